@@ -1,7 +1,6 @@
 //! The outcome of a check.
 
 mod policy;
-#[cfg(feature = "http")]
 mod reason;
 mod shadow;
 
@@ -18,6 +17,8 @@ use smallvec::SmallVec;
 pub use self::policy::PolicyDecision;
 #[cfg(feature = "http")]
 pub use self::reason::DenialReason;
+#[cfg(not(feature = "http"))]
+pub(crate) use self::reason::DenialReason;
 pub(crate) use self::{policy::PolicyOutcome, shadow::ShadowOutcome};
 use crate::{charge::Operation, lists::List};
 
@@ -58,7 +59,7 @@ pub struct Decision {
 pub(crate) enum Unanimous {
     /// All had room, and a fifth of the capacity or more is left.
     AmpleRoom,
-    /// All deny.
+    /// None has room, and none bans the caller.
     Denied,
 }
 
@@ -69,7 +70,7 @@ impl Unanimous {
         match verdict {
             _ if policies.is_empty() => None,
             Verdict::Allowed if all(PolicyDecision::has_ample_room) => Some(Self::AmpleRoom),
-            Verdict::Denied if all(PolicyDecision::is_denied) => Some(Self::Denied),
+            Verdict::Denied if all(PolicyDecision::is_full) => Some(Self::Denied),
             _ => None,
         }
     }

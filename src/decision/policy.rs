@@ -50,6 +50,8 @@ enum Outcome {
     /// It had room. The request is held for `delay_us`. `is_near`: less than a fifth of the
     /// capacity is left.
     Room { delay_us: u64, is_near: bool },
+    /// Its caller is banned for `retry_us`.
+    Banned { retry_us: u64 },
     /// It has room after `retry_us`.
     Later { retry_us: u64 },
     /// Waiting does not help.
@@ -119,6 +121,7 @@ impl PolicyOutcome {
                 without_room = Some(match retry_us {
                     None => Outcome::Impossible,
                     Some(None) => Outcome::NotByItself,
+                    Some(Some(retry_us)) if rule.bans() => Outcome::Banned { retry_us },
                     Some(Some(retry_us)) => Outcome::Later { retry_us },
                 });
             }
@@ -238,7 +241,7 @@ impl PolicyDecision {
             moved: 0,
             standing,
             now_us,
-            outcome: Outcome::Later { retry_us },
+            outcome: Outcome::Banned { retry_us },
             rare: None,
         }
     }
@@ -296,6 +299,17 @@ impl PolicyDecision {
     #[must_use]
     pub fn is_denied(&self) -> bool {
         self.retry_us() != Some(0)
+    }
+
+    /// Returns whether it had no room, and did not ban its caller.
+    pub(crate) const fn is_full(&self) -> bool {
+        !self.is_banned() && !matches!(self.retry_us(), Some(0))
+    }
+
+    /// Returns whether it denies because its caller is banned: by a
+    /// [`Penalty`](crate::Penalty), or by operators.
+    pub(crate) const fn is_banned(&self) -> bool {
+        matches!(self.outcome, Outcome::Banned { .. })
     }
 
     /// Returns whether the cost is above what this policy can ever grant.
@@ -443,7 +457,7 @@ impl PolicyDecision {
     pub(crate) const fn retry_us(&self) -> Option<u64> {
         match self.outcome {
             Outcome::Room { .. } => Some(0),
-            Outcome::Later { retry_us } => Some(retry_us),
+            Outcome::Banned { retry_us } | Outcome::Later { retry_us } => Some(retry_us),
             Outcome::NotByItself | Outcome::Impossible => None,
         }
     }

@@ -1,15 +1,22 @@
 //! Why a request is denied.
 
+use super::{Decision, PolicyDecision, Source, Verdict};
+
 /// Why a request is denied.
 ///
 /// It is in the extensions of the response, for outer layers, and in
 /// [`Denied::reason`](crate::Denied::reason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[cfg_attr(
+    not(feature = "http"),
+    allow(unreachable_pub, unnameable_types, dead_code)
+)]
 pub enum DenialReason {
     /// A policy has no room now. Status 429.
     QuotaExceeded,
-    /// The caller is banned by a [`Penalty`](crate::Penalty). Status 429.
+    /// The caller is banned: by a [`Penalty`](crate::Penalty), or by operators in a
+    /// [control document](crate::control). Status 429.
     Banned,
     /// The cost exceeds what a policy can ever grant. Status 403.
     CostImpossible,
@@ -21,4 +28,28 @@ pub enum DenialReason {
     StoreFailed,
     /// The application is misconfigured. Status 500. The log says what to change.
     Misconfigured,
+}
+
+impl Decision {
+    /// Returns why the request is denied; `None` if it is allowed.
+    #[inline]
+    pub(crate) fn denial_reason(&self) -> Option<DenialReason> {
+        self.denial_reason_by(|| self.policies().any(PolicyDecision::is_banned))
+    }
+
+    /// The rule by which a request is denied and counted. `bans`: returns whether a policy bans the
+    /// caller, for one who has looked at all of them already.
+    #[inline]
+    pub(crate) fn denial_reason_by(&self, bans: impl FnOnce() -> bool) -> Option<DenialReason> {
+        Some(match self.verdict {
+            Verdict::Allowed => return None,
+            _ if self.policies().len() == 0 => match self.source {
+                Source::List => DenialReason::Listed,
+                _ => DenialReason::StoreFailed,
+            },
+            Verdict::Impossible => DenialReason::CostImpossible,
+            Verdict::Denied if bans() => DenialReason::Banned,
+            Verdict::Denied => DenialReason::QuotaExceeded,
+        })
+    }
 }

@@ -5,7 +5,7 @@
 //! and [`Limiter::metrics`](crate::Limiter::metrics) return the numbers as a [`Snapshot`].
 //!
 //! **It costs memory**: the counters of each layer and limiter take 3 KB. Each thread that counts
-//! there adds 192 bytes, and 64 for each policy. Of more than 128 threads at a time, the others
+//! there adds 384 bytes, and 64 for each policy. Of more than 128 threads at a time, the others
 //! share counters.
 //!
 //! ```
@@ -76,7 +76,10 @@
 //!   handler that answers with a [`Responder`](crate::Responder) is counted by its limiter.
 //! * A caller on one of the [`Lists`](crate::Lists) is `exempt` or `listed`, and its source is
 //!   `list`. No policy counts it. One that operators have banned in a
-//!   control document has the same source, is `denied`, and its policy counts it.
+//!   control document has the same source, is `banned`, and its policy counts it as `denied`.
+//! * A request is `banned` if any policy denies it because of a ban, and its response has
+//!   [`DenialReason::Banned`](crate::DenialReason::Banned)
+//!   then. `checks_total` counts a ban as `denied`.
 //! * `check_now` counts nothing if the store cannot answer at once, as nothing was asked then.
 //! * A request that waits is counted once, when the wait ends.
 //! * `decisions_total` has the requests that were decided, and those of `store_failed`.
@@ -110,7 +113,7 @@
 //! |---|---|
 //! | `aspnetcore.rate_limiting.requests` | `tower_throttle_requests_total` |
 //! | its attribute `aspnetcore.rate_limiting.result` = `acquired` | `result` = `allowed`. Requests without a policy are `not_limited`, and those of an allow list `exempt`; ASP.NET Core does not count them. |
-//! | = `endpoint_limiter`, `global_limiter` | `result` = `denied` and the other denials. A layer around all routes and one around a route differ in `limiter`. |
+//! | = `endpoint_limiter`, `global_limiter` | `result` = `denied`, `banned` and the other denials. A layer around all routes and one around a route differ in `limiter`. |
 //! | = `request_canceled` | `result` = `cancelled` |
 //! | `aspnetcore.rate_limiting.policy` | `policy`, in `tower_throttle_checks_total`: a request may have several |
 //! | `aspnetcore.rate_limiting.active_request_leases` | `tower_throttle_held_units`, of [`Concurrency`](crate::Concurrency) policies. Here, a lease is [another thing](crate::Policy::lease). |

@@ -12,6 +12,8 @@ pub enum RequestResult {
     Allowed,
     /// Denied, because a policy had no room.
     Denied,
+    /// Denied, because the caller is banned: by a [`Penalty`](crate::Penalty), or by operators.
+    Banned,
     /// Denied, because the cost exceeds what a policy can ever grant.
     Impossible,
     /// Denied, because the request lacks the key of a policy.
@@ -38,6 +40,7 @@ impl RequestResult {
         match self {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
+            Self::Banned => "banned",
             Self::Impossible => "impossible",
             Self::KeyMissing => "key_missing",
             Self::Listed => "listed",

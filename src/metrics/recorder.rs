@@ -17,10 +17,10 @@ use super::{
     versions::{Former, Totals, Version},
     waits::Waits,
 };
-#[cfg(feature = "http")]
-use crate::DenialReason;
 use crate::{
-    Decision, PolicyDecision, Source, StoreError, Verdict, decision::Unanimous, policy_name::Name,
+    Decision, PolicyDecision, Source, StoreError,
+    decision::{DenialReason, Unanimous},
+    policy_name::Name,
     util::lock::lock,
 };
 
@@ -42,9 +42,9 @@ pub(crate) struct Recorder {
 }
 
 /// The lines of the counters: a line for each verdict, two for requests of which all policies say
-/// the same, and a line for each policy.
+/// the same, one for bans, and a line for each policy.
 ///
-/// A request that was decided is counted under its verdict and its source. So the requests by
+/// A request that was decided is counted under its result and its source. So the requests by
 /// result and the decisions by source are two sums of the same numbers.
 const ALLOWED: usize = 0;
 const DENIED: usize = 1;
@@ -53,7 +53,8 @@ const IMPOSSIBLE: usize = 2;
 /// stands for the request and for the check of each policy. To count a denial by the only policy takes
 /// 41 instructions so, and took 107 with a counter for each of them.
 const UNANIMOUS: usize = 3;
-const FIRST_POLICY: usize = 5;
+const BANNED: usize = 5;
+const FIRST_POLICY: usize = 6;
 
 /// The sources of stores and their failures are the first places of the lines but those of
 /// policies.
@@ -67,7 +68,7 @@ const KEY_MISSING: (usize, usize) = (DENIED, SOURCES);
 const STORE_FAILED: (usize, usize) = (DENIED, SOURCES + 1);
 const LISTED: (usize, usize) = (DENIED, SOURCES + 2);
 const EXEMPT: (usize, usize) = (IMPOSSIBLE, SOURCES);
-const BANNED_BY_HAND: (usize, usize) = (IMPOSSIBLE, SOURCES + 1);
+const BANNED_BY_HAND: (usize, usize) = (BANNED, SOURCES);
 
 /// The places in the line of a policy.
 #[derive(Clone, Copy)]
@@ -188,15 +189,18 @@ impl Recorder {
         let policies = decision.policies();
         // A decision lists its policies in the order of configuration.
         let has_all = policies.len() == self.policies.len();
+        let mut bans = false;
         for (number, policy) in policies.enumerate() {
             let checked = Checked::by(policy);
+            bans |= policy.is_banned();
             if has_all {
                 adder.add(FIRST_POLICY + number, checked as usize);
             } else {
                 self.add_check(&adder, policy.interned_name(), checked);
             }
         }
-        let (line, place) = place_of(decision);
+        let reason = decision.denial_reason_by(|| bans);
+        let (line, place) = place_of(decision, reason);
         adder.add(line, place);
     }
 
@@ -214,14 +218,7 @@ impl Recorder {
     #[cfg(feature = "http")]
     #[cold]
     pub(crate) fn denied_without_decision(&self, reason: DenialReason, policy: Option<&Name>) {
-        let result = match reason {
-            DenialReason::QuotaExceeded | DenialReason::Banned => RequestResult::Denied,
-            DenialReason::CostImpossible => RequestResult::Impossible,
-            DenialReason::KeyMissing => RequestResult::KeyMissing,
-            DenialReason::Listed => RequestResult::Listed,
-            DenialReason::StoreFailed => RequestResult::StoreFailed,
-            DenialReason::Misconfigured => RequestResult::Misconfigured,
-        };
+        let result = result_of_reason(reason);
         let policy = policy.filter(|_| result == RequestResult::KeyMissing);
         self.undecided(result, policy);
     }
@@ -353,18 +350,20 @@ impl Version for Recorder {
     }
 
     fn own(&self) -> Totals {
-        let lines = [ALLOWED, DENIED, IMPOSSIBLE].map(|line| self.counters.sum(line));
-        let [allowed, denied, impossible] = lines;
+        let lines = [ALLOWED, DENIED, IMPOSSIBLE, BANNED].map(|line| self.counters.sum(line));
+        let [allowed, denied, impossible, banned] = lines;
         let [a0, a1, a2, a3, a4, not_limited, cancelled, misconfigured] = allowed;
         let [d0, d1, d2, d3, d4, key_missing, store_failed, listed] = denied;
-        let [i0, i1, i2, i3, i4, exempt, banned, _] = impossible;
+        let [i0, i1, i2, i3, i4, exempt, ..] = impossible;
+        let [b0, b1, b2, b3, b4, by_hand, ..] = banned;
         let [m0, m1, m2, m3, m4, ..] = self.counters.sum(UNANIMOUS + Unanimous::AmpleRoom as usize);
         let [n0, n1, n2, n3, n4, ..] = self.counters.sum(UNANIMOUS + Unanimous::Denied as usize);
         let ample = m0 + m1 + m2 + m3 + m4;
         let all_denied = n0 + n1 + n2 + n3 + n4;
         let requests = Requests {
             allowed: a0 + a1 + a2 + a3 + a4 + ample,
-            denied: d0 + d1 + d2 + d3 + d4 + banned + all_denied,
+            denied: d0 + d1 + d2 + d3 + d4 + all_denied,
+            banned: b0 + b1 + b2 + b3 + b4 + by_hand,
             impossible: i0 + i1 + i2 + i3 + i4,
             key_missing,
             listed,
@@ -375,12 +374,12 @@ impl Version for Recorder {
             cancelled,
         };
         let decisions = Decisions {
-            list: exempt + listed + banned,
-            store: a0 + d0 + i0 + m0 + n0,
-            cache: a1 + d1 + i1 + m1 + n1,
-            lease: a2 + d2 + i2 + m2 + n2,
-            local: a3 + d3 + i3 + m3 + n3,
-            store_failure: a4 + d4 + i4 + m4 + n4 + store_failed,
+            list: exempt + listed + by_hand,
+            store: a0 + d0 + i0 + b0 + m0 + n0,
+            cache: a1 + d1 + i1 + b1 + m1 + n1,
+            lease: a2 + d2 + i2 + b2 + m2 + n2,
+            local: a3 + d3 + i3 + b3 + m3 + n3,
+            store_failure: a4 + d4 + i4 + b4 + m4 + n4 + store_failed,
         };
         let policies = (FIRST_POLICY..).zip(&self.policies);
         let policies = policies.map(|(line, name)| {
@@ -442,13 +441,14 @@ pub(super) fn source_of(decision: &Decision) -> &'static str {
     decision.source().name()
 }
 
-/// Returns where a decision is counted.
+/// Returns where a decision is counted. `reason`: why it denies.
 #[inline]
-fn place_of(decision: &Decision) -> (usize, usize) {
-    let line = match result_of(decision) {
+fn place_of(decision: &Decision, reason: Option<DenialReason>) -> (usize, usize) {
+    let line = match result_by(decision, reason) {
         RequestResult::Allowed => ALLOWED,
-        RequestResult::Denied if decision.source() == Source::List => return BANNED_BY_HAND,
         RequestResult::Denied => DENIED,
+        RequestResult::Banned if decision.source() == Source::List => return BANNED_BY_HAND,
+        RequestResult::Banned => BANNED,
         RequestResult::Impossible => IMPOSSIBLE,
         RequestResult::NotLimited => return NOT_LIMITED,
         RequestResult::Exempt => return EXEMPT,
@@ -465,23 +465,35 @@ fn place_of_source(decision: &Decision) -> usize {
     (decision.source() as usize).saturating_sub(Source::Store as usize)
 }
 
-/// Returns what a decision makes of a request. A denial agrees with the reason that its
-/// response has.
-#[inline]
+/// Returns what a decision makes of a request.
 pub(super) fn result_of(decision: &Decision) -> RequestResult {
-    match decision.verdict() {
-        Verdict::Allowed if decision.policies().len() == 0 => match decision.source() {
+    result_by(decision, decision.denial_reason())
+}
+
+/// Returns what a decision makes of a request. A denial is counted by the reason that its response
+/// has.
+#[inline]
+fn result_by(decision: &Decision, reason: Option<DenialReason>) -> RequestResult {
+    match reason {
+        Some(reason) => result_of_reason(reason),
+        None if decision.policies().len() > 0 => RequestResult::Allowed,
+        None => match decision.source() {
             Source::Store => RequestResult::NotLimited,
             Source::List => RequestResult::Exempt,
             _ => RequestResult::Allowed,
         },
-        Verdict::Allowed => RequestResult::Allowed,
-        _ if decision.denied_by().next().is_none() => match decision.source() {
-            Source::List => RequestResult::Listed,
-            _ => RequestResult::StoreFailed,
-        },
-        Verdict::Denied => RequestResult::Denied,
-        Verdict::Impossible => RequestResult::Impossible,
+    }
+}
+
+const fn result_of_reason(reason: DenialReason) -> RequestResult {
+    match reason {
+        DenialReason::QuotaExceeded => RequestResult::Denied,
+        DenialReason::Banned => RequestResult::Banned,
+        DenialReason::CostImpossible => RequestResult::Impossible,
+        DenialReason::KeyMissing => RequestResult::KeyMissing,
+        DenialReason::Listed => RequestResult::Listed,
+        DenialReason::StoreFailed => RequestResult::StoreFailed,
+        DenialReason::Misconfigured => RequestResult::Misconfigured,
     }
 }
 

@@ -16,6 +16,8 @@ counts! {
         allowed,
         /// Denied, because a policy had no room.
         denied,
+        /// Denied, because the caller is banned: by a [`Penalty`](crate::Penalty), or by operators.
+        banned,
         /// Denied, because the cost exceeds what a policy can ever grant.
         impossible,
         /// Denied, because the request lacks the key of a policy.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::{
-    Decision, DenialReason, PolicyDecision, RequestHead, Source, StoreError, Verdict,
+    Decision, DenialReason, PolicyDecision, RequestHead, StoreError,
     key::{KeyError, Missing, Reason},
 };
 
@@ -136,22 +136,12 @@ impl From<DenialReason> for Denial<'_> {
 
 impl<'a> From<&'a Decision> for Denial<'a> {
     fn from(decision: &'a Decision) -> Self {
-        let mut penalties = decision.denied_by().map(PolicyDecision::is_of_penalty);
-        let Some(is_penalty) = penalties.next() else {
-            return match decision.source() {
-                Source::List => DenialReason::Listed.into(),
-                _ => DenialReason::StoreFailed.into(),
-            };
-        };
+        let reason = decision.denial_reason();
+        let reason = reason.unwrap_or(DenialReason::StoreFailed);
+        let is_undecided = matches!(reason, DenialReason::Listed | DenialReason::StoreFailed);
         Self {
-            reason: match decision.verdict() {
-                Verdict::Impossible => DenialReason::CostImpossible,
-                _ if is_penalty || penalties.any(|is_penalty| is_penalty) => DenialReason::Banned,
-                _ => DenialReason::QuotaExceeded,
-            },
-            decision: Some(decision),
-            policy: None,
-            missing_key: None,
+            decision: (!is_undecided).then_some(decision),
+            ..reason.into()
         }
     }
 }

@@ -215,7 +215,7 @@ async fn a_ban_by_hand_is_denied_as_one_by_a_penalty() {
     assert_eq!(grpc.field("grpc-status").as_deref(), Some("8"));
 
     let counts = layer.metrics();
-    assert_eq!((counts.requests.denied, counts.requests.total()), (2, 2));
+    assert_eq!((counts.requests.banned, counts.requests.total()), (2, 2));
     assert_eq!(counts.policy("plan").map(|checks| checks.denied), Some(2));
     let top = layer.top_denied(5);
     let worst = &top.offenders[0];

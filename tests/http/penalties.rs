@@ -272,7 +272,8 @@ fn bans_are_counted_and_listed_as_denials_of_their_policy() {
         answering(&layer, plain());
     }
     let seen = layer.metrics();
-    assert_eq!((seen.requests.allowed, seen.requests.denied), (3, 4));
+    assert_eq!((seen.requests.allowed, seen.requests.banned), (3, 4));
+    assert_eq!(seen.requests.denied, 0);
     let checks = seen.policy("bans").expect("the policy");
     assert_eq!((checks.allowed + checks.near, checks.denied), (3, 4));
     let recent = layer.recent_denials();

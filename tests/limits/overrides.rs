@@ -216,7 +216,7 @@ async fn a_ban_by_hand_denies_until_its_end_and_charges_nothing() {
     );
 
     let counts = limiter.metrics();
-    assert_eq!((counts.requests.denied, counts.requests.total()), (4, 4));
+    assert_eq!((counts.requests.banned, counts.requests.total()), (4, 4));
     assert_eq!(counts.decisions.list, 4);
     assert_eq!(counts.policy("plan").map(|checks| checks.denied), Some(4));
 

@@ -8,8 +8,9 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    Decision, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, RedisStoreBuilder,
-    Source, StoreError, TokenBucket, Verdict, key, metrics::Snapshot,
+    Algorithm, Decision, Limiter, OnStoreFailure, Penalty, Policy, PolicyDecision, RateLimitLayer,
+    RedisStore, RedisStoreBuilder, Source, StoreError, TokenBucket, Verdict, key,
+    metrics::Snapshot,
 };
 
 use crate::support::{DEADLINE, RedisServer};
@@ -26,6 +27,10 @@ fn limiter(store: RedisStore, policies: impl IntoIterator<Item = Policy>) -> Lim
         .into_iter()
         .fold(builder, |builder, policy| builder.policy(policy));
     builder.build().expect("a limiter")
+}
+
+fn is_penalty(policy: &PolicyDecision) -> bool {
+    policy.quota().algorithm() == Algorithm::Penalty
 }
 
 /// Counts answers as callers see them.
@@ -46,6 +51,7 @@ impl Answers {
         self.add(match decision.verdict() {
             Verdict::Allowed => "allowed",
             Verdict::Impossible => "impossible",
+            _ if decision.denied_by().any(is_penalty) => "banned",
             _ => "denied",
         });
         self.add(match decision.source() {
@@ -114,6 +120,22 @@ async fn calls_and_cached_denials_are_counted_by_their_source() {
         assert!(answers.of("by cache") > 0, "{:?}", answers.0);
         limiter.reset("ann").await.expect("a reset");
     }
+}
+
+#[tokio::test]
+async fn bans_are_counted_by_their_source() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let hour = Policy::new("hour", TokenBucket::per_hour(2));
+    let bans = Policy::new("bans", Penalty::after(3)).strike_on_denial();
+    let limiter = limiter(store, [hour, bans]);
+    let mut answers = Answers::default();
+    while answers.of("banned") < 50 {
+        answers.count(&limiter.check("ann").await);
+    }
+    answers.assert_are(&limiter.metrics());
+    assert!(answers.of("by cache") > 0, "{:?}", answers.0);
+    assert_eq!(answers.of("denied"), 2, "{:?}", answers.0);
 }
 
 #[tokio::test]

@@ -204,6 +204,7 @@ impl Rate {
 fn allowed_and_denied(requests: &Requests) -> (u64, u64) {
     let allowed = requests.allowed + requests.not_limited + requests.exempt;
     let denied = requests.denied
+        + requests.banned
         + requests.impossible
         + requests.key_missing
         + requests.listed

@@ -22,6 +22,11 @@ pub(crate) trait Arithmetic {
     /// Returns the level at which nothing more fits.
     fn capacity(&self) -> u64;
 
+    /// Returns whether a denial is a ban.
+    fn bans(&self) -> bool {
+        false
+    }
+
     /// Returns the level of one unit.
     fn unit(&self) -> u64 {
         1

@@ -111,6 +111,10 @@ impl Arithmetic for PenaltyParams {
         self.after
     }
 
+    fn bans(&self) -> bool {
+        true
+    }
+
     /// No strikes are owed: those beyond a ban do not count.
     fn highest(&self) -> u64 {
         self.after

@@ -149,7 +149,7 @@ fn assert_families(parsed: &Parsed, suffix: &str) {
 
 /// How many series a limiter has beside those of its policies: results, sources, and waits in 15
 /// ranges with their sum, their count and how many wait now.
-pub(super) const OF_LIMITER: usize = 10 + 6 + 15 + 3;
+pub(super) const OF_LIMITER: usize = 11 + 6 + 15 + 3;
 /// How many series a policy has: its results.
 pub(super) const OF_POLICY: usize = 7;
 /// How many series a store in memory has: kinds of failures, results of settlements, and gauges.

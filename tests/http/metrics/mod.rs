@@ -1,5 +1,6 @@
 //! What layers and limiters count: each request once, on every path.
 
+mod bans;
 mod exposition;
 mod layers;
 mod limiters;
@@ -40,9 +41,8 @@ fn assert_counted<const N: usize>(seen: &Snapshot, expected: [(&str, u64); N]) {
     assert_eq!(counted(seen), BTreeMap::from(expected));
     let decided = seen.decisions.by_source().map(|(_, count)| count);
     let requests = &seen.requests;
-    let of_decisions =
-        requests.allowed + requests.denied + requests.impossible + requests.store_failed;
-    let of_decisions = of_decisions + requests.exempt + requests.listed;
+    let of_decisions = requests.allowed + requests.denied + requests.banned + requests.impossible;
+    let of_decisions = of_decisions + requests.store_failed + requests.exempt + requests.listed;
     assert_eq!(decided.sum::<u64>(), of_decisions);
 }
 

@@ -9,9 +9,10 @@ use tower_throttle::{Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket, 
 use super::exposition::parse;
 use crate::support::web::{at_once, hello, plain};
 
-const RESULTS: [&str; 10] = [
+const RESULTS: [&str; 11] = [
     "allowed",
     "denied",
+    "banned",
     "impossible",
     "key_missing",
     "listed",

@@ -1,0 +1,194 @@
+//! Requests of banned callers, and that each denial is counted as its response says.
+
+use std::time::Duration;
+
+use http::Request;
+use tower_throttle::{
+    DenialReason, FixedWindow, Limiter, Lists, MemoryStore, OnStoreFailure, Penalty, Policy,
+    RateLimitLayer, key,
+};
+
+use super::{assert_counted, counted};
+use crate::support::web::{
+    Answer, Down, as_grpc, ask, at_once, cost_in, get, layer_of, layer_with, plain,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn few() -> Policy {
+    Policy::new("few", FixedWindow::per_day(2)).shared()
+}
+
+/// Two denials by others start a ban.
+fn bans() -> Policy {
+    Policy::new("bans", Penalty::after(2)).shared()
+}
+
+fn is_of(answer: &Answer, reason: DenialReason) -> bool {
+    answer.reason == Some(reason)
+}
+
+/// The second denial starts the ban. Then both policies deny.
+#[test]
+fn a_ban_is_counted_by_itself_over_http_and_grpc() {
+    let (layer, _) = layer_of([few(), bans().strike_on_denial()]);
+    for _ in 0..2 {
+        assert_eq!(ask(&layer, plain()).status, 200);
+    }
+    let denied = ask(&layer, plain());
+    assert!(is_of(&denied, DenialReason::QuotaExceeded));
+    for is_grpc in [true, false, true] {
+        let request = if is_grpc { as_grpc(plain()) } else { plain() };
+        assert!(is_of(&ask(&layer, request), DenialReason::Banned));
+    }
+    assert_counted(
+        &layer.metrics(),
+        [
+            ("allowed", 2),
+            ("denied", 1),
+            ("banned", 3),
+            ("by store", 6),
+            ("few: allowed", 1),
+            ("few: near", 1),
+            ("few: denied", 4),
+            ("bans: allowed", 3),
+            ("bans: denied", 3),
+        ],
+    );
+}
+
+/// The only policy bans, so all policies deny, and it decides directly.
+#[test]
+fn a_ban_by_the_only_policy_is_counted_as_such() {
+    let (layer, _) = layer_of([bans()]);
+    let request = plain();
+    let buckets = layer.buckets(&(&request).into()).expect("a key");
+    at_once(buckets.ban(MINUTE)).expect("a ban");
+    for _ in 0..2 {
+        assert!(is_of(&ask(&layer, plain()), DenialReason::Banned));
+    }
+    let expected = [("banned", 2), ("by store", 2), ("bans: denied", 2)];
+    assert_counted(&layer.metrics(), expected);
+
+    let limiter = Limiter::new(MemoryStore::new(), Policy::new("bans", Penalty::after(2)));
+    at_once(async {
+        limiter.ban("ann", MINUTE).await.expect("a ban");
+        assert!(!limiter.check_now("ann").expect("a decision").is_allowed());
+        assert!(!limiter.check("ann").await.expect("a decision").is_allowed());
+    });
+    assert_counted(&limiter.metrics(), expected);
+}
+
+/// A ban that this process starts while the store fails.
+#[test]
+fn a_ban_while_the_store_fails_is_counted_as_local() {
+    let local = [few(), bans().strike_on_denial()];
+    let (layer, _) = layer_with(local, |builder| {
+        builder.on_store_failure(OnStoreFailure::local())
+    });
+    let layer = layer.store(Down);
+    let statuses = [(); 5].map(|()| ask(&layer, plain()).status.as_u16());
+    assert_eq!(statuses, [200, 200, 429, 429, 429]);
+    assert_counted(
+        &layer.metrics(),
+        [
+            ("allowed", 2),
+            ("denied", 1),
+            ("banned", 2),
+            ("by local", 5),
+            ("few: allowed", 1),
+            ("few: near", 1),
+            ("few: denied", 3),
+            ("bans: allowed", 3),
+            ("bans: denied", 2),
+        ],
+    );
+}
+
+/// Every reason that a response has, and requests to which several apply.
+#[test]
+fn a_request_is_counted_by_the_reason_of_its_response() {
+    let banned = |policies: [Policy; 2]| {
+        let (layer, _) = layer_of(policies);
+        let request = plain();
+        let buckets = layer.buckets(&(&request).into()).expect("a key");
+        at_once(buckets.ban(MINUTE)).expect("a ban");
+        layer
+    };
+    let costly = || few().cost_by(cost_in("cost"));
+    let used_up = |layer: RateLimitLayer| {
+        assert_eq!(ask(&layer, get([("cost", 2)])).status, 200);
+        layer
+    };
+    let failing = few().on_store_failure(OnStoreFailure::Deny);
+    let lists = Lists::new().deny_keys(["ann"]).expect("lists");
+    let keyed = || Policy::new("keyed", FixedWindow::per_day(2)).key(key::header("x-api-key"));
+    let (listed, _) = layer_with([keyed()], |builder| builder.lists(lists));
+    let by_peer = Policy::from(FixedWindow::per_day(2));
+    let of_cost = |cost: u64| get([("cost", cost.to_string()), ("x-api-key", "ann".into())]);
+    use DenialReason as Why;
+    for (why, result, layer, request) in [
+        (
+            Why::QuotaExceeded,
+            "denied",
+            used_up(layer_of([costly()]).0),
+            of_cost(1),
+        ),
+        (
+            Why::QuotaExceeded,
+            "denied",
+            used_up(layer_of([costly(), bans()]).0),
+            of_cost(1),
+        ),
+        (
+            Why::Banned,
+            "banned",
+            banned([costly(), bans()]),
+            of_cost(1),
+        ),
+        (
+            Why::Banned,
+            "banned",
+            banned([bans(), costly()]),
+            of_cost(1),
+        ),
+        (
+            Why::CostImpossible,
+            "impossible",
+            banned([costly(), bans()]),
+            of_cost(9),
+        ),
+        (
+            Why::CostImpossible,
+            "impossible",
+            banned([bans(), costly()]),
+            of_cost(9),
+        ),
+        (
+            Why::KeyMissing,
+            "key_missing",
+            layer_of([keyed()]).0,
+            plain(),
+        ),
+        (Why::Listed, "listed", listed, of_cost(1)),
+        (
+            Why::StoreFailed,
+            "store_failed",
+            layer_of([failing]).0.store(Down),
+            of_cost(1),
+        ),
+        (
+            Why::Misconfigured,
+            "misconfigured",
+            layer_of([by_peer]).0,
+            of_cost(1),
+        ),
+    ] {
+        let before = counted(&layer.metrics()).get(result).copied();
+        let (total, request): (u64, Request<_>) = (layer.metrics().requests.total(), request);
+        assert!(is_of(&ask(&layer, request), why), "{why:?}");
+        let after = counted(&layer.metrics()).get(result).copied();
+        assert_eq!(after, Some(before.unwrap_or(0) + 1), "{why:?}");
+        assert_eq!(layer.metrics().requests.total(), total + 1, "{why:?}");
+    }
+}
