@@ -122,10 +122,13 @@ fn time_to_find(mistakes: usize, text: &str) -> Duration {
     computed().saturating_sub(start)
 }
 
+/// Returns the mistakes of a file with so many parts, and its text.
+type File<'a> = dyn Fn(usize) -> (usize, String) + 'a;
+
 /// Time that others use does not count, and the fastest of some attempts does.
 #[test]
 fn large_files_take_time_in_proportion_to_their_length() {
-    const TIMES_LARGER: usize = 8;
+    const TIMES_LARGER: u32 = 8;
 
     let many = |one: fn(usize) -> String, count| (0..count).map(one).collect::<String>();
     let unknown_fields = |count| {
@@ -145,20 +148,20 @@ fn large_files_take_time_in_proportion_to_their_length() {
         let names = many(|_| "\"unknown\",".to_owned(), count);
         (count, format!("{known}[layer.api]\npolicies = [{names}]\n"))
     };
-    let files: [(&str, &dyn Fn(usize) -> (usize, String), usize); 4] = [
+    let files: [(&str, &File<'_>, usize); 4] = [
         ("unknown fields", &unknown_fields, 5_000),
         ("policies", &policies, 2_500),
         ("one line", &one_line, 16_000),
         ("unknown names", &unknown_names, 150),
     ];
     for (name, file, count) in files {
-        let [(few, small), (many, large)] = [count, count * TIMES_LARGER].map(file);
+        let [(few, small), (many, large)] = [count, count * TIMES_LARGER as usize].map(file);
         let mut fastest = [Duration::MAX; 2];
         let is_in_proportion = (0..5).any(|_| {
             let times = [time_to_find(few, &small), time_to_find(many, &large)];
             fastest = [0, 1].map(|one| fastest[one].min(times[one]));
             // It would be eight times as much if each part were compared with all.
-            fastest[1] < fastest[0] * TIMES_LARGER as u32 * 3
+            fastest[1] < fastest[0] * TIMES_LARGER * 3
         });
         assert!(is_in_proportion, "{name}: {fastest:?}");
     }
