@@ -50,6 +50,9 @@ pub struct Decision {
     /// Whether the store may have taken units that no decision reports.
     is_lost: bool,
     unanimous: Option<Unanimous>,
+    /// A secret hash of the callers that are denied, each by its policy. Denials of other callers have
+    /// the same one by a chance of one in four billion. 0: it is not known.
+    denied_callers: u32,
     policies: Policies,
 }
 
@@ -246,6 +249,7 @@ impl Decision {
             now_us,
             is_lost: false,
             unanimous: Unanimous::of(verdict, each),
+            denied_callers: 0,
             policies,
         }
     }
@@ -281,7 +285,23 @@ impl Decision {
             now_us,
             is_lost: false,
             unanimous: Unanimous::of(verdict, slice::from_ref(&policy)),
+            denied_callers: 0,
             policies: Policies::One(policy),
+        }
+    }
+
+    /// Notes who is denied. `callers`: a secret hash of each policy's caller, in the order of the
+    /// policies. Notes nothing if there are others, as where units are held.
+    #[inline]
+    pub(crate) fn note_denied(&mut self, callers: impl ExactSizeIterator<Item = u32>) {
+        let policies = self.policies.as_slice();
+        if policies.len() == callers.len() {
+            let callers = policies.iter().zip(callers);
+            self.denied_callers =
+                callers.fold(0, |all, (policy, caller)| match policy.is_denied() {
+                    true => all.rotate_left(1) ^ caller,
+                    false => all,
+                });
         }
     }
 
@@ -366,6 +386,7 @@ impl Decision {
             now_us: 0,
             is_lost: false,
             unanimous: None,
+            denied_callers: 0,
             policies: Policies::None(0),
         }
     }
@@ -493,6 +514,12 @@ impl Decision {
     /// Returns what all policies said, if they said the same, and a store decided.
     pub(crate) const fn unanimous(&self) -> Option<Unanimous> {
         self.unanimous
+    }
+
+    /// Returns a secret hash of the callers that are denied, each by its policy. 0: it is not known.
+    #[cfg(feature = "http")]
+    pub(crate) const fn denied_callers(&self) -> u32 {
+        self.denied_callers
     }
 
     /// Returns every policy that was asked, in the order of configuration.

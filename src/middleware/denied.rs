@@ -177,6 +177,7 @@ impl<'a> Denial<'a> {
     }
 
     /// Returns how long to wait, if that helps.
+    #[inline]
     pub(super) fn retry_after(self) -> Option<Duration> {
         if self.reason == DenialReason::StoreFailed {
             return Some(STORE_RETRY);

@@ -24,35 +24,40 @@ impl Settings {
         key_of: &dyn Fn(&Name) -> Option<&'a Key>,
         head: &RequestHead<'_>,
     ) -> Response<Bytes> {
-        if !self.is_repeated(denial, key_of) {
-            self.record_new(denial, key_of, head);
+        if !self.is_remembered(denial) {
+            self.record(denial, key_of, head);
         }
         respond(denial, &self.response, &self.fields, head)
     }
 
-    /// Counts a denial like the last one.
+    /// Counts a denial, if the thread remembers that it repeats the last one: most denials of a flood.
     #[inline]
-    fn is_repeated<'a>(
-        &self,
-        denial: Denial<'_>,
-        key_of: &dyn Fn(&Name) -> Option<&'a Key>,
-    ) -> bool {
+    fn is_remembered(&self, denial: Denial<'_>) -> bool {
         denial.decision.is_some_and(|decision| {
-            let denied_by = || decision.denied_by().map(PolicyDecision::interned_name);
-            let denied = || denied_by().map(|policy| (policy, key_of(policy)));
-            let decided_at_us = decision.decided_at_us();
+            let (callers, decided_us) = (decision.denied_callers(), decision.decided_at_us());
             self.offenders
-                .count_again(denied, denial.reason, decided_at_us)
+                .count_remembered(callers, denial.reason, decided_us)
         })
     }
 
+    /// Counts a denial like the last one, or records another.
     #[inline(never)]
-    fn record_new<'a>(
+    fn record<'a>(
         &self,
         denial: Denial<'_>,
         key_of: &dyn Fn(&Name) -> Option<&'a Key>,
         head: &RequestHead<'_>,
     ) {
+        let is_repeated = denial.decision.is_some_and(|decision| {
+            let (callers, decided_us) = (decision.denied_callers(), decision.decided_at_us());
+            let denied = decision.denied_by().map(PolicyDecision::interned_name);
+            let denied = denied.map(|policy| (policy, key_of(policy)));
+            self.offenders
+                .count_again(callers, denial.reason, decided_us, denied)
+        });
+        if is_repeated {
+            return;
+        }
         let callers = denial.policy_names().filter_map(|policy| {
             let name = &self.plan.rule(policy)?.base.name;
             Some(self.offenders.caller(name.clone(), key_of(name)))

@@ -98,52 +98,61 @@ impl Offenders {
         self.hash.hash_64(policy.hash, 0, key)
     }
 
+    /// Counts a denial, if this thread remembers that it repeats the last one. `callers`: the hash
+    /// that its decision tells.
+    #[inline]
+    pub(crate) fn count_remembered(
+        &self,
+        callers: u32,
+        reason: DenialReason,
+        decided_us: u64,
+    ) -> bool {
+        self.repeated(callers, reason, decided_us).count()
+    }
+
     /// Counts a denial, if it repeats the last one within a millisecond: the same policies denied
     /// the same callers for the same reason. Returns `false` if it is another, which is to be
-    /// recorded.
+    /// recorded. `denied`: the policies, each with the key of its caller.
     ///
     /// A client that does not slow down would fill the ring with itself. And most denials of a
     /// flood cost less in this way.
-    #[inline]
-    pub(crate) fn count_again<'a, I>(
+    pub(crate) fn count_again<'a>(
         &self,
-        denied: impl Fn() -> I,
+        callers: u32,
         reason: DenialReason,
-        decided_at_us: u64,
-    ) -> bool
-    where
-        I: Iterator<Item = (&'a Name, Option<&'a Key>)>,
-    {
-        let denial = Compared {
-            list: self.number,
-            denied,
-            reason,
-            decided_us: decided_at_us,
-        };
-        denial.count() || self.count_again_in_place(denial)
-    }
-
-    /// The same for a denial that this thread does not remember yet.
-    #[inline(never)]
-    fn count_again_in_place<'a, I>(&self, denial: Compared<impl Fn() -> I>) -> bool
-    where
-        I: Iterator<Item = (&'a Name, Option<&'a Key>)>,
-    {
+        decided_us: u64,
+        denied: impl Iterator<Item = (&'a Name, Option<&'a Key>)>,
+    ) -> bool {
         let mut ids: SmallVec<[u64; 4]> = SmallVec::new();
-        for (policy, key) in (denial.denied)() {
+        for (policy, key) in denied {
             let Some(key) = key else {
                 return false;
             };
             ids.push(self.id(policy, key.as_bytes()));
         }
         let mut place = self.place();
-        let now_us = place.begin(denial.decided_us, &*self.clock);
-        let Some((left_us, repeats)) = place.count_again(&ids, denial.reason, now_us) else {
+        let now_us = place.begin(decided_us, &*self.clock);
+        let Some(left_us) = place.count_again(&ids, reason, now_us) else {
             return false;
         };
-        drop(place);
-        denial.remember(now_us, left_us, repeats);
+        if callers > 0 {
+            let repeats = place.repeats(&ids, now_us);
+            drop(place);
+            if let Some(repeats) = repeats {
+                let denial = self.repeated(callers, reason, decided_us);
+                denial.remember(now_us, left_us, repeats);
+            }
+        }
         true
+    }
+
+    const fn repeated(&self, callers: u32, reason: DenialReason, decided_us: u64) -> Compared {
+        Compared {
+            list: self.number,
+            callers,
+            reason,
+            decided_us,
+        }
     }
 
     /// Returns a caller whom a policy denied.

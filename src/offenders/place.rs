@@ -147,31 +147,37 @@ impl Place {
         }
     }
 
-    /// Counts callers that are denied again and again, if the last denial in the ring stands for
-    /// this one. Returns for how long it does, from now on, and what counts those that follow.
+    /// Counts callers that are denied again, if the last denial in the ring stands for this one.
+    /// Returns for how long it does, from now on.
     pub(super) fn count_again(
         &mut self,
         ids: &[u64],
         reason: DenialReason,
         now_us: u64,
-    ) -> Option<(u64, Arc<Repeats>)> {
+    ) -> Option<u64> {
         let (last, why, at_us) = self.last?;
+        // All are counted, or none.
         if last != id_of_all(ids.iter().copied())
             || why != reason
             || now_us.abs_diff(at_us) >= LONGEST_REPEAT_US
+            || ids.iter().any(|id| self.callers.listed(*id).is_none())
         {
             return None;
         }
-        let known = |id: &u64| Some((*id, self.callers.listed(*id)?.clone()));
-        // All are counted, or none.
-        let callers: Option<SmallVec<_>> = ids.iter().map(known).collect();
-        let repeats = Repeats::new(callers?, now_us);
         for id in ids {
             self.callers.count_listed(*id, 1, now_us);
         }
-        self.repeats.push((Arc::clone(&repeats), 0));
         let left_us = (at_us + LONGEST_REPEAT_US).saturating_sub(now_us);
-        Some((left_us.min(LONGEST_REPEAT_US), repeats))
+        Some(left_us.min(LONGEST_REPEAT_US))
+    }
+
+    /// Returns what counts these callers, while a thread repeats their denial.
+    pub(super) fn repeats(&mut self, ids: &[u64], now_us: u64) -> Option<Arc<Repeats>> {
+        let known = |id: &u64| Some((*id, self.callers.listed(*id)?.clone()));
+        let callers: Option<SmallVec<_>> = ids.iter().map(known).collect();
+        let repeats = Repeats::new(callers?, now_us);
+        self.repeats.push((Arc::clone(&repeats), 0));
+        Some(repeats)
     }
 
     #[inline]

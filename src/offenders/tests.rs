@@ -288,12 +288,17 @@ fn what_threads_repeat_is_counted_exactly() {
 
     let offenders = Offenders::new(Some(Arc::new(ManualClock::new())));
     let name = Name::new("api").unwrap();
+    // Of every third caller the decision does not tell the hash.
+    let hash_of = |caller: u64| if caller % 3 == 0 { 0 } else { caller as u32 };
     let deny = |caller: u64, times: u64, decided_at_us: u64| {
         let key = Key::from(caller);
         let reason = DenialReason::QuotaExceeded;
         for _ in 0..times {
-            let denied = || iter::once((&name, Some(&key)));
-            if !offenders.count_again(denied, reason, decided_at_us) {
+            let denied = iter::once((&name, Some(&key)));
+            let hash = hash_of(caller);
+            if !offenders.count_remembered(hash, reason, decided_at_us)
+                && !offenders.count_again(hash, reason, decided_at_us, denied)
+            {
                 let caller = offenders.caller(name.clone(), Some(&key));
                 let denial = NewDenial {
                     reason,

@@ -22,6 +22,7 @@ use tower_throttle::{
 };
 
 use crate::support::{
+    denial_counts,
     random::Random,
     web::{
         Down, NOW_S, Slow, ask, at_once, get, hello, layer_of, layer_with, plain, request,
@@ -109,6 +110,20 @@ fn each_denial_by_several_policies_counts_for_each_of_them() {
     let recent = layer.recent_denials();
     let policies = recent.iter().map(|denial| denial.policies.len());
     assert_eq!(policies.collect::<Vec<_>>(), [1, 2, 2, 2, 1]);
+}
+
+/// Whatever the thread denied last, and whatever it remembers of it.
+#[test]
+fn counts_agree_with_the_decisions_whatever_is_denied_in_which_order() {
+    let mut random = Random::new();
+    for _ in 0..20 {
+        let (layer, clock) = layer_of(denial_counts::policies());
+        let pass = |random: &mut Random| {
+            let us = [0, 0, 0, 1, 400, 999, 1_000][random.below(7) as usize];
+            clock.advance(Duration::from_micros(us));
+        };
+        at_once(denial_counts::assert_exact(&layer, &mut random, pass));
+    }
 }
 
 #[test]

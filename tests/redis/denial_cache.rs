@@ -18,14 +18,14 @@ use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy,
-    RateLimitLayer, RedisStore, RedisStoreBuilder, SlidingLog, Source, StoreError, TokenBucket,
-    Verdict, key,
+    RateLimitLayer, RateLimitLayerBuilder, RedisStore, RedisStoreBuilder, SlidingLog, Source,
+    StoreError, TokenBucket, Verdict, key,
 };
 
 use crate::support::{
     DEADLINE, RedisServer,
     cluster::RedisCluster,
-    eventually, eventually_async,
+    denial_counts, eventually, eventually_async,
     oracle::{Fields, Plan},
     plans::{USED_UP, any_plan, any_scale_ms},
     random::{Random, seed},
@@ -655,4 +655,22 @@ async fn a_cached_denial_is_returned_at_once() {
     let mut context = Context::from_waker(Waker::noop());
     let mut again = Box::pin(limiter.check("ann"));
     assert!(again.as_mut().poll(&mut context).is_ready());
+}
+
+/// The cache and Redis deny in turns.
+#[tokio::test]
+async fn a_layer_counts_each_cached_denial_for_its_callers() {
+    let mut random = Random::new();
+    for _ in 0..5 {
+        let server = RedisServer::start();
+        let store = patient().connect(&server.url()).expect("a store");
+        let builder = RateLimitLayer::builder().store(store);
+        let builder = denial_counts::policies()
+            .into_iter()
+            .fold(builder, RateLimitLayerBuilder::policy);
+        let builder = builder.on_store_failure(OnStoreFailure::Deny);
+        let layer = builder.decision_in_extensions().build().expect("a layer");
+        denial_counts::assert_exact(&layer, &mut random, |_| {}).await;
+        assert!(layer.metrics().decisions.cache > 0);
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "of a module that each binary includes")]
 
 pub mod cluster;
+pub mod denial_counts;
 pub mod fake;
 #[cfg(feature = "admin")]
 pub mod operator;

@@ -27,7 +27,7 @@ use std::{
 
 use self::{
     denial::{Denial, Recheck, Strikes},
-    refund_epochs::{RefundEpochs, Stripes, stripe},
+    refund_epochs::{Hashes, RefundEpochs},
     table::Table,
 };
 use super::process::ProcessContext;
@@ -90,7 +90,7 @@ impl DenialCache {
             // A denial of a bucket of which units are held is not kept.
             Operation::Take | Operation::TakeUpTo | Operation::Settle => OnReply::Nothing,
         };
-        let (id, stripes) = self.place(check.charges());
+        let (id, buckets) = self.place(check.charges());
         let now_us = clock::read(&*self.process.clock);
         let mut charges = check.charges().iter();
         let is_striking = charges.any(|charge| charge.demand.strikes.is_some());
@@ -98,17 +98,17 @@ impl DenialCache {
         let known = self.look(id, now_us, is_striking, |denial| {
             let still = if then != OnReply::Remember
                 || !denial.is_of_time(now_us, self.longest_us)
-                || self.given.is_back_since(denial.seen, &stripes)
+                || self.given.is_back_since(denial.seen, &buckets)
             {
                 Recheck::Unknown
             } else {
-                denial.still(check, now_us)
+                denial.still(check, &buckets, now_us)
             };
             let is_asked = then == OnReply::Remember && !matches!(still, Recheck::Denied(_));
             // Later they would count as strikes of another time, and a reset forgets them.
             if is_asked
                 && denial.is_of_time(now_us, self.longest_us.saturating_mul(2))
-                && !self.given.is_reset_since(denial.seen, &stripes)
+                && !self.given.is_reset_since(denial.seen, &buckets)
             {
                 strikes = denial.take_strikes();
             }
@@ -119,7 +119,7 @@ impl DenialCache {
             None => Lookup::Ask(Some(PendingCheck {
                 denials: Arc::clone(self),
                 id,
-                stripes,
+                buckets,
                 seen: self.given.seen(),
                 sent_us: self.before_us(now_us),
                 then,
@@ -131,18 +131,18 @@ impl DenialCache {
     /// Begins a reset of these charges. When the result is dropped, the denials from before
     /// that are void.
     pub(crate) fn resetting(self: &Arc<Self>, charges: &[Charge<'_>]) -> PendingCheck {
-        let (id, mut stripes) = self.place(charges);
+        let (id, mut buckets) = self.place(charges);
         if charges
             .iter()
             .any(|charge| Fingerprint::of_key(&charge.key).is_some())
         {
             // The place of its caller is known by the key only.
-            stripes = refund_epochs::all_stripes();
+            buckets = refund_epochs::all_buckets();
         }
         PendingCheck {
             denials: Arc::clone(self),
             id,
-            stripes,
+            buckets,
             seen: 0,
             sent_us: 0,
             then: OnReply::Reset,
@@ -216,11 +216,11 @@ impl DenialCache {
         }
     }
 
-    /// Returns the id of a check of these charges, and the stripes of their buckets.
-    fn place(&self, charges: &[Charge<'_>]) -> (Id, Stripes) {
+    /// Returns the id of a check of these charges, and a hash of each bucket, without permits.
+    fn place(&self, charges: &[Charge<'_>]) -> (Id, Hashes) {
         // Charges in another order, or fewer, have another id.
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let (mut id, mut stripes): (Id, _) = ((charges.len() as u64, 0), Stripes::new());
+        let (mut id, mut buckets): (Id, _) = ((charges.len() as u64, 0), Hashes::new());
         for charge in charges {
             let bucket = self.process.hash.hash_128(
                 charge.policy.hash,
@@ -230,10 +230,11 @@ impl DenialCache {
             id.0 = id.0.wrapping_mul(ODD).wrapping_add(bucket.0);
             id.1 = id.1.wrapping_mul(ODD).wrapping_add(bucket.1);
             if !charge.demand.quota.is_concurrency() {
-                stripes.push(stripe(bucket.0));
+                // The place in the table takes other bits.
+                buckets.push((bucket.0 >> 32) as u32);
             }
         }
-        (id, stripes)
+        (id, buckets)
     }
 }
 
@@ -241,7 +242,7 @@ impl DenialCache {
 pub(crate) struct PendingCheck {
     denials: Arc<DenialCache>,
     id: Id,
-    stripes: Stripes,
+    buckets: Hashes,
     /// The last refund before it was sent.
     seen: u64,
     sent_us: u64,
@@ -291,8 +292,8 @@ impl PendingCheck {
 impl Drop for PendingCheck {
     fn drop(&mut self) {
         match self.then {
-            OnReply::Forget => self.denials.given.back(&self.stripes),
-            OnReply::Reset => self.denials.given.reset(&self.stripes),
+            OnReply::Forget => self.denials.given.back(&self.buckets),
+            OnReply::Reset => self.denials.given.reset(&self.buckets),
             OnReply::Nothing | OnReply::Remember => {}
         }
     }

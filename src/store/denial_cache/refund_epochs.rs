@@ -8,17 +8,15 @@ use smallvec::SmallVec;
 /// round trip.
 const STRIPES: usize = 1_024;
 
-/// The stripes of a check's buckets.
-pub(super) type Stripes = SmallVec<[u16; 4]>;
+/// Secret hashes of a check's buckets.
+pub(super) type Hashes = SmallVec<[u32; 4]>;
 
-/// Returns the stripe of a bucket, by its hash.
-pub(super) const fn stripe(hash: u64) -> u16 {
-    (hash >> (u64::BITS - STRIPES.ilog2())) as u16
-}
+/// The highest bits of a hash choose the stripe.
+const SHIFT: u32 = u32::BITS - STRIPES.ilog2();
 
-/// Returns the stripes of all buckets.
-pub(super) fn all_stripes() -> Stripes {
-    (0..STRIPES as u16).collect()
+/// Returns a hash of each stripe: it stands for all buckets.
+pub(super) fn all_buckets() -> Hashes {
+    (0..STRIPES as u32).map(|stripe| stripe << SHIFT).collect()
 }
 
 fn is_later(last: &AtomicU64, seen: u64) -> bool {
@@ -51,18 +49,18 @@ impl RefundEpochs {
         self.last.load(Ordering::Acquire)
     }
 
-    pub(super) fn back(&self, stripes: &[u16]) {
+    pub(super) fn back(&self, buckets: &[u32]) {
         let number = self.next();
-        for last in of(&self.stripes, stripes) {
+        for last in of(&self.stripes, buckets) {
             last.fetch_max(number, Ordering::Release);
         }
     }
 
     /// The buckets are new: what was taken from them, and their strikes, are void.
-    pub(super) fn reset(&self, stripes: &[u16]) {
-        self.back(stripes);
+    pub(super) fn reset(&self, buckets: &[u32]) {
+        self.back(buckets);
         let number = self.seen();
-        for last in of(&self.resets, stripes) {
+        for last in of(&self.resets, buckets) {
             last.fetch_max(number, Ordering::Release);
         }
     }
@@ -71,15 +69,15 @@ impl RefundEpochs {
         self.everywhere.fetch_max(self.next(), Ordering::Release);
     }
 
-    /// Whether a bucket in one of these stripes was refunded since then.
-    pub(super) fn is_back_since(&self, seen: u64, stripes: &[u16]) -> bool {
-        let mut stripes = of(&self.stripes, stripes);
+    /// Whether a bucket of these was refunded since then.
+    pub(super) fn is_back_since(&self, seen: u64, buckets: &[u32]) -> bool {
+        let mut stripes = of(&self.stripes, buckets);
         stripes.any(|last| is_later(last, seen)) || is_later(&self.everywhere, seen)
     }
 
-    /// Whether a bucket in one of these stripes was reset since then.
-    pub(super) fn is_reset_since(&self, seen: u64, stripes: &[u16]) -> bool {
-        let mut resets = of(&self.resets, stripes);
+    /// Whether a bucket of these was reset since then.
+    pub(super) fn is_reset_since(&self, seen: u64, buckets: &[u32]) -> bool {
+        let mut resets = of(&self.resets, buckets);
         resets.any(|last| is_later(last, seen))
     }
 
@@ -88,11 +86,11 @@ impl RefundEpochs {
     }
 }
 
-/// Returns the numbers of some stripes.
-#[expect(clippy::expect_used, reason = "`stripe` keeps as many bits")]
-fn of<'a>(all: &'a [AtomicU64], stripes: &'a [u16]) -> impl Iterator<Item = &'a AtomicU64> {
-    stripes.iter().map(|stripe| {
-        all.get(usize::from(*stripe))
+/// Returns the numbers of the stripes of some buckets.
+#[expect(clippy::expect_used, reason = "as many bits are left")]
+fn of<'a>(all: &'a [AtomicU64], buckets: &'a [u32]) -> impl Iterator<Item = &'a AtomicU64> {
+    buckets.iter().map(|hash| {
+        all.get((hash >> SHIFT) as usize)
             .expect("each hash has a stripe")
     })
 }
