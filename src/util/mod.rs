@@ -12,6 +12,9 @@ pub(crate) mod lock;
 pub(crate) mod log;
 pub(crate) mod network;
 pub(crate) mod random;
+#[cfg(test)]
+#[allow(clippy::panic)]
+pub(crate) mod repository;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;
 #[cfg(any(feature = "redis", feature = "control"))]

@@ -1,26 +1,32 @@
 //! The reference in `docs/configuration.md` is made from the descriptor.
 
-use std::{env, fmt::Write, fs};
+use std::{env, fmt::Write, fs, path::Path};
 
-use crate::config::{
-    descriptor::FILE,
-    form::{Form, Known, Need, Table, in_words},
+use crate::{
+    config::{
+        descriptor::FILE,
+        form::{Form, Known, Need, Table, in_words},
+    },
+    util::repository,
 };
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
+const PAGE: &str = "docs/configuration.md";
 const START: &str = "<!-- The reference: made from src/config/descriptor -->\n";
 const END: &str = "<!-- The end of the reference -->\n";
 
 #[test]
 fn the_reference_in_the_documentation_is_the_one_of_the_code() {
-    let page = fs::read_to_string(PAGE).expect("the page");
+    let Some(page) = repository::read(PAGE) else {
+        return;
+    };
     let (before, rest) = page.split_once(START).expect("a start");
     let (written, after) = rest.split_once(END).expect("an end");
     let mut reference = Reference::default();
     reference.table("The file", &FILE);
     if env::var_os("TT_WRITE").is_some() {
         let page = [before, START, &reference.text, END, after].concat();
-        fs::write(PAGE, page).expect("the page");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
+        fs::write(path, page).expect("the page");
     } else {
         assert!(
             written == reference.text,

@@ -165,15 +165,3 @@ strike_on_denial = true
         ],
     );
 }
-
-#[cfg(all(feature = "axum", feature = "redis"))]
-#[test]
-fn the_file_of_the_design_builds() {
-    let text = include_str!("../../../../tests/config/good/example.toml");
-    let text = text.replace("file = \"lists.txt\"", "");
-    let config = Config::from_toml(&text).unwrap_or_else(|errors| panic!("{errors}"));
-    let readers = Readers::new().quota("plan", |_| None);
-    let built = Builders::read(&config.readers(readers));
-    let built = built.unwrap_or_else(|errors| panic!("{errors}"));
-    assert!(built.layers.contains_key("api") && built.limiters.contains_key("jobs"));
-}

@@ -58,7 +58,7 @@ pub(super) const CASES: &[Shown] = &[
     ("policy.hold_for", "policy = [{ name = \"api\", quota = \"2 per minute\"⟦, hold_for = \"30s\"¦⟧ }]", LAYER, "hold_for: Some(30s)"),
     ("policy.hold_for", "policy = [{ name = \"api\", quota = \"2 per minute\", settle_by = \"failures\"⟦, hold_for = \"30s\"¦⟧ }]", LAYER, "hold_for: Some(30s)"),
     // The effect of a file of lists is tested below.
-    ("lists.file", "policy = [{ name = \"api\", quota = \"2 per minute\" }]⟦\nlists = { file = \"tests/config/good/lists.txt\" }¦⟧", LAYER, "lists: Some("),
+    ("lists.file", "policy = [{ name = \"api\", quota = \"2 per minute\" }]⟦\nlists = { file = \"src/config/builders/tests/fields/lists.txt\" }¦⟧", LAYER, "lists: Some("),
     ("store.redis", store!("⟦redis = \"redis://127.0.0.1\"¦memory = true⟧"), STORE, "RedisStoreBuilder"),
     ("store.name", store!("redis = \"redis://127.0.0.1\"\n⟦name = \"mine\"¦⟧"), STORE, "name: \"mine\""),
     ("store.prefix", store!("redis = \"redis://127.0.0.1\"\n⟦prefix = \"mine\"¦⟧"), STORE, "prefix: \"mine\""),
