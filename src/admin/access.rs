@@ -117,6 +117,11 @@ impl Access {
         Self(Kind::Check(Arc::new(check)))
     }
 
+    /// Returns whether all users of the machine have access.
+    pub(super) const fn is_for_all_users(&self) -> bool {
+        matches!(self.0, Kind::Loopback)
+    }
+
     /// Checks what a request says of its way here.
     pub(super) fn check_way(
         &self,

@@ -131,6 +131,7 @@ fn page(shared: &Shared, base: &Base, who: &Who, asked: Option<Asked>) -> Respon
         metrics: numbers::metrics(&watched),
         top: numbers::top(&watched, MOST_OFFENDERS),
         denials,
+        is_for_all_users: shared.access.is_for_all_users(),
         has_session: shared.access.secret().is_some(),
         asked,
     };

@@ -23,6 +23,8 @@ pub(super) struct View {
     pub(super) metrics: Vec<Metrics>,
     pub(super) top: Vec<Top>,
     pub(super) denials: Vec<Denial>,
+    /// Whether all users of the machine have access.
+    pub(super) is_for_all_users: bool,
     /// Whether there is a session that can be ended.
     pub(super) has_session: bool,
     /// The look-up of a browser without scripts.
@@ -34,6 +36,8 @@ pub(super) struct Asked {
     pub(super) caller: String,
     pub(super) answer: Result<LookUp, String>,
 }
+
+const FOR_ALL_USERS: &str = "open to all users of this machine";
 
 impl View {
     pub(super) fn render(&self, base: &Base) -> String {
@@ -87,8 +91,15 @@ impl View {
     }
 
     fn badges(&self) -> Html {
-        let html = Html::new().markup("as ").foreign(&self.status.who);
-        match self.status.changes {
+        let html = Html::new();
+        let (who, changes) = (&self.status.who, self.status.changes);
+        // The name that a change is signed with says nothing to a reader who cannot change anything.
+        let html = match (self.is_for_all_users, changes) {
+            (true, false) => html.markup(FOR_ALL_USERS),
+            (true, true) => html.markup(FOR_ALL_USERS).markup(", as ").foreign(who),
+            (false, _) => html.markup("as ").foreign(who),
+        };
+        match changes {
             true => html.markup(" <span class=\"badge warn\">changes allowed</span>"),
             false => html.markup(" <span class=\"badge\">read-only</span>"),
         }

@@ -1,9 +1,9 @@
 //! Access from the machine of the server.
 
 use http::{StatusCode, Version};
-use tower_throttle::key::PeerAddr;
+use tower_throttle::{admin::Access, key::PeerAddr};
 
-use super::{ANN, App, RESET, STATUS, get, post};
+use super::{ANN, App, Asked, RESET, SECRET, STATUS, get, post};
 
 #[tokio::test]
 async fn programs_on_this_machine_have_access() {
@@ -22,6 +22,27 @@ async fn programs_on_this_machine_have_access() {
     assert!(!app.was_reset());
     app.ask(&post(RESET, ANN)).await.assert_done();
     assert!(app.was_reset());
+}
+
+/// An operator reads who else has access, in words that need no knowledge of networks.
+#[tokio::test]
+async fn the_page_says_that_it_is_open_to_all_users_of_the_machine() {
+    let badges = async |app: &App, asked: &Asked| {
+        let page = app.ask(asked).await.body;
+        let (_, rest) = page.split_once("<p class=\"badges\">").unwrap();
+        rest.split_once(" <span").unwrap().0.to_owned()
+    };
+    let reads = App::with(Access::loopback(), |admin| admin);
+    let open = "open to all users of this machine";
+    assert_eq!(badges(&reads, &get("/admin")).await, open);
+    assert_eq!(
+        badges(&App::loopback(), &get("/admin")).await,
+        format!("{open}, as <bdi>loopback</bdi>")
+    );
+    assert_eq!(
+        badges(&App::bearer(), &get("/admin").bearer(SECRET)).await,
+        "as <bdi>operator</bdi>"
+    );
 }
 
 #[tokio::test]
