@@ -1,7 +1,8 @@
 //! What a file may say: all fields, with their forms and defaults.
 //!
 //! These tables are the one home of that. The check of a file, the JSON Schema and the reference
-//! in `docs/configuration.md` come from them. A test compares them with the methods of the builders.
+//! in `docs/configuration-reference.md` come from them. A test compares them with the methods of the
+//! builders.
 
 mod layer;
 mod lists;

@@ -1,4 +1,4 @@
-//! The reference in `docs/configuration.md` is made from the descriptor.
+//! The reference in `docs/configuration-reference.md` is made from the descriptor.
 
 use std::{env, fmt::Write, fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     util::repository,
 };
 
-const PAGE: &str = "docs/configuration.md";
+const PAGE: &str = "docs/configuration-reference.md";
 const START: &str = "<!-- The reference: made from src/config/descriptor -->\n";
 const END: &str = "<!-- The end of the reference -->\n";
 
@@ -51,7 +51,7 @@ impl Reference {
             return;
         }
         self.seen.push(table.name);
-        self.line(&format!("\n### {title}\n\n{}\n", table.about));
+        self.line(&format!("\n## {title}\n\n{}\n", table.about));
         self.line("| field | what it says | value | default | in code |");
         self.line("|---|---|---|---|---|");
         for known in table.fields {
