@@ -263,10 +263,40 @@ impl Rule {
         let Found { quota, ban } = store.find_override(&self.base, &key);
         let demand = self.chosen_demand(head, quota);
         let demand = demand.map_or(Cow::Borrowed(&self.base.demand), Cow::Owned);
-        if !self.base.is_enforced_for(&key) {
-            self.add_shadow(self.base.charge(Cow::Owned(key), demand), charges);
-            return Ok(());
+        if self.may_be_shadow() {
+            self.add_for_some(key, demand, ban, charges);
+        } else {
+            self.add_enforced(key, demand, ban, charges);
         }
+        Ok(())
+    }
+
+    /// Adds the charge of a policy that is a shadow policy for some callers, or for all.
+    ///
+    /// `inline(never)`: other requests' keys would be copied on their way to the list.
+    #[inline(never)]
+    fn add_for_some<'a>(
+        &'a self,
+        key: Key,
+        demand: Cow<'a, Demand>,
+        ban: Option<PolicyDecision>,
+        charges: &mut Charges<'a>,
+    ) {
+        if self.base.is_enforced_for(&key) {
+            self.add_enforced(key, demand, ban, charges);
+        } else {
+            self.add_shadow(self.base.charge(Cow::Owned(key), demand), charges);
+        }
+    }
+
+    #[inline(always)]
+    fn add_enforced<'a>(
+        &'a self,
+        key: Key,
+        demand: Cow<'a, Demand>,
+        ban: Option<PolicyDecision>,
+        charges: &mut Charges<'a>,
+    ) {
         // `extend` would copy the place of what is absent.
         if let Some(ban) = ban {
             charges.rare().bans.push(ban);
@@ -281,7 +311,6 @@ impl Rule {
                 .enforced
                 .push(self.base.charge(Cow::Owned(key), demand));
         }
-        Ok(())
     }
 
     /// Returns the charge of what the request holds, if the policy holds.

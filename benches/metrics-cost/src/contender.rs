@@ -253,7 +253,7 @@ macro_rules! contender {
                 fn round_trips(self, callers: usize, in_flight: usize) -> Work {
                     let Self { runtime, service } = self;
                     let keys = api_keys(callers);
-                    let ask_all = move |requests: u64| {
+                    let ask_all = move |in_flight: usize, requests: u64| {
                         let each = requests.div_ceil(in_flight as u64);
                         let started = Instant::now();
                         let workers = (0..in_flight).map(|worker| {
@@ -274,8 +274,8 @@ macro_rules! contender {
                         started.elapsed()
                     };
                     // From here on each caller has a bucket.
-                    ask_all(2 * callers as u64);
-                    Box::new(ask_all)
+                    ask_all(64, 2 * callers as u64);
+                    Box::new(move |requests| ask_all(in_flight, requests))
                 }
             }
         }
