@@ -45,6 +45,17 @@ pub(crate) fn register(
         .build();
     let seen = snapshot.clone();
     meter
+        .u64_observable_counter("tower_throttle.bans")
+        .with_callback(move |observer| {
+            let seen = seen();
+            for (policy, count) in seen.bans() {
+                let policy = KeyValue::new("policy", policy.to_owned());
+                observer.observe(count, &[limiter(&seen), policy]);
+            }
+        })
+        .build();
+    let seen = snapshot.clone();
+    meter
         .u64_observable_counter("tower_throttle.decisions")
         .with_callback(move |observer| {
             let seen = seen();

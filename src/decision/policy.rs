@@ -312,6 +312,29 @@ impl PolicyDecision {
         matches!(self.outcome, Outcome::Banned { .. })
     }
 
+    /// Returns whether this check has started a ban of a [`Penalty`](crate::Penalty).
+    pub(crate) fn has_started_ban(&self) -> bool {
+        let penalty = self.quota.penalty();
+        penalty.is_some_and(|penalty| penalty.is_new_ban(&self.standing))
+    }
+
+    /// Changes it to what a strike has led to that followed in a check of its own. `None`: it is not
+    /// known.
+    #[cfg(feature = "redis")]
+    pub(crate) fn struck_apart(&mut self, struck: Option<&Self>) {
+        let Some(penalty) = self.quota.penalty() else {
+            return;
+        };
+        match struck.filter(|struck| penalty.is_banned(&struck.standing)) {
+            Some(struck) => {
+                (self.standing, self.now_us) = (struck.standing, struck.now_us);
+                let retry_us = self.quota.reset_us(&self.standing, self.now_us);
+                self.outcome = Outcome::Banned { retry_us };
+            }
+            None => self.standing = penalty.without_new_ban(self.standing),
+        }
+    }
+
     /// Returns whether the cost is above what this policy can ever grant.
     #[must_use]
     pub const fn is_impossible(&self) -> bool {

@@ -22,6 +22,7 @@ use crate::{
     Decision, Source, StoreError,
     charge::{Charge, Operation, pairs},
     decision::ShadowOutcome,
+    metrics::Recorder,
     store::{
         Answer,
         handle::StoreHandle,
@@ -53,29 +54,38 @@ struct Owned {
 
 impl Holds {
     /// Takes over what a decision about these charges holds. What shadow policies hold may be known
-    /// later. `terms` are those of a bucket's policy. `None`: no policy is settled.
+    /// later. `terms` are those of a bucket's policy. `recorder` counts the bans that settlements
+    /// start. `None`: no policy is settled.
     pub(crate) fn new(
         store: &StoreHandle,
         charges: &[Charge<'_>],
         shadows: &[Charge<'_>],
         decision: &Decision,
         terms: impl Fn(&Charge<'_>) -> Terms,
+        recorder: &Arc<Recorder>,
     ) -> Option<Self> {
         let mut held = SmallVec::new();
         // A request that is denied may have been admitted by a shadow policy.
-        for (charge, outcome) in settled_charges(shadows, &terms).zip(decision.shadows()) {
+        for (charge, outcome) in settled_charges(shadows, &terms, None).zip(decision.shadows()) {
             held.extend(charge.map(|charge| of_shadow(store, charge, outcome)));
         }
         if decision.is_allowed() {
             match decision.source() {
-                Source::Store => add(&mut held, store, charges, decision, &terms),
+                Source::Store => add(&mut held, store, charges, decision, &terms, recorder),
                 Source::Local => {
                     let local = |charge: &Charge<'_>| {
                         let local = charge.local(Operation::Take)?.ok()?;
                         Some(local.into_owned())
                     };
                     let charges: Vec<_> = charges.iter().filter_map(local).collect();
-                    add(&mut held, &store.local(), &charges, decision, &terms);
+                    add(
+                        &mut held,
+                        &store.local(),
+                        &charges,
+                        decision,
+                        &terms,
+                        recorder,
+                    );
                 }
                 Source::List | Source::Cache | Source::Lease | Source::StoreFailure => {}
             }
@@ -149,17 +159,20 @@ impl Drop for Owned {
     }
 }
 
-/// Returns what is settled of each policy of these charges. `None`: nothing.
+/// Returns what is settled of each policy of these charges. `None`: nothing. `recorder`: counts the
+/// bans that settlements start.
 fn settled_charges<'a>(
     charges: &'a [Charge<'_>],
     terms: &'a impl Fn(&Charge<'_>) -> Terms,
+    recorder: Option<&'a Arc<Recorder>>,
 ) -> impl Iterator<Item = Option<HeldCharge>> + 'a {
-    pairs(charges).map(|(hold, bucket)| {
+    pairs(charges).map(move |(hold, bucket)| {
         let Terms { debt, is_debited } = terms(bucket);
         (hold.is_some() || is_debited).then(|| HeldCharge {
             hold: hold.map(|hold| hold.clone().into_owned()),
             bucket: bucket.clone().into_owned(),
             debt,
+            recorder: recorder.filter(|_| is_debited).cloned(),
         })
     })
 }
@@ -171,10 +184,13 @@ fn add(
     charges: &[Charge<'_>],
     decision: &Decision,
     terms: &impl Fn(&Charge<'_>) -> Terms,
+    recorder: &Arc<Recorder>,
 ) {
-    for (charge, decided) in settled_charges(charges, terms).zip(decision.policies()) {
+    for (charge, decided) in
+        settled_charges(charges, terms, Some(recorder)).zip(decision.policies())
+    {
         if let Some(charge) = charge {
-            let held = Held::new(store.unsettled(), store.monitored(), charge);
+            let held = Held::new(store.held_in(), charge);
             held.known(Some(decided));
             to.push(held);
         }
@@ -183,7 +199,7 @@ fn add(
 
 /// Creates the hold of a shadow policy, whose outcome may be known later.
 fn of_shadow(store: &StoreHandle, charge: HeldCharge, outcome: &ShadowOutcome) -> Arc<Held> {
-    let held = Held::new(store.unsettled(), store.monitored(), charge);
+    let held = Held::new(store.held_in(), charge);
     let of_request = Arc::clone(&held);
     outcome.when_known(move |decided| of_request.known(decided));
     held

@@ -11,6 +11,7 @@ use crate::{
     admission::refund::{HeldCharges, RefundGuard},
     charge::{Charge, Check, Demand, Operation},
     clock::ManualClock,
+    metrics::Recorder,
     policy::Compiled,
     store::{Answer, Store, handle::StoreHandle},
 };
@@ -41,7 +42,8 @@ fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Hol
         panic!("it decides at once");
     };
     assert!(decision.is_allowed());
-    Holds::new(store, &charges, &[], &decision, |_| terms).expect("a hold")
+    let recorder = Recorder::new("api".into(), [&policy.name], None);
+    Holds::new(store, &charges, &[], &decision, |_| terms, &recorder).expect("a hold")
 }
 
 fn charged(store: &StoreHandle, policy: &Compiled) -> u64 {
@@ -102,10 +104,10 @@ fn the_drop_of_the_last_clone_settles_in_full() {
     let holds = hold(&store, &policy, 100, Terms::default());
     let clones: Vec<Holds> = (0..10).map(|_| holds.clone()).collect();
     drop(holds);
-    assert_eq!(store.unsettled().units(), 100);
+    assert_eq!(store.held_in().unsettled().units(), 100);
     drop(clones);
-    assert_eq!(store.unsettled().units(), 0);
-    let settlements = store.unsettled().settlements();
+    assert_eq!(store.held_in().unsettled().units(), 0);
+    let settlements = store.held_in().unsettled().settlements();
     assert_eq!((settlements.charged, settlements.total()), (1, 1));
     assert_eq!(charged(&store, &policy), 100);
 }
@@ -154,7 +156,7 @@ fn what_holds_nothing_is_charged_afterwards() {
     assert_eq!(charged(&store, &policy), 0);
     assert!(hold(&store, &policy, 0, terms).settle("tokens", Settlement::Units(30)));
     assert_eq!(charged(&store, &policy), 30);
-    let settlements = store.unsettled().settlements();
+    let settlements = store.held_in().unsettled().settlements();
     assert_eq!((settlements.released, settlements.charged), (1, 1));
 }
 
@@ -231,5 +233,5 @@ async fn an_extension_that_was_not_sent_is_tried_again() {
     assert_eq!(*broken.refused.lock().expect("no panic"), 0);
     assert!(holds.settle("tokens", Settlement::Release));
     assert_eq!(charged(&store, &policy), 0);
-    assert_eq!(store.unsettled().settlements().released, 1);
+    assert_eq!(store.held_in().unsettled().settlements().released, 1);
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{Limiter, charges::Charges};
+use super::{Limiter, charges::Charges, limits::Limits};
 use crate::{
     Decision, Key, StoreError,
     charge::{Demand, Operation},
@@ -40,8 +40,7 @@ impl Limiter {
     /// Returns an error if the store could not decide, and one with
     /// [`StoreError::is_unsupported`] if no policy is a penalty.
     pub async fn strike(&self, key: impl Into<Key>, strikes: u64) -> Result<Decision, StoreError> {
-        let answer = self.penalize(Operation::Debit, &key.into(), strikes);
-        answer.wait().await
+        self.penalize(Operation::Debit, &key.into(), strikes).await
     }
 
     /// Bans a caller by hand, under all policies that are a [`Penalty`](crate::Penalty), for this
@@ -78,18 +77,32 @@ impl Limiter {
     /// Returns an error if the store does not confirm the ban, which may hold then. It is
     /// [`StoreError::is_unsupported`] if no policy is a penalty.
     pub async fn ban(&self, key: impl Into<Key>, time: Duration) -> Result<(), StoreError> {
-        let answer = self.penalize(Operation::Ban, &key.into(), whole_ms(time));
-        answer.wait().await.map(drop)
+        let key = key.into();
+        let banned = self.penalize(Operation::Ban, &key, whole_ms(time));
+        banned.await.map(drop)
     }
 
-    /// Does something to the penalties of a caller.
+    /// Does something to the penalties of a caller, and counts the bans that it starts.
+    async fn penalize(
+        &self,
+        operation: Operation,
+        key: &Key,
+        cost: u64,
+    ) -> Result<Decision, StoreError> {
+        let limits = self.limits.load().keep();
+        let decision = limits.penalize(operation, key, cost).wait().await?;
+        limits.recorder.bans_started(&decision);
+        Ok(decision)
+    }
+}
+
+impl Limits {
     fn penalize(&self, operation: Operation, key: &Key, cost: u64) -> Answer<Decision> {
-        let limits = self.limits.load();
         let mut charges = Charges::default();
-        let policies = limits.policies.iter();
+        let policies = self.policies.iter();
         let is_penalty = |policy: &Compiled| policy.demand.quota.penalty().is_some();
         for policy in policies.filter(|policy| is_penalty(policy)) {
-            let asked = limits.charge(policy, key, None);
+            let asked = self.charge(policy, key, None);
             let demand = Cow::Owned(Demand::new(asked.demand.quota.clone(), cost));
             let asked = policy.charge(asked.key, demand);
             match policy.is_enforced_for(&asked.key) {
@@ -97,12 +110,12 @@ impl Limiter {
                 false => charges.shadows.push(asked),
             }
         }
-        if charges.is_empty() && limits.off.iter().any(is_penalty) {
+        if charges.is_empty() && self.off.iter().any(is_penalty) {
             return Answer::Now(Ok(Decision::of_no_policies(0)));
         }
         if charges.is_empty() {
             return Answer::Now(Err(StoreError::new(StoreErrorKind::NoPenalty)));
         }
-        limits.send(operation, &charges)
+        self.send(operation, &charges)
     }
 }

@@ -156,7 +156,8 @@ impl Limiter {
             debt: limits.debt(charge),
             is_debited: false,
         };
-        let holds = Holds::new(&limits.store, enforced, shadows, &decision, terms);
+        let recorder = &limits.recorder;
+        let holds = Holds::new(&limits.store, enforced, shadows, &decision, terms, recorder);
         Ok(Reserved::new(decision, holds, taken))
     }
 }

@@ -82,6 +82,17 @@ fn write_counts(sink: &mut impl Sink, limiters: &[Snapshot]) {
         }
     }
     sink.family(Family {
+        name: "tower_throttle_bans",
+        kind: Kind::Counter,
+        help: "Bans that a policy started.",
+    });
+    for limiter in limiters {
+        for (policy, count) in limiter.bans() {
+            let labels = [("limiter", limiter.limiter()), ("policy", policy)];
+            sink.sample("_total", &labels, Value::Count(count));
+        }
+    }
+    sink.family(Family {
         name: "tower_throttle_decisions",
         kind: Kind::Counter,
         help: "Decisions by where they came from.",

@@ -36,6 +36,7 @@
 //! |---|---|---|---|
 //! | `tower_throttle_requests_total` | counter | `limiter`, `result` | Requests by [result](Requests). Each is counted once, so the sum is the traffic. |
 //! | `tower_throttle_checks_total` | counter | `limiter`, `policy`, `result` | What each policy [said](Checks). `near`: there was room, and less than a fifth of the capacity is left. |
+//! | `tower_throttle_bans_total` | counter | `limiter`, `policy` | Bans that a [`Penalty`](crate::Penalty) [started](#bans). 0 for other policies. |
 //! | `tower_throttle_decisions_total` | counter | `limiter`, `source` | Where decisions [came from](Decisions). **Alarm** on `local` and `store_failure`: the store fails. |
 //! | `tower_throttle_wait_seconds` | histogram | `limiter` | How long callers [waited](Snapshot::wait_seconds) for room, of those that had to wait. |
 //! | `tower_throttle_waiting` | gauge | `limiter` | Callers that wait for room. |
@@ -87,6 +88,25 @@
 //!   and so not counted in `checks_total`.
 //! * A [shadow policy](crate::Policy::shadow) counts `shadow_denied` where it would deny. A request
 //!   to which only shadow policies apply is `not_limited`.
+//!
+//! # Bans
+//!
+//! `bans_total` counts each ban once, when it starts: in the process whose strike, or whose call to
+//! [`ban`](crate::Limiter::ban), found a caller that was not banned and left one that is. The store
+//! decides which of several strikes that is. So the sum over all processes is the number of bans,
+//! with these limits:
+//!
+//! * A ban is not counted if the store starts it and its answer does not arrive: after a timeout, or
+//!   if the caller dropped the future.
+//! * While the store fails, a policy that is [local](crate::OnStoreFailure::Local) counts strikes and
+//!   starts bans in each process.
+//! * A request or a strike that [prolongs](crate::Penalty::prolonging) a ban starts none, and neither
+//!   does a call to `ban` for a caller that is banned.
+//! * A [shadow policy](crate::Policy::shadow) denies no request, so it counts none.
+//! * A full memory store keeps no strikes of new callers. If a single strike of one starts a ban there, it is
+//!   counted although the ban is not kept.
+//! * Bans by operators in a control document are not counted, because no process starts them. The
+//!   admin page and `tower-throttle control` show them.
 //!
 //! # A span for what is awaited
 //!

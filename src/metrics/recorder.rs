@@ -12,7 +12,7 @@ use std::{
 use super::{
     counter::{Adder, Counters},
     observe::{Observe, Observed, RequestResult, StoreEvent},
-    snapshot::{Checks, Decisions, Requests, Snapshot},
+    snapshot::{Checks, Decisions, PolicyCounts, Requests, Snapshot},
     store::StoreMetrics,
     versions::{Former, Totals, Version},
     waits::Waits,
@@ -70,7 +70,7 @@ const LISTED: (usize, usize) = (DENIED, SOURCES + 2);
 const EXEMPT: (usize, usize) = (IMPOSSIBLE, SOURCES);
 const BANNED_BY_HAND: (usize, usize) = (BANNED, SOURCES);
 
-/// The places in the line of a policy.
+/// The places in the line of a policy. The last one is that of [bans](BANS).
 #[derive(Clone, Copy)]
 enum Checked {
     Allowed,
@@ -81,6 +81,9 @@ enum Checked {
     ShadowDenied,
     Unknown,
 }
+
+/// The place of the bans that a policy has started, in its line.
+const BANS: usize = 7;
 
 impl Recorder {
     pub(crate) fn new<'a>(
@@ -199,9 +202,21 @@ impl Recorder {
                 self.add_check(&adder, policy.interned_name(), checked);
             }
         }
+        if bans {
+            self.bans_started(decision);
+        }
         let reason = decision.denial_reason_by(|| bans);
         let (line, place) = place_of(decision, reason);
         adder.add(line, place);
+    }
+
+    /// Counts the bans that a check, strikes or a settlement have started.
+    #[cold]
+    pub(crate) fn bans_started(&self, decision: &Decision) {
+        let policies = decision.policies();
+        for policy in policies.filter(|policy| policy.has_started_ban()) {
+            self.add(&self.counters.adder(), policy.interned_name(), BANS);
+        }
     }
 
     /// Counts a request whose store answered at once.
@@ -281,8 +296,13 @@ impl Recorder {
 
     /// Counts a check of a policy.
     fn add_check(&self, adder: &Adder<'_>, policy: &Name, checked: Checked) {
+        self.add(adder, policy, checked as usize);
+    }
+
+    /// Adds 1 in the line of a policy.
+    fn add(&self, adder: &Adder<'_>, policy: &Name, place: usize) {
         if let Some(number) = self.policies.iter().position(|own| own == policy) {
-            adder.add(FIRST_POLICY + number, checked as usize);
+            adder.add(FIRST_POLICY + number, place);
         }
     }
 
@@ -325,7 +345,7 @@ impl Recorder {
     pub(crate) fn snapshot(&self, store: StoreMetrics) -> Snapshot {
         let totals = self.totals();
         let policies = self.policies.iter();
-        let policies = policies.map(|name| (name.clone(), totals.checks(name)));
+        let policies = policies.map(|name| (name.clone(), totals.policy(name)));
         Snapshot::new(
             self.id,
             Arc::clone(&self.name),
@@ -383,10 +403,10 @@ impl Version for Recorder {
         };
         let policies = (FIRST_POLICY..).zip(&self.policies);
         let policies = policies.map(|(line, name)| {
-            let mut checks = checks(self.counters.sum(line));
-            checks.allowed += ample;
-            checks.denied += all_denied;
-            (name.clone(), checks)
+            let mut counts = policy_counts(self.counters.sum(line));
+            counts.checks.allowed += ample;
+            counts.checks.denied += all_denied;
+            (name.clone(), counts)
         });
         Totals {
             requests,
@@ -414,7 +434,7 @@ impl Checked {
 }
 
 /// Reads the line of a policy, in the order of [`Checked`].
-const fn checks(line: [u64; 8]) -> Checks {
+const fn policy_counts(line: [u64; 8]) -> PolicyCounts {
     let [
         allowed,
         near,
@@ -423,9 +443,9 @@ const fn checks(line: [u64; 8]) -> Checks {
         key_missing,
         shadow_denied,
         unknown,
-        _,
+        bans,
     ] = line;
-    Checks {
+    let checks = Checks {
         allowed,
         near,
         denied,
@@ -433,7 +453,8 @@ const fn checks(line: [u64; 8]) -> Checks {
         key_missing,
         shadow_denied,
         unknown,
-    }
+    };
+    PolicyCounts { checks, bans }
 }
 
 /// Returns the value of the label `source`.

@@ -86,6 +86,30 @@ counts! {
     }
 }
 
+/// What is counted of one policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct PolicyCounts {
+    pub(super) checks: Checks,
+    /// The bans that it has started.
+    pub(super) bans: u64,
+}
+
+impl PolicyCounts {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.checks.add(&other.checks);
+        self.bans = self.bans.wrapping_add(other.bans);
+    }
+
+    /// Returns what was counted after a former look.
+    #[cfg(feature = "admin")]
+    fn since(&self, former: &Self) -> Self {
+        Self {
+            checks: self.checks.since(&former.checks),
+            bans: self.bans.saturating_sub(former.bans),
+        }
+    }
+}
+
 /// The numbers of a layer or limiter, as they were at one moment.
 ///
 /// All are counted from the time when it was built, and only in this process.
@@ -105,7 +129,7 @@ pub struct Snapshot {
     pub requests: Requests,
     /// Where their decisions came from.
     pub decisions: Decisions,
-    policies: Vec<(Name, Checks)>,
+    policies: Vec<(Name, PolicyCounts)>,
     /// How long callers waited to be admitted: with
     /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to), in a queue, or in
     /// [`acquire`](crate::Limiter::acquire). Callers that did not have to wait are not counted.
@@ -123,7 +147,7 @@ impl Snapshot {
         limiter: Arc<str>,
         requests: Requests,
         decisions: Decisions,
-        policies: Vec<(Name, Checks)>,
+        policies: Vec<(Name, PolicyCounts)>,
         waits: &Waits,
         store: StoreMetrics,
     ) -> Self {
@@ -148,7 +172,7 @@ impl Snapshot {
     /// Returns each policy with its checks, in the order of configuration.
     pub fn policies(&self) -> impl ExactSizeIterator<Item = (&str, &Checks)> {
         let policies = self.policies.iter();
-        policies.map(|(name, checks)| (&*name.text, checks))
+        policies.map(|(name, counts)| (&*name.text, &counts.checks))
     }
 
     /// Returns the checks of a policy by its name.
@@ -156,6 +180,16 @@ impl Snapshot {
     pub fn policy(&self, name: &str) -> Option<&Checks> {
         let mut policies = self.policies();
         policies.find_map(|(policy, checks)| (policy == name).then_some(checks))
+    }
+
+    /// Returns how many bans each policy has started, in the order of configuration: 0 unless it is
+    /// a [`Penalty`](crate::Penalty).
+    ///
+    /// A ban is counted here if this layer or limiter made the strike, or the
+    /// [ban by hand](crate::Limiter::ban), before which the caller was not banned.
+    pub fn bans(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
+        let policies = self.policies.iter();
+        policies.map(|(name, counts)| (&*name.text, counts.bans))
     }
 
     /// Returns the number of the layer or limiter, which no other one of the process has.
@@ -168,17 +202,17 @@ impl Snapshot {
     /// stays, and so does the store.
     #[cfg(feature = "admin")]
     pub(super) fn since(&self, former: &Self) -> Self {
-        let checks_before = |name: &Name| {
+        let before = |name: &Name| {
             let mut policies = former.policies.iter();
             let found = policies.find(|(known, _)| known == name);
-            found.map(|(_, checks)| *checks).unwrap_or_default()
+            found.map(|(_, counts)| *counts).unwrap_or_default()
         };
         let policies = self.policies.iter();
         Self {
             requests: self.requests.since(&former.requests),
             decisions: self.decisions.since(&former.decisions),
             policies: policies
-                .map(|(name, checks)| (name.clone(), checks.since(&checks_before(name))))
+                .map(|(name, counts)| (name.clone(), counts.since(&before(name))))
                 .collect(),
             wait_seconds: self.wait_seconds.since(&former.wait_seconds),
             ..self.clone()
@@ -201,10 +235,10 @@ impl Numbers for Snapshot {
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.requests.add(&other.requests);
         self.decisions.add(&other.decisions);
-        for (name, checks) in &other.policies {
+        for (name, counts) in &other.policies {
             match self.policies.iter_mut().find(|(own, _)| own == name) {
-                Some((_, own)) => own.add(checks),
-                None => self.policies.push((name.clone(), *checks)),
+                Some((_, own)) => own.add(counts),
+                None => self.policies.push((name.clone(), *counts)),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::snapshot::{Checks, Decisions, Requests};
+use super::snapshot::{Decisions, PolicyCounts, Requests};
 use crate::policy_name::Name;
 
 /// Numbers of a layer or limiter.
@@ -10,30 +10,30 @@ use crate::policy_name::Name;
 pub(super) struct Totals {
     pub(super) requests: Requests,
     pub(super) decisions: Decisions,
-    pub(super) policies: Vec<(Name, Checks)>,
+    pub(super) policies: Vec<(Name, PolicyCounts)>,
 }
 
 impl Totals {
     pub(super) fn add(&mut self, other: &Self) {
         self.requests.add(&other.requests);
         self.decisions.add(&other.decisions);
-        for (name, checks) in &other.policies {
+        for (name, counts) in &other.policies {
             // The policies that were added last are the last ones of the list.
             let known = self.policies.iter().position(|(known, _)| known == name);
             let (name, mut sum) = match known {
                 Some(place) => self.policies.remove(place),
-                None => (name.clone(), Checks::default()),
+                None => (name.clone(), PolicyCounts::default()),
             };
-            sum.add(checks);
+            sum.add(counts);
             self.policies.push((name, sum));
         }
     }
 
-    /// Returns the checks of a policy.
-    pub(super) fn checks(&self, policy: &Name) -> Checks {
+    /// Returns the counts of a policy.
+    pub(super) fn policy(&self, policy: &Name) -> PolicyCounts {
         let mut policies = self.policies.iter();
         let found = policies.find(|(name, _)| name == policy);
-        found.map(|(_, checks)| *checks).unwrap_or_default()
+        found.map(|(_, counts)| *counts).unwrap_or_default()
     }
 }
 

@@ -207,7 +207,9 @@ impl Buckets {
         }
         let answer = self.send(operation, enforced, shadows);
         drop(asked);
-        answer.wait().await
+        let decision = answer.wait().await?;
+        self.recorder.bans_started(&decision);
+        Ok(decision)
     }
 
     fn send(

@@ -130,7 +130,14 @@ impl Settings {
                 is_debited: is_penalty && rule.is_some_and(|rule| rule.settle_by.is_some()),
             }
         };
-        Holds::new(&self.store, charges, shadows, decision, terms)
+        Holds::new(
+            &self.store,
+            charges,
+            shadows,
+            decision,
+            terms,
+            &self.recorder,
+        )
     }
 
     /// Returns the decision for a caller that operators have banned.

@@ -11,7 +11,7 @@ use super::{
     monitored::MonitoredStore,
     permits::Holders,
     shadow::ShadowChecks,
-    unsettled::Unsettled,
+    unsettled::HeldIn,
 };
 use crate::{
     Decision, Key, List, Verdict,
@@ -35,7 +35,7 @@ pub(crate) struct StoreHandle {
     id: StoreId,
     fallback: Fallback,
     holders: Holders,
-    unsettled: Unsettled,
+    held_in: Arc<HeldIn>,
     /// The same store, if it is the memory store, which answers at once and never fails.
     memory: Option<MemoryStore>,
 }
@@ -53,18 +53,19 @@ impl StoreHandle {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         let fallback = store.fallback().unwrap_or_default();
         let holders = fallback.holders().clone();
-        let unsettled = fallback.unsettled().clone();
+        let memory = store.as_memory().cloned();
+        let store = MonitoredStore {
+            store,
+            health: Arc::clone(fallback.health()),
+            tasks: fallback.tasks().clone(),
+        };
         Self {
-            memory: store.as_memory().cloned(),
-            store: MonitoredStore {
-                store,
-                health: Arc::clone(fallback.health()),
-                tasks: fallback.tasks().clone(),
-            },
+            memory,
+            held_in: HeldIn::new(fallback.unsettled(), &store),
+            store,
             id: StoreId::default(),
             fallback,
             holders,
-            unsettled,
         }
     }
 
@@ -74,11 +75,11 @@ impl StoreHandle {
     }
 
     /// Returns what requests of this process hold in the store.
-    pub(crate) const fn unsettled(&self) -> &Unsettled {
-        &self.unsettled
+    pub(crate) const fn held_in(&self) -> &Arc<HeldIn> {
+        &self.held_in
     }
 
-    /// Returns the store for statements about permits, and for settlements.
+    /// Returns the store for statements about permits.
     pub(crate) const fn monitored(&self) -> &MonitoredStore {
         &self.store
     }
@@ -287,12 +288,13 @@ impl StoreHandle {
     /// Returns the handle of this process's own buckets, to refund a decision that was made
     /// there.
     pub(crate) fn local(&self) -> Self {
+        let store = self.fallback.local().clone();
         Self {
-            store: self.fallback.local().clone(),
+            held_in: HeldIn::new(self.fallback.local_unsettled(), &store),
+            store,
             id: self.fallback.local_id(),
             fallback: Fallback::new(),
             holders: self.fallback.local_holders().clone(),
-            unsettled: self.fallback.local_unsettled().clone(),
             memory: None,
         }
     }

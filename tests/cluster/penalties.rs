@@ -78,4 +78,8 @@ async fn a_denial_in_any_slot_is_a_strike_in_each() {
         }
     }
     assert!(bans > 5 && denials > 30, "{bans} bans, {denials} denials");
+    let started = |limiter: &Limiter| limiter.metrics().bans().map(|(_, bans)| bans).collect();
+    let (mine, theirs): (Vec<u64>, Vec<u64>) = (started(&here), started(&there));
+    assert_eq!(theirs, mine);
+    assert!(mine[0] > 2 && mine[1] == 0, "{mine:?}");
 }

@@ -89,6 +89,7 @@ async fn the_instruments_export_what_the_snapshot_has() {
         checks["outbox mails near"] + checks["outbox mails allowed"],
         5.0
     );
+    assert_eq!(found["tower_throttle.bans"]["outbox mails"], 0.0);
     assert_eq!(found["tower_throttle.decisions"]["outbox store"], 5.0);
     assert_eq!(
         found["tower_throttle.store.failures"]["timeout memory"],

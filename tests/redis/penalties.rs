@@ -241,3 +241,74 @@ async fn unexpected_data_is_an_error_until_it_expires() {
     limiter.reset("ann").await.expect("a reset");
     assert!(check(&limiter).await.is_allowed());
 }
+
+/// Returns how many bans the policy `bans` has started.
+fn started(limiter: &Limiter) -> u64 {
+    let seen = limiter.metrics();
+    let bans = seen.bans().find(|(policy, _)| *policy == "bans");
+    bans.expect("the penalty").1
+}
+
+/// Four processes strike the same callers at once: by checks, which share calls, by hand, and by
+/// bans. Redis says to one of them that it started the ban.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_racing_strikes_one_is_counted_as_the_start_of_the_ban() {
+    const CALLERS: u64 = 100;
+
+    let server = RedisServer::start();
+    let processes = [(); 4].map(|()| {
+        let (store, _) = connect(&server, Duration::from_secs(1));
+        let api = Policy::new("api", FixedWindow::per_day(0));
+        let penalty = Penalty::after(7).lasting(DAY);
+        let bans = Policy::new("bans", penalty).strike_on_denial();
+        limiter(&store, [api, bans])
+    });
+    let mut calls = tokio::task::JoinSet::new();
+    for caller in 0..CALLERS {
+        for (number, limiter) in processes.iter().enumerate() {
+            for call in 0..4 {
+                let limiter = limiter.clone();
+                calls.spawn(async move {
+                    match (number, call) {
+                        (0, 3) => limiter.ban(caller, DAY).await.expect("a ban"),
+                        (_, 3) => drop(limiter.strike(caller, 3).await.expect("strikes")),
+                        _ => drop(limiter.check(caller).await.expect("a decision")),
+                    }
+                });
+            }
+        }
+    }
+    while let Some(ended) = calls.join_next().await {
+        ended.expect("no panic");
+    }
+    let bans = processes.each_ref().map(started);
+    assert_eq!(bans.iter().sum::<u64>(), CALLERS, "{bans:?}");
+}
+
+/// Strikes of denials that a process repeated by itself come before its check, and start the ban.
+#[tokio::test]
+async fn a_ban_that_starts_before_the_check_is_counted_once() {
+    let server = RedisServer::start();
+    let api = || Policy::new("api", TokenBucket::per_day(1));
+    let bans = || Policy::new("bans", Penalty::after(10)).strike_on_denial();
+    let [(one, clock), (other, _)] = [(); 2].map(|()| {
+        let (store, clock) = connect(&server, Duration::from_secs(1));
+        (limiter(&store, [api(), bans()]), clock)
+    });
+    assert!(check(&one).await.is_allowed());
+    for _ in 0..6 {
+        assert!(!is_banned(&check(&one).await));
+    }
+    // One strike is in Redis, and five are kept.
+    let _ = other.strike("ann", 7).await.expect("strikes");
+    assert_eq!([&one, &other].map(started), [0, 0]);
+    clock.advance(Duration::from_millis(1_100));
+    for _ in 0..5 {
+        assert!(is_banned(&check(&one).await));
+    }
+    assert_eq!([&one, &other].map(started), [1, 0]);
+    one.ban("ann", DAY).await.expect("a longer ban");
+    other.ban("bob", DAY).await.expect("a ban");
+    other.ban("bob", 2 * DAY).await.expect("a longer ban");
+    assert_eq!([&one, &other].map(started), [1, 1]);
+}

@@ -27,6 +27,7 @@ pub(in crate::admin) struct PolicyMetrics {
     pub(in crate::admin) name: String,
     #[serde(serialize_with = "named")]
     pub(in crate::admin) checks: Counts,
+    pub(in crate::admin) bans: u64,
 }
 
 /// A caller that a policy often denies.
@@ -95,15 +96,16 @@ pub(in crate::admin) fn denials(watched: &[Watched], since_ms: u64) -> Vec<Denia
 }
 
 fn of(snapshot: Snapshot) -> Metrics {
-    let policies = snapshot.policies();
+    let policies = snapshot.policies().zip(snapshot.bans());
     Metrics {
         limiter: snapshot.limiter().to_owned(),
         requests: snapshot.requests.by_result().collect(),
         decisions: snapshot.decisions.by_source().collect(),
         policies: policies
-            .map(|(name, checks)| PolicyMetrics {
+            .map(|((name, checks), (_, bans))| PolicyMetrics {
                 name: name.to_owned(),
                 checks: checks.by_result().collect(),
+                bans,
             })
             .collect(),
         waiting: snapshot.waiting,

@@ -47,7 +47,7 @@ use crate::ConfigError;
 /// `docs/bans.md` says what to do.
 ///
 /// **Limits**, checked when the quota is used: times of whole milliseconds, up to 100 years; fewer
-/// than 2<sup>53</sup> strikes.
+/// than 2<sup>53</sup> − 1 strikes.
 ///
 /// **Changed numbers.** A ban ends when it was to end. Strikes count until their window ends: at
 /// its old end, or at the end of a window that starts now, whichever is sooner.
@@ -138,7 +138,8 @@ impl TryFrom<Penalty> for Quota {
                 setting: "Penalty::after",
             });
         }
-        if after >= EXACT {
+        // The highest level is two higher.
+        if after >= EXACT - 1 {
             return Err(ConfigError::LimitTooLarge { limit: after });
         }
         let (window_ms, first_ms) = (checked_window_ms(within)?, checked_window_ms(lasting)?);

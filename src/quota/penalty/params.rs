@@ -28,13 +28,28 @@ impl BucketState {
 }
 
 impl PenaltyParams {
-    /// Returns the level of a banned caller: nothing fits, not even a cost of 0.
+    /// Returns the level of a banned caller: nothing fits, not even a cost of 0. The check that
+    /// starts the ban finds one more. No level is stored, so all others find this.
     const fn banned(&self) -> u64 {
         self.after + 1
     }
 
     pub(crate) const fn is_banned(&self, standing: &BucketState) -> bool {
         standing.level > self.after
+    }
+
+    /// Returns whether this check has started the ban.
+    pub(crate) const fn is_new_ban(&self, standing: &BucketState) -> bool {
+        standing.level > self.banned()
+    }
+
+    /// Returns what later checks find of a state that this one found or made.
+    #[cfg(feature = "redis")]
+    pub(crate) fn without_new_ban(&self, standing: BucketState) -> BucketState {
+        BucketState {
+            level: standing.level.min(self.banned()),
+            ..standing
+        }
     }
 
     /// Returns how long a ban lasts that is the caller's ban of this number.
@@ -50,6 +65,13 @@ impl PenaltyParams {
             mark: until_ms.min(LAST_END_MS),
             more: bans,
             unsaved: true,
+        }
+    }
+
+    fn new_ban(&self, until_ms: u64, bans: u64) -> BucketState {
+        BucketState {
+            level: self.banned() + 1,
+            ..self.ban(until_ms, bans)
         }
     }
 
@@ -90,7 +112,7 @@ impl PenaltyParams {
         let level = standing.level.saturating_add(strikes);
         if level >= self.after {
             let bans = (standing.bans() + 1).min(MOST_BANS);
-            return self.ban(now_ms.saturating_add(self.length_ms(bans)), bans);
+            return self.new_ban(now_ms.saturating_add(self.length_ms(bans)), bans);
         }
         let ends_ms = now_ms.saturating_add(self.window_ms).min(LAST_END_MS);
         BucketState {
@@ -126,7 +148,9 @@ impl Arithmetic for PenaltyParams {
         standing = self.struck(standing, at.offense.strikes, now_ms);
         if at.offense.ban_ms > 0 {
             let until_ms = now_ms.saturating_add(at.offense.ban_ms).min(LAST_END_MS);
-            if !self.is_banned(&standing) || until_ms > standing.mark {
+            if !self.is_banned(&standing) {
+                standing = self.new_ban(until_ms, standing.bans());
+            } else if until_ms > standing.mark {
                 standing = self.ban(until_ms, standing.bans());
             }
         } else if at.offense.prolongs && self.prolongs && self.is_banned(&standing) {
@@ -196,7 +220,7 @@ impl Arithmetic for PenaltyParams {
         at: &ReadContext<'_>,
     ) -> Option<BucketState> {
         Some(if standing.mark > at.now_ms() {
-            standing
+            self.without_new_ban(standing)
         } else {
             BucketState {
                 level: 0,

@@ -9,13 +9,13 @@ use std::{
 
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
-use super::{Place, Registry, Settlement, Unsettled};
+use super::{HeldIn, Place, Registry, Settlement};
 use crate::{
     Decision, Key, PolicyDecision, StoreError,
     charge::{Charge, Check, Demand, Operation},
-    metrics::settlements::SettlementResult,
+    metrics::{Recorder, settlements::SettlementResult},
     policy_name::Name,
-    store::{Answer, StoreFuture, monitored::MonitoredStore},
+    store::{Answer, StoreFuture},
     util::{lock::lock, time::later},
 };
 
@@ -27,12 +27,13 @@ pub(crate) struct HeldCharge {
     pub(crate) bucket: Charge<'static>,
     /// How many units the bucket may owe.
     pub(crate) debt: u64,
+    /// Counts the bans that settlements start, if the policy is an enforced penalty.
+    pub(crate) recorder: Option<Arc<Recorder>>,
 }
 
 /// What one request holds of one bucket, until it is settled.
 pub(crate) struct Held {
-    registry: Arc<Registry>,
-    store: MonitoredStore,
+    at: Arc<HeldIn>,
     charge: HeldCharge,
     /// The units that are settled: those that were held at first.
     units: u64,
@@ -72,14 +73,9 @@ enum Begun {
 impl Held {
     /// Creates the hold of a request whose decision will be [known](Self::known). Until then, a
     /// settlement waits.
-    pub(crate) fn new(
-        unsettled: &Unsettled,
-        store: &MonitoredStore,
-        charge: HeldCharge,
-    ) -> Arc<Self> {
+    pub(crate) fn new(at: &Arc<HeldIn>, charge: HeldCharge) -> Arc<Self> {
         Arc::new(Self {
-            registry: Arc::clone(&unsettled.0),
-            store: store.clone(),
+            at: Arc::clone(at),
             units: charge.hold.as_ref().map_or(1, Charge::cost),
             charge,
             runtime: Handle::try_current().ok(),
@@ -108,10 +104,16 @@ impl Held {
             return;
         };
         if self.charge.hold.is_some() {
-            self.registry.units.fetch_add(self.units, Ordering::Relaxed);
+            self.registry()
+                .units
+                .fetch_add(self.units, Ordering::Relaxed);
             (state.held, state.generation) = (decided.held(), decided.generation());
         }
         self.end_move(state, |state| self.register(state, decided.decided_at_us()));
+    }
+
+    fn registry(&self) -> &Arc<Registry> {
+        &self.at.unsettled.0
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -150,14 +152,14 @@ impl Held {
         let since_us = decided_at_us.saturating_sub(state.generation.saturating_mul(1_000));
         let lifetime = self.lifetime();
         let younger = lifetime.saturating_sub(Duration::from_micros(since_us));
-        let wait = younger + lifetime.mul_f64(self.registry.delayed_part);
+        let wait = younger + lifetime.mul_f64(self.registry().delayed_part);
         self.register_after(state, wait);
     }
 
     fn register_after(self: &Arc<Self>, state: &mut State, wait: Duration) {
         if let Some(runtime) = self.runtime.as_ref().filter(|_| state.held > 0) {
             let due = later(Instant::now(), wait);
-            state.place = Some(self.registry.push(self, due, runtime));
+            state.place = Some(self.registry().push(self, due, runtime));
         }
     }
 
@@ -215,11 +217,13 @@ impl Held {
         let (generation, is_lost) = (state.generation, state.is_lost);
         drop(state);
         if let Some(place) = place {
-            self.registry.remove(place);
+            self.registry().remove(place);
         }
         let mut lapsed = 0;
         if self.charge.hold.is_some() {
-            self.registry.units.fetch_sub(self.units, Ordering::Relaxed);
+            self.registry()
+                .units
+                .fetch_sub(self.units, Ordering::Relaxed);
             lapsed = self.units.saturating_sub(held);
         }
         let units = settlement.units(self.units);
@@ -240,26 +244,32 @@ impl Held {
 
     /// Asks the store about units of this generation, and to charge `used`.
     fn ask(&self, operation: Operation, held: u64, used: u64, generation: u64) -> Answer<Decision> {
-        let HeldCharge { hold, bucket, debt } = &self.charge;
+        let HeldCharge {
+            hold, bucket, debt, ..
+        } = &self.charge;
         let demand =
             |charge: &Charge<'_>, units: u64| Demand::new(charge.demand.quota.clone(), units);
         let mut charged = demand(bucket, used);
         charged.may_owe(*debt);
         let bucket = bucket.with_demand(Cow::Owned(charged));
         let Some(hold) = hold else {
-            return self.store.check(&Check::new(Operation::Debit, &[bucket]));
+            return self
+                .at
+                .store
+                .check(&Check::new(Operation::Debit, &[bucket]));
         };
         let mut asked = demand(hold, held);
         asked.taken_at = generation;
         let hold = hold.with_demand(Cow::Owned(asked));
-        self.store.check(&Check::new(operation, &[hold, bucket]))
+        self.at.store.check(&Check::new(operation, &[hold, bucket]))
     }
 
     /// Waits in the background for the store, and passes its answer on.
     fn deliver(&self, reply: Option<Reply>, answer: StoreFuture<Confirmed>) {
         // Without a runtime, the settlement is not sent, and counts as lost.
         if let Some(runtime) = self.here_or_there() {
-            self.store
+            self.at
+                .store
                 .spawn(&runtime, async move { pass_on(reply, answer.await) });
         }
     }
@@ -307,7 +317,7 @@ impl Held {
 
     /// Runs an extension in the background.
     pub(super) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
-        self.store.spawn(runtime, work);
+        self.at.store.spawn(runtime, work);
     }
 
     /// Ends a move. `found`: how many units of those that were asked for were still held. Returns
@@ -385,6 +395,9 @@ impl Sent {
 
     fn answered(self, answer: Result<Decision, StoreError>) -> Result<Confirmed, StoreError> {
         let decision = answer?;
+        if let Some(recorder) = &self.by.charge.recorder {
+            recorder.bans_started(&decision);
+        }
         let found = decision.policies().next().map_or(0, PolicyDecision::held);
         let is_late = self.by.charge.hold.is_some() && found < self.by.units;
         let result = match self.units {
@@ -411,14 +424,14 @@ impl Sent {
 
     fn end(mut self, result: SettlementResult) {
         self.is_over = true;
-        self.by.registry.results.record(result);
+        self.by.registry().results.record(result);
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
         if !self.is_over {
-            self.by.registry.results.record(SettlementResult::Lost);
+            self.by.registry().results.record(SettlementResult::Lost);
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::{runtime::Handle, sync::Notify, time::Instant};
 
 pub(crate) use self::held::{Confirmed, Held, HeldCharge};
 use self::renewal::Renewal;
+use super::monitored::MonitoredStore;
 use crate::{
     metrics::settlements::{SettlementCounts, Settlements},
     util::{lock::lock, random::random_between},
@@ -45,6 +46,27 @@ impl Settlement {
             Self::Release => 0,
             Self::Units(units) => units,
         }
+    }
+}
+
+/// Where units are held: a store, and the holds of this process in it.
+pub(crate) struct HeldIn {
+    unsettled: Unsettled,
+    store: MonitoredStore,
+}
+
+impl HeldIn {
+    pub(crate) fn new(unsettled: &Unsettled, store: &MonitoredStore) -> Arc<Self> {
+        Arc::new(Self {
+            unsettled: unsettled.clone(),
+            store: store.clone(),
+        })
+    }
+
+    /// Returns what is held there.
+    #[cfg(test)]
+    pub(crate) const fn unsettled(&self) -> &Unsettled {
+        &self.unsettled
     }
 }
 

@@ -1,16 +1,19 @@
 //! Requests of banned callers, and that each denial is counted as its response says.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
-use http::Request;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tower::{Layer, service_fn};
 use tower_throttle::{
-    DenialReason, FixedWindow, Limiter, Lists, MemoryStore, OnStoreFailure, Penalty, Policy,
-    RateLimitLayer, key,
+    DenialReason, FixedWindow, Hold, Limiter, Lists, MemoryStore, OnStoreFailure, Penalty, Policy,
+    RateLimitLayer, key, settle,
 };
 
 use super::{assert_counted, counted};
 use crate::support::web::{
-    Answer, Down, as_grpc, ask, at_once, cost_in, get, layer_of, layer_with, plain,
+    Answer, Down, as_grpc, ask, ask_service, at_once, cost_in, get, layer_of, layer_with, plain,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -191,4 +194,79 @@ fn a_request_is_counted_by_the_reason_of_its_response() {
         assert_eq!(after, Some(before.unwrap_or(0) + 1), "{why:?}");
         assert_eq!(layer.metrics().requests.total(), total + 1, "{why:?}");
     }
+}
+
+/// Returns how many bans the policy `bans` has started.
+fn started(layer: &RateLimitLayer) -> u64 {
+    let seen = layer.metrics();
+    let bans = seen.bans().find(|(policy, _)| *policy == "bans");
+    bans.expect("the penalty").1
+}
+
+/// By denials, by responses, by a handler's `Hold`, and by hand.
+#[test]
+fn each_ban_that_starts_is_counted_once() {
+    let (denying, _) = layer_of([few(), bans().strike_on_denial()]);
+    for expected in [0, 0, 0, 1, 1] {
+        ask(&denying, plain());
+        assert_eq!(started(&denying), expected);
+    }
+
+    let answers = |status: StatusCode| {
+        service_fn(move |_: Request<Full<Bytes>>| async move {
+            let mut response = Response::new(Full::<Bytes>::default());
+            *response.status_mut() = status;
+            Ok::<_, Infallible>(response)
+        })
+    };
+    let lost = StatusCode::NOT_FOUND;
+    let (responding, _) = layer_of([bans().settle_by(settle::status([404]))]);
+    for (status, expected) in [(lost, 0), (StatusCode::OK, 0), (lost, 1), (lost, 1)] {
+        ask_service(responding.layer(answers(status)), plain());
+        assert_eq!(started(&responding), expected);
+    }
+
+    let (handling, _) = layer_of([bans().settle_by(settle::status([404]))]);
+    let strikes = service_fn(|request: Request<Full<Bytes>>| async move {
+        let hold: Hold = request.extensions().get().cloned().expect("a hold");
+        assert!(hold.settle("bans", 2));
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    for expected in [1, 1] {
+        ask_service(handling.layer(strikes), plain());
+        assert_eq!(started(&handling), expected);
+    }
+
+    let (by_hand, clock) = layer_of([bans()]);
+    let request = plain();
+    let buckets = by_hand.buckets(&(&request).into()).expect("a key");
+    at_once(async {
+        buckets.ban(MINUTE).await.expect("a ban");
+        buckets.ban(2 * MINUTE).await.expect("a longer ban");
+        let _ = buckets.strike(2).await.expect("strikes");
+        assert_eq!(started(&by_hand), 1);
+        clock.advance(2 * MINUTE);
+        let _ = buckets.strike(1).await.expect("a strike");
+        assert_eq!(started(&by_hand), 1);
+        let _ = buckets.strike(1).await.expect("a strike");
+        assert_eq!(started(&by_hand), 2);
+    });
+    let text = by_hand.metrics().to_prometheus();
+    let line = r#"tower_throttle_bans_total{limiter="default",policy="bans"} 2"#;
+    assert!(text.lines().any(|found| found == line), "{text}");
+}
+
+/// What a shadow policy settles starts no ban, although its bucket says so.
+#[test]
+fn a_shadow_policy_that_settles_starts_none() {
+    let (layer, _) = layer_of([bans().shadow().settle_by(settle::status([200]))]);
+    for _ in 0..5 {
+        assert_eq!(ask(&layer, plain()).status, 200);
+    }
+    assert_eq!(started(&layer), 0);
+    let shadow = layer
+        .metrics()
+        .policy("bans")
+        .map(|checks| checks.shadow_denied);
+    assert_eq!(shadow, Some(3));
 }

@@ -123,6 +123,7 @@ fn by_what_they_count(parsed: &Parsed, limiter: &str) -> BTreeMap<String, u64> {
 #[track_caller]
 fn assert_families(parsed: &Parsed, suffix: &str) {
     let counters = [
+        "bans",
         "checks",
         "decisions",
         "requests",
@@ -150,8 +151,8 @@ fn assert_families(parsed: &Parsed, suffix: &str) {
 /// How many series a limiter has beside those of its policies: results, sources, and waits in 15
 /// ranges with their sum, their count and how many wait now.
 pub(super) const OF_LIMITER: usize = 11 + 6 + 15 + 3;
-/// How many series a policy has: its results.
-pub(super) const OF_POLICY: usize = 7;
+/// How many series a policy has: its results, and the bans that it started.
+pub(super) const OF_POLICY: usize = 7 + 1;
 /// How many series a store in memory has: kinds of failures, results of settlements, and gauges.
 pub(super) const OF_MEMORY: usize = 9 + 5 + 5;
 

@@ -1,6 +1,7 @@
 //! Strikes and bans: what counts, how long it lasts, and who may pass.
 
 mod beside;
+mod counted;
 mod errors;
 #[cfg(feature = "testing")]
 mod fleet;

@@ -5,7 +5,7 @@
 //! behind it are only peeked at, so that the decision names all policies that deny. All
 //! other checks go to all groups at once.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use smallvec::SmallVec;
 use tokio::{sync::oneshot, task::JoinSet};
@@ -117,11 +117,13 @@ impl SlotGroup {
     /// that the process counted by itself were sent.
     fn strikes(&self, was_asked: bool) -> Option<Self> {
         let mut group = self.clone();
-        let charges = &mut group.request.charges;
-        charges.retain(|charge| {
+        let charges = mem::take(&mut group.request.charges);
+        let charges = mem::take(&mut group.places).into_iter().zip(charges);
+        let struck = charges.filter(|(_, charge)| {
             let demand = &charge.demand;
             demand.quota.penalty().is_some() && demand.strikes.is_some()
         });
+        (group.places, group.request.charges) = struck.unzip();
         for demand in group.demands_mut() {
             let counted = demand.strikes.take().filter(|_| !was_asked);
             *demand = Demand::new(demand.quota.clone(), 1 + counted.unwrap_or(0));
@@ -158,6 +160,11 @@ impl GroupResult {
         let places = places.filter(|(_, charge)| !charge.is_hold());
         let policies = policy_decisions(charges.iter().zip(standings), operation, fitting, *now_us);
         places.map(|(place, _)| *place).zip(policies)
+    }
+
+    /// Whether the strikes of a denied check were none of its own.
+    fn is_struck_apart(&self) -> bool {
+        self.found.fitting > 0 || self.group.request.operation == Operation::Peek
     }
 
     /// Whether it granted permits. They return with their holder's next statement, which a
@@ -232,7 +239,7 @@ impl Cluster {
             | Operation::Ban => {
                 let results = self.send_all(groups, deadline).await?;
                 let fitting = results.iter().map(|result| result.found.fitting).min();
-                Ok(decision(operation, fitting.unwrap_or(0), &results))
+                Ok(decision(operation, fitting.unwrap_or(0), &results, &[]))
             }
         }
     }
@@ -306,8 +313,8 @@ impl Cluster {
             Err(error) => return Err(error),
         }
         // If one is not counted, the request is denied all the same.
-        drop(self.send_all(strikes, deadline).await);
-        let decision = decision(operation, fitting, &results);
+        let (strikes, _) = self.send_each(strikes, deadline).await;
+        let decision = decision(operation, fitting, &results, &strikes);
         Ok(if is_lost { decision.lost() } else { decision })
     }
 
@@ -330,6 +337,16 @@ impl Cluster {
         groups: Vec<SlotGroup>,
         deadline: Deadline,
     ) -> Result<Vec<GroupResult>, StoreError> {
+        let (results, failure) = self.send_each(groups, deadline).await;
+        failure.map_or(Ok(results), Err)
+    }
+
+    /// Sends all groups at once. Returns what was decided, and one of the errors.
+    async fn send_each(
+        self: &Arc<Self>,
+        groups: Vec<SlotGroup>,
+        deadline: Deadline,
+    ) -> (Vec<GroupResult>, Option<StoreError>) {
         let mut calls = JoinSet::new();
         for group in groups {
             let cluster = Arc::clone(self);
@@ -343,7 +360,7 @@ impl Cluster {
                 Err(error) => failure = Some(StoreError::unavailable(error)),
             }
         }
-        failure.map_or(Ok(results), Err)
+        (results, failure)
     }
 
     async fn send_group(
@@ -368,11 +385,30 @@ impl Cluster {
     }
 }
 
-/// Returns the decision, as if all groups were one check.
-fn decision(operation: Operation, fitting: u64, results: &[GroupResult]) -> Decision {
+/// Returns the decision, as if all groups were one check. `strikes`: what became of the strikes that
+/// followed from its denial, which alone know whether they started a ban.
+fn decision(
+    operation: Operation,
+    fitting: u64,
+    results: &[GroupResult],
+    strikes: &[GroupResult],
+) -> Decision {
     let now_us = results.iter().map(|result| result.found.now_us).max();
-    let policies = results.iter();
-    let policies = policies.flat_map(|result| result.policies(operation, fitting));
+    let struck = strikes.iter();
+    let struck: Vec<_> = struck
+        .flat_map(|result| result.policies(Operation::Debit, 1))
+        .collect();
+    let struck_at = |place: usize| struck.iter().find(|(at, _)| *at == place);
+    let policies = results.iter().flat_map(|result| {
+        let is_struck_apart = fitting == 0 && result.is_struck_apart();
+        let policies = result.policies(operation, fitting);
+        policies.map(move |(place, mut policy)| {
+            if is_struck_apart {
+                policy.struck_apart(struck_at(place).map(|(_, policy)| policy));
+            }
+            (place, policy)
+        })
+    });
     let mut policies: Vec<_> = policies.collect();
     policies.sort_by_key(|(place, _)| *place);
     let policies = policies.into_iter().map(|(_, policy)| policy);

@@ -3,7 +3,8 @@
 -- KEYS     13 digits for the end of the ban and 13 for that of the window of strikes,
 --          in milliseconds since the epoch, or 0; 2 digits for how many bans count;
 --          then the strikes in that window. No key: a caller without strikes.
--- Unit     strikes. Level: strikes; during a ban, one more than the capacity.
+-- Unit     strikes. Level: strikes; during a ban, one more than the capacity, and two more
+--          if this check has started it by the strikes in e or by task 7.
 -- ARGV     capacity: with so many strikes a ban begins; a: the window of strikes, b: the
 --          first ban, c: the longest ban, d: the time after which bans no longer count,
 --          all in milliseconds; e: strikes that the sender counted by itself; f: 1 if a
@@ -41,7 +42,7 @@ else
   if task == 0 and e > 0 and level <= capacity then
     unsaved, is_linear = true, false
     if level + e >= capacity then
-      level, more = capacity + 1, min(more + 1, 63)
+      level, more = capacity + 2, min(more + 1, 63)
       mark = min(now_ms + min(b * 2 ^ (more - 1), c), 9999999999999)
     else
       mark = level == 0 and min(now_ms + a, 9999999999999) or mark
@@ -56,8 +57,10 @@ else
   end
   if least_ms > 0 then
     local until_ms = min(now_ms + least_ms, 9999999999999)
-    if level <= capacity or until_ms > mark then
-      level, mark, unsaved = capacity + 1, until_ms, true
+    if level <= capacity then
+      level, mark, unsaved = capacity + 2, until_ms, true
+    elseif until_ms > mark then
+      mark, unsaved = until_ms, true
     end
   end
   if task == 3 or task == 7 then
