@@ -257,7 +257,7 @@ async fn a_wrapper_does_not_hide_the_numbers_of_its_store() {
     assert_eq!(found([&bare, &wrapped]), expected);
 }
 
-/// A store of the application, whose numbers panic while it is told so.
+/// A store of the application, whose `metrics` panics while a switch is on.
 #[derive(Clone, Debug)]
 struct Buggy {
     store: RedisStore,
