@@ -1,4 +1,5 @@
-//! The samples of the README and the guides, compiled and run as tests.
+//! The samples of the README and the guides, compiled and run as tests. Those of the guide for tonic
+//! are compiled in `tests/peers`.
 
 macro_rules! pages {
     ($($page:ident: $path:literal,)+) => {
@@ -19,7 +20,6 @@ pages! {
     denied: "../docs/denied.md",
     from_tower_governor: "../docs/from-tower-governor.md",
     from_tower_rate_limit_fred: "../docs/from-tower-rate-limit-fred.md",
-    grpc: "../docs/grpc.md",
     headers: "../docs/headers.md",
     hot_keys: "../docs/hot-keys.md",
     lists: "../docs/lists.md",

@@ -118,7 +118,7 @@
 //! # Other ways out
 //!
 //! * The facade `metrics`: `Publisher`, with the feature `metrics`.
-//! * [OpenTelemetry](https://github.com/tower-throttle/tower-throttle/blob/main/examples/opentelemetry/instruments.rs):
+//! * [OpenTelemetry](https://github.com/tower-throttle/tower-throttle/blob/main/examples/opentelemetry/src/instruments.rs):
 //!   an example registers instruments that read a snapshot when they are collected. The crate
 //!   does not depend on OpenTelemetry, whose versions cannot be mixed in one process.
 //! * Anything else: a [`Snapshot`] is plain numbers, and [`Observe`] sees each decision and each

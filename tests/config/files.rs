@@ -16,11 +16,3 @@ pub(crate) fn toml_files(folder: &str) -> Vec<PathBuf> {
     assert!(!paths.is_empty(), "{}", folder.display());
     paths
 }
-
-/// Returns the name of a file without its folder and its end.
-pub(crate) fn name(path: &Path) -> String {
-    path.file_stem()
-        .expect("a name")
-        .to_string_lossy()
-        .into_owned()
-}

@@ -2,34 +2,17 @@
 
 use std::io::Read;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    asking::{new_caller, on_each_store},
+    asking::on_each_store,
     config::FILE,
-    process::{Answer, Demo, read, send_with},
+    process::{Answer, Demo, change, new_caller, read, send_with},
     support::{RedisServer, eventually},
 };
 
 fn get(demo: &Demo, path: &str, fields: &[(&str, &str)]) -> Answer {
     read(send_with(demo.address, "GET", path, fields, ""))
-}
-
-pub(crate) fn change(demo: &Demo, action: &str, order: &Value) -> Answer {
-    let fields = [
-        ("content-type", "application/json"),
-        ("x-tower-throttle", "1"),
-    ];
-    let path = format!("/admin/api/v1/{action}");
-    let answer = read(send_with(
-        demo.address,
-        "POST",
-        &path,
-        &fields,
-        &order.to_string(),
-    ));
-    assert_eq!(answer.status, 200, "{action}: {answer:?}");
-    answer
 }
 
 #[test]

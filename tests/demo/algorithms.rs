@@ -8,10 +8,9 @@ use std::{
 
 use crate::{
     asking::{
-        ONE_UNIT, assert_denied_by, decided, decided_within, new_caller, on_each_store,
-        reset_seconds, within,
+        ONE_UNIT, assert_denied_by, decided, decided_within, on_each_store, reset_seconds, within,
     },
-    process::{Answer, Demo},
+    process::{Answer, Demo, new_caller},
 };
 
 const LEAKY: &str = "/api/leaky-bucket";

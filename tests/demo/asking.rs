@@ -1,18 +1,10 @@
 //! Requests whose answers can be predicted, and what a denial contains.
 
-use std::{
-    sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::config::FILE;
-use crate::process::{Answer, Demo};
+use crate::process::{Answer, Demo, new_caller};
 use crate::support::{DEADLINE, RedisServer};
-
-pub(crate) fn new_caller() -> String {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    format!("caller-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
-}
 
 /// Sends requests as a new caller. Repeats that if the machine was so slow that units came back
 /// meanwhile, because then the answers cannot be predicted.

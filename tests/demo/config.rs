@@ -8,9 +8,8 @@ use std::{
 };
 
 use crate::{
-    asking::new_caller,
     board::ROUTES,
-    process::{Answer, Demo, ask, example_path, run_to_its_end},
+    process::{Answer, Demo, ask, example_path, new_caller, run_to_its_end},
     support::eventually,
 };
 

@@ -10,8 +10,8 @@ use std::{
 
 use crate::support::{DEADLINE, RedisServer, eventually};
 use crate::{
-    asking::{assert_denied, decided, new_caller, on_each_store},
-    process::{Answer, Demo, answer, send},
+    asking::{assert_denied, decided, on_each_store},
+    process::{Answer, Demo, answer, new_caller, send},
 };
 
 /// The release time is unknown, so clients are asked to retry soon.

@@ -4,9 +4,6 @@ mod admin;
 mod algorithms;
 mod asking;
 mod board;
-#[path = "../support/browser/mod.rs"]
-#[allow(dead_code, reason = "each binary uses a part")]
-mod browser;
 mod config;
 mod examples;
 mod in_flight;
@@ -14,8 +11,6 @@ mod in_flight;
 mod logs;
 mod metrics;
 mod outage;
-mod page;
-mod pictures;
 mod process;
 mod settled;
 mod sharing;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    asking::{ONE_UNIT, decided, new_caller, on_each_store, statuses, within},
+    asking::{ONE_UNIT, decided, on_each_store, statuses, within},
     board::ROUTES,
-    process::{Answer, Demo},
+    process::{Answer, Demo, new_caller},
 };
 
 fn metrics(demo: &Demo) -> Answer {

@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use crate::{
-    asking::new_caller, config::FILE, process::Demo, support::RedisServer, support::eventually,
+    config::FILE,
+    process::{Demo, new_caller},
+    support::RedisServer,
+    support::eventually,
     switches::switch,
 };
 

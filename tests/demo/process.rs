@@ -5,11 +5,17 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use serde_json::Value;
 
 use crate::support::{DEADLINE, eventually};
+
+pub(crate) fn new_caller() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("caller-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
+}
 
 /// A demo process, killed when dropped.
 pub(crate) struct Demo {
@@ -197,4 +203,22 @@ pub(crate) fn answer(head: &str, body: &str) -> Answer {
         headers: lines.map(header).collect(),
         body: body.to_owned(),
     }
+}
+
+/// Changes the control document through the admin API.
+pub(crate) fn change(demo: &Demo, action: &str, order: &Value) -> Answer {
+    let fields = [
+        ("content-type", "application/json"),
+        ("x-tower-throttle", "1"),
+    ];
+    let path = format!("/admin/api/v1/{action}");
+    let answer = read(send_with(
+        demo.address,
+        "POST",
+        &path,
+        &fields,
+        &order.to_string(),
+    ));
+    assert_eq!(answer.status, 200, "{action}: {answer:?}");
+    answer
 }

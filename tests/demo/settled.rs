@@ -1,8 +1,8 @@
 //! The routes whose cost is known from their response, in memory and in Redis.
 
 use crate::{
-    asking::{new_caller, on_each_store, statuses},
-    process::{Answer, Demo, send},
+    asking::{on_each_store, statuses},
+    process::{Answer, Demo, new_caller, send},
     support::eventually,
 };
 

@@ -6,11 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::process::{Answer, Demo, new_caller};
 use crate::support::{RedisServer, eventually};
-use crate::{
-    asking::new_caller,
-    process::{Answer, Demo},
-};
 
 /// Sends 64 requests at once from a new caller, half of them to each process, until Redis
 /// decides all of them. No such storm may admit more than `most` for the time that it took, for

@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    asking::new_caller,
-    process::{Answer, Demo, read, send_with},
+    process::{Answer, Demo, new_caller, read, send_with},
     support::eventually,
 };
 

@@ -4,7 +4,6 @@
 mod admin;
 mod config;
 mod direct;
-mod grpc;
 mod lists;
 mod metrics;
 mod middleware;

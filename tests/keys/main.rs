@@ -6,7 +6,6 @@
 mod adversarial_input;
 mod client_address;
 #[cfg(feature = "axum")]
-mod credentials;
 mod extractors;
 #[path = "../support/mod.rs"]
 mod support;

@@ -8,15 +8,12 @@ mod conformance;
 #[cfg(feature = "testing")]
 mod dispatch;
 mod docs_consistency;
-#[cfg(feature = "metrics")]
-mod facade;
 mod fallback;
 mod holds;
 mod lists;
 mod memory;
 mod migration;
 mod model;
-mod opentelemetry;
 #[cfg(feature = "control")]
 mod overrides;
 mod penalties;

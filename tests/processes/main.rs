@@ -17,8 +17,6 @@ mod permit_storm;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
-#[cfg(feature = "redis-rustls")]
-mod tls;
 mod two_processes;
 
 use std::{
@@ -104,8 +102,6 @@ const TESTS: &[(&str, fn())] = &[
     ("secrets::whatever_fails_nothing_is_shown", || {
         on_threads(secrets::whatever_fails_nothing_is_shown());
     }),
-    #[cfg(feature = "redis-rustls")]
-    ("tls", tls::tls),
     ("two_processes", two_processes::two_processes),
 ];
 
@@ -125,8 +121,6 @@ fn main() -> ExitCode {
         ["--other-process", "two_processes", url, window_s] => {
             two_processes::other_process(url, window_s);
         }
-        #[cfg(feature = "redis-rustls")]
-        ["--other-process", "tls", trusted] => tls::other_process(trusted),
         _ => return run_each(&arguments),
     }
     ExitCode::SUCCESS

@@ -17,7 +17,6 @@ mod eviction;
 mod expiry;
 mod failures;
 mod foreign_reply;
-mod hang_up;
 mod health_check;
 mod holds;
 mod lease;

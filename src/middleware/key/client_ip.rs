@@ -104,30 +104,8 @@ impl AddressReader for Peer {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// tonic's own server uses another type for the peer. A layer outside of the limiter
-/// converts it:
-///
-/// ```
-/// use tonic::transport::{Server, server::TcpConnectInfo};
-/// use tower::util::MapRequestLayer;
-/// use tower_throttle::{RateLimitLayer, TokenBucket, key::PeerAddr};
-///
-/// let server = Server::builder()
-///     .layer(MapRequestLayer::new(|mut request: http::Request<_>| {
-///         let connection = request.extensions().get::<TcpConnectInfo>();
-///         if let Some(peer) = connection.and_then(TcpConnectInfo::remote_addr) {
-///             request.extensions_mut().insert(PeerAddr(peer));
-///         }
-///         request
-///     }))
-///     .layer(RateLimitLayer::new(TokenBucket::per_second(10)));
-/// # fn is_served<L>(mut server: Server<L>)
-/// # where
-/// #     L: tower::Layer<tonic::service::Routes> + Clone,
-/// #     L::Service: tower::Service<http::Request<tonic::body::Body>>,
-/// # { let _ = &mut server; }
-/// # is_served(server);
-/// ```
+/// tonic's own server uses another type for the peer. A layer outside of the limiter converts it:
+/// see [the guide for tonic](https://github.com/tower-throttle/tower-throttle/blob/main/docs/grpc.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 

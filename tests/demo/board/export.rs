@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    asking::new_caller,
     config::FILE,
-    process::{Answer, Demo},
+    process::{Answer, Demo, new_caller},
     support::{RedisServer, eventually},
 };
 

@@ -10,7 +10,7 @@ use tower::{Layer, Service};
 use tower_throttle::{
     Limiter, MemoryStore, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key,
 };
-use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
+use tracing_subscriber::{Layer as _, filter::Targets, fmt::format::FmtSpan, layer::SubscriberExt};
 
 use super::is_pending;
 use crate::support::web::{Down, Slow, ask, at_once, get, hello};
@@ -33,14 +33,13 @@ impl io::Write for Log {
 fn spans(filter: &str, run: impl FnOnce()) -> Vec<String> {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
+    let lines = tracing_subscriber::fmt::layer()
         .with_span_events(FmtSpan::CLOSE)
         .with_ansi(false)
         .without_time()
         .with_writer(move || writer.clone())
-        .finish();
-    tracing::subscriber::with_default(subscriber, run);
+        .with_filter(filter.parse::<Targets>().expect("a filter"));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), run);
     let bytes = log.0.lock().expect("no panic").clone();
     let text = String::from_utf8(bytes).expect("text");
     let lines = text.lines().filter(|line| line.contains("close"));

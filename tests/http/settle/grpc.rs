@@ -1,21 +1,13 @@
 //! The status of a gRPC call is in its trailers, or in its headers if there is no message.
 
-use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
-use tonic::Code;
 use tower::{Layer, Service};
 use tower_throttle::{Outcome, RateLimitLayer, Settle, settle};
 
 use super::{Frames, Part, answered, left_of, window};
-use crate::{
-    grpc::calls::{call, connect},
-    support::{
-        eventually_async,
-        web::{at_once, layer_of, plain},
-    },
-};
+use crate::support::web::{at_once, layer_of, plain};
 
 fn failures() -> RateLimitLayer {
     let (layer, _) = layer_of([window("failures", 3).settle_by(settle::failures())]);
@@ -35,8 +27,6 @@ fn status_field(code: i32) -> HeaderMap {
     fields
 }
 
-const MESSAGE: &[u8] = b"\0\0\0\0\x05hello";
-
 /// Where a method sends its status.
 #[derive(Clone, Copy, Debug)]
 enum StatusIn {
@@ -44,58 +34,6 @@ enum StatusIn {
     Headers,
     /// Behind a message.
     Trailers,
-}
-
-fn respond(code: i32, place: StatusIn) -> Response<Body> {
-    match place {
-        StatusIn::Headers => {
-            let mut response = grpc_response(Body::empty());
-            response.headers_mut().extend(status_field(code));
-            response
-        }
-        StatusIn::Trailers => {
-            let trailers = std::future::ready(Some(Ok(status_field(code))));
-            grpc_response(Body::new(Full::from(MESSAGE).with_trailers(trailers)))
-        }
-    }
-}
-
-/// Serves a method whose status is the cost that the request names.
-async fn serve(layer: RateLimitLayer, place: StatusIn) -> String {
-    let method = async move |headers: HeaderMap| {
-        let code = headers["cost"].to_str().expect("text").parse();
-        respond(code.expect("a number"), place)
-    };
-    let app = Router::new().fallback(method).layer(layer);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    address.to_string()
-}
-
-/// With a real client, over HTTP/2.
-#[tokio::test]
-async fn calls_that_fail_are_charged_and_the_others_are_free() {
-    for place in [StatusIn::Headers, StatusIn::Trailers] {
-        let layer = failures();
-        let mut client = connect(&serve(layer.clone(), place).await).await;
-        let mut remaining = 3;
-        for code in [0, 5, 0, 16, 0, 2] {
-            let result = call(&mut client, code).await;
-            match (code, place) {
-                (0, StatusIn::Trailers) => assert_eq!(result.unwrap(), "hello"),
-                // A success without a message is an error of another kind.
-                (0, StatusIn::Headers) => assert!(result.is_err()),
-                _ => assert_eq!(result.unwrap_err().code(), Code::from(code as i32)),
-            }
-            remaining -= u64::from(code != 0);
-            let settled = async || left_of(&layer) == remaining;
-            eventually_async("the settlement", settled).await;
-        }
-        let denied = call(&mut client, 0).await.unwrap_err();
-        assert_eq!(denied.code(), Code::ResourceExhausted, "{place:?}");
-        assert_eq!(left_of(&layer), 0);
-    }
 }
 
 /// Sends a call that is answered with these parts, of which so many are polled.

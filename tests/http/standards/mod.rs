@@ -14,6 +14,5 @@ mod reset;
 mod responder;
 mod stacked;
 mod store_down;
-mod wire;
 #[cfg(feature = "tracing")]
 mod wiring;

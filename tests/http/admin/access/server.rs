@@ -2,10 +2,7 @@
 
 use std::net::SocketAddr;
 
-use axum::{Router, body::Body};
-use http::Request;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use axum::Router;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -198,30 +195,4 @@ async fn a_session_on_a_real_connection() {
     );
     let answer = server.send(&guess).await;
     Server::assert_is(&answer, 401, "wrong-token");
-}
-
-/// HTTP/2 sends the host as `:authority`, and no field.
-#[tokio::test]
-async fn a_name_of_another_site_on_a_connection_of_http_2() {
-    let app = App::loopback();
-    let server = Server::start(app.router.clone()).await;
-    let stream = TcpStream::connect(server.address)
-        .await
-        .expect("a connection");
-    let stream = TokioIo::new(stream);
-    let handshake = http2::handshake(TokioExecutor::new(), stream).await;
-    let (mut requests, connection) = handshake.expect("HTTP/2");
-    let connection = tokio::spawn(connection);
-    for (authority, status) in [
-        ("localhost:3000", 200),
-        ("[::1]", 200),
-        ("evil.example", 403),
-        ("localhost.evil.example", 403),
-    ] {
-        let uri = format!("http://{authority}/admin/api/v1/status");
-        let request = Request::get(uri).body(Body::empty()).expect("a request");
-        let answer = requests.send_request(request).await.expect("an answer");
-        assert_eq!(answer.status(), status, "{authority}");
-    }
-    connection.abort();
 }

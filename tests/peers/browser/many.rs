@@ -264,7 +264,7 @@ fn of_many_entries_the_latest_are_shown() {
 fn words_of_the_script_are_those_of_the_server() {
     const PAGE: &str = concat!(
         "<!doctype html><title>words</title><script type=\"module\">",
-        include_str!("../../src/admin/page/assets/script/elements.js"),
+        include_str!("../../../src/admin/page/assets/script/elements.js"),
         "const since = (form) => (at, now) => FORMS[form](at - now);
         globalThis.words = { count, share, duration, ago: since('ago'), ahead: since('in') };
         </script>",
@@ -274,7 +274,7 @@ fn words_of_the_script_are_those_of_the_server() {
     };
     tab.navigate(&format!("http://{}/", site::serve(PAGE)));
     let mut tried = BTreeSet::new();
-    for example in include_str!("../../src/admin/page/words.txt").lines() {
+    for example in include_str!("../../../src/admin/page/words.txt").lines() {
         let (call, expected) = example.split_once(" = ").expect("an example");
         let (name, numbers) = call.split_once(' ').expect("a name");
         let numbers = numbers.replace(' ', ", ");

@@ -1,8 +1,5 @@
 //! The example for OpenTelemetry exports what a snapshot has.
 
-#[path = "../../examples/opentelemetry/instruments.rs"]
-mod instruments;
-
 use std::{collections::HashMap, time::Duration};
 
 use opentelemetry::metrics::MeterProvider;
@@ -63,7 +60,7 @@ async fn the_instruments_export_what_the_snapshot_has() {
     let builder = Limiter::builder().name("outbox").policy(policy);
     let limiter = builder.build().expect("a limiter");
     let seen = limiter.clone();
-    instruments::register(&provider.meter("test"), move || seen.metrics());
+    crate::instruments::register(&provider.meter("test"), move || seen.metrics());
 
     for _ in 0..5 {
         let permit = limiter.acquire("ann", Duration::from_secs(20)).await;

@@ -1,9 +1,11 @@
 //! The numbers of a limiter as OpenTelemetry instruments.
 //!
-//! `cargo run --example opentelemetry` prints what a reader collects. Your application has its own
+//! `cargo run -p opentelemetry-example` prints what a reader collects. Your application has its own
 //! reader: put its meter in place of this one.
 
 mod instruments;
+#[cfg(test)]
+mod tests;
 
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};

@@ -1,10 +1,12 @@
 //! Drives pages in Chromium: the admin page, and the front page of the demo.
 
 mod app;
-#[path = "../support/browser/mod.rs"]
+#[path = "../driver/mod.rs"]
 mod browser;
 mod changing;
 mod client;
+mod demo;
+mod demo_pictures;
 mod harness;
 mod hostile;
 mod layout;
@@ -12,9 +14,12 @@ mod many;
 mod origins;
 mod page;
 mod plain;
+#[path = "../../demo/process.rs"]
+#[allow(dead_code, reason = "each binary uses a part")]
+mod process;
 mod reconnecting;
 mod signing_in;
 mod site;
-#[path = "../support/mod.rs"]
+#[path = "../../support/mod.rs"]
 mod support;
 mod watching;

@@ -1,15 +1,13 @@
-//! The live pictures of the demo's page, in a browser, if one is installed.
+//! The live pictures of the demo's page, in a browser.
 
 use std::process::Command;
 
 use serde_json::json;
 
 use crate::{
-    admin::change,
-    asking::new_caller,
     browser::Tab,
-    page::{assert_no_problems, open, press_send},
-    process::{Demo, ask},
+    demo::{assert_no_problems, open, press_send},
+    process::{Demo, ask, change, new_caller},
 };
 
 const ROUTES: [&str; 12] = [

@@ -1,11 +1,10 @@
-//! The demo's page in a browser, if one is installed.
+//! The front page of the demo.
 
 use serde_json::json;
 
 use crate::{
-    asking::new_caller,
     browser::Tab,
-    process::{Demo, ask},
+    process::{Demo, ask, new_caller},
     support::RedisServer,
 };
 

@@ -6,6 +6,7 @@ pub(crate) mod calls;
 mod detection;
 mod hook;
 mod own_server;
+mod settled;
 mod web_client;
 
 use std::{sync::atomic::Ordering, time::Duration};

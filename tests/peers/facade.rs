@@ -76,7 +76,6 @@ fn kept(recorder: DebuggingRecorder) -> &'static dyn Recorder {
     Box::leak(Box::new(recorder))
 }
 
-#[cfg(feature = "config")]
 #[test]
 fn the_publisher_of_limits_has_the_numbers_of_their_file() {
     use tower_throttle::config::Config;

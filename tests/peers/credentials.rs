@@ -1,7 +1,6 @@
 //! One login has one key: in whatever way a client writes a header, a bearer token or a cookie,
 //! the login that axum-extra's extractors read has one bucket.
 
-#![cfg(feature = "axum")]
 use std::convert::Infallible;
 
 use axum::{
