@@ -96,6 +96,8 @@ fn bytes_that_are_no_text_are_an_error_with_their_line() {
     assert_eq!(file.errors(), message.replace("2:6", "1:1"));
     let file = Temporary::new("marked", b"\xef\xbb\xbf# caf\xe9\n");
     assert_eq!(file.errors(), message.replace("2:6", "1:6"));
+    let file = Temporary::new("name", b"version = 1\n\n[[policy]]\nname = \"caf\xe9\"\n");
+    assert_eq!(file.errors(), message.replace("2:6", "4:12"));
 }
 
 /// Returns how long this thread has computed. Where Linux does not tell, how long it has lived.
