@@ -55,19 +55,18 @@ fn failed(answers: &[Result<Source, StoreError>]) -> usize {
 
 /// Distance is no reason to let checks wait for each other.
 #[tokio::test(start_paused = true)]
-async fn a_server_far_away_decides_nearly_all_if_its_replies_are_in_time() {
+async fn a_server_far_away_decides_every_check_whose_reply_can_be_in_time() {
     for distance_ms in [5, 20, 30, 45] {
         for per_s in [50, 500, 5_000] {
             let redis = SimulatedRedis::new();
             redis.set_delay(MS * distance_ms / 2);
             redis.set_service_time(MS / 100, MS / 300);
             let limiter = limiter(&store(&redis), OnStoreFailure::Deny);
-            // The distance and the capacity of the server are measured within some round trips.
+            // Few calls are under way at first, and twice as many after each round trip. At 45 ms
+            // and 5,000 a second, the last late check comes after 450 ms.
             steadily(&limiter, per_s, 500 * MS).await;
             let answers = steadily(&limiter, per_s, 1_000 * MS).await;
-            let (failed, asked) = (failed(&answers), answers.len());
-            let reported = format!("{distance_ms} ms, {per_s}/s: {failed} of {asked}");
-            assert!(100 * failed < asked, "{reported}");
+            assert_eq!(failed(&answers), 0, "{distance_ms} ms, {per_s}/s");
         }
     }
 }
