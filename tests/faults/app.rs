@@ -89,9 +89,7 @@ async fn an_application_leaves_its_ledger() {
     }
     let server = RedisServer::start();
     let app = App::start(7, &server.url(), 0, 1_000_000);
-    crate::wait::until("requests", crate::support::DEADLINE, || {
-        server.keys().len() > 100
-    });
+    crate::wait::until("requests", || server.keys().len() > 100);
     let path = app.ledger.clone();
     let ledger = app.stop();
     assert!(ledger.len() > 100 && ledger.iter().all(|entry| entry.process == 7));
@@ -109,7 +107,7 @@ async fn obey(order: &str) {
         per_s => TokenBucket::per_second(per_s).burst(number(burst)),
     };
     let store = rig::builder()
-        .timeout(rig::patience().0)
+        .timeout(rig::patience())
         .prefix(version)
         .connect(url);
     let limiter = rig::limiter(store.expect("a store"), quota);

@@ -7,18 +7,19 @@ use tower_throttle::OnStoreFailure;
 use crate::support::RedisServer;
 use crate::{
     checker::{self, Elsewhere, Window},
-    figures::{ms, or_long, tell},
     ledger::{By, Outcome, Recorder},
     outage::{self, RESUMES, quota},
     proxy::Proxy,
-    rig, wait,
+    rig,
+    row::{Row, or_long},
+    wait,
 };
 
 const DOWN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_absent_at_the_start_is_found_when_it_starts() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("crash absent");
     let mut server = RedisServer::stopped(&[]);
     let url = server.url();
     let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
@@ -28,14 +29,15 @@ async fn a_server_absent_at_the_start_is_found_when_it_starts() {
         server
     })
     .await;
-    run.is_open_soon();
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    tell("crash absent", 1, &run.judge(Vec::new()));
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    row.tell(1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_is_bridged_and_the_store_decides_again() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("crash down for a while");
     let mut server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let (run, _server) = outage::at(&proxy.url(), move |outage| {
@@ -45,19 +47,18 @@ async fn a_crash_is_bridged_and_the_store_decides_again() {
         server
     })
     .await;
-    run.is_open_soon();
-    let lost = vec![run.outage.when];
-    let mut figures = run.judge(lost);
-    let sends = run.sends_at_most(&proxy, 20);
-    figures.push(("calls in a second of it", sends.to_string()));
-    tell("crash down for a while", 1, &figures);
+    assert_eq!(run.during(Outcome::is_by_store), 0);
+    run.judge(&mut row, vec![run.outage.when]);
+    run.is_open_soon(&mut row);
+    run.sends_at_most(&mut row, &proxy, 20);
+    row.tell(1);
 }
 
 /// Each process continues with its share of the quota.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_decide_locally_during_a_crash() {
     const PROCESSES: u32 = 2;
-    let _alone = rig::alone().await;
+    let mut row = Row::start("crash local");
     let mut server = RedisServer::start();
     let choice = OnStoreFailure::share_of(PROCESSES);
     let store = rig::store(rig::CALL, &server.url());
@@ -70,7 +71,6 @@ async fn processes_decide_locally_during_a_crash() {
         server
     })
     .await;
-    run.is_open_soon();
     let undecided = rig::count(&run.ledger, |outcome| !outcome.is_decision());
     assert_eq!(undecided, 0, "{:?}", checker::outcomes(&run.ledger));
     let by_itself = run.during(|outcome| outcome == Outcome::Allowed(By::Local));
@@ -80,14 +80,15 @@ async fn processes_decide_locally_during_a_crash() {
         per_s: outage::PER_S as f64 / f64::from(PROCESSES),
         outages: 1,
     };
-    let mut figures = run.judge_beside(vec![run.outage.when], share);
-    figures.push(("admitted by itself", by_itself.to_string()));
-    tell("crash local", 1, &figures);
+    row.figure("admitted by itself", by_itself);
+    run.judge_beside(&mut row, vec![run.outage.when], share);
+    run.is_open_soon(&mut row);
+    row.tell(1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_crashes_are_bridged() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("crash cycles");
     let mut server = RedisServer::start();
     let url = server.url();
     let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
@@ -99,7 +100,7 @@ async fn repeated_crashes_are_bridged() {
     for _ in 0..cycles {
         let from_us = recorder.now_us();
         server.kill();
-        wait::until_async("a failure", RESUMES, async || {
+        wait::until_async("a failure", async || {
             let pending = recorder.open(1, 1);
             let answer = limiter.check(1_u64).await;
             pending.answered(&answer);
@@ -111,7 +112,7 @@ async fn repeated_crashes_are_bridged() {
             from_us,
             to_us: recorder.now_us(),
         });
-        let took = wait::until_async("decisions", RESUMES, async || {
+        let took = wait::until_async("decisions", async || {
             let pending = recorder.open(1, 1);
             let answer = limiter.check(1_u64).await;
             pending.answered(&answer);
@@ -121,5 +122,6 @@ async fn repeated_crashes_are_bridged() {
         longest = longest.max(took);
     }
     checker::admitted(&recorder.ledger(), &outage::promise(lost)).expect("I1");
-    tell("crash cycles", cycles, &[("resumed after", ms(longest))]);
+    row.took("resumed after", longest, RESUMES);
+    row.tell(cycles);
 }

@@ -13,10 +13,10 @@ use tower_throttle::TokenBucket;
 use crate::support::{RedisServer, read_reply};
 use crate::{
     checker::{self, Elsewhere, Promise, Window},
-    figures::{ms, or_long, tell},
     ledger::{Entry, Recorder},
     load::{HOT, Load},
     rig,
+    row::{Row, or_long},
 };
 
 const PER_S: u64 = 1;
@@ -27,8 +27,8 @@ const LOAD: Load = Load {
     hot_per_s: 128,
     leaving: None,
 };
-/// By then the eviction has been reported.
-const HEARD_US: u64 = 1_000_000;
+/// By then the eviction has been reported, however busy the machine is.
+const HEARD_US: u64 = 5_000_000;
 
 /// Records which key was evicted, and when that was reported.
 struct Listener {
@@ -64,15 +64,14 @@ impl Listener {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_eviction_gives_a_key_one_more_burst() {
-    let _alone = rig::alone().await;
     let server = RedisServer::with(&["--maxmemory-policy", "allkeys-lru"]);
-    let (deadline, in_time) = rig::patience();
+    let mut row = Row::start("eviction");
     let quota = TokenBucket::per_second(PER_S).burst(BURST);
-    let limiter = rig::limiter(rig::store(deadline, &server.url()), quota);
+    let limiter = rig::limiter(rig::store(rig::patience(), &server.url()), quota);
     rig::ready(&limiter).await;
     let recorder = Recorder::new(0);
     let listener = Listener::start(&server, &recorder);
-    let seconds = or_long(4, 60);
+    let seconds = or_long(3, 60);
     let crowding = async {
         // The memory in use, and room for some new keys only: the rest must be evicted.
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -125,15 +124,8 @@ async fn each_eviction_gives_a_key_one_more_burst() {
     }
     let unaware = checker::admitted(&ledger, &promise(Vec::new()));
     assert!(unaware.is_err(), "the losses were there: {unaware:?}");
-    let latency = checker::answered(&ledger, in_time).expect("I2");
     checker::nothing_broke(&ledger).expect("I7");
-    tell(
-        "eviction",
-        lost as u64,
-        &[
-            ("of what may be admitted", format!("{most:.3}")),
-            ("p99.9", ms(latency.p999)),
-            ("longest", ms(latency.most)),
-        ],
-    );
+    row.figure("of what may be admitted", format!("{most:.3}"));
+    row.answered(&ledger);
+    row.tell(lost as u64);
 }

@@ -7,10 +7,12 @@ use tower_throttle::TokenBucket;
 use crate::support::{DEADLINE, RedisServer};
 use crate::{
     checker,
-    figures::tell,
+    ledger::Outcome,
     outage::{self, quota},
     proxy::Proxy,
-    rig, signals,
+    rig,
+    row::{Row, or_long},
+    signals,
 };
 
 const FROZEN: Duration = Duration::from_secs(10);
@@ -18,7 +20,7 @@ const MOST_SENDS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_freezes_under_load_is_used_again_when_it_thaws() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("freeze at load");
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let (run, server) = outage::at(&proxy.url(), move |outage| {
@@ -28,34 +30,35 @@ async fn a_server_that_freezes_under_load_is_used_again_when_it_thaws() {
         server
     })
     .await;
-    let mut figures = run.judge(Vec::new());
-    run.is_open_soon();
-    let sends = run.sends_at_most(&proxy, MOST_SENDS);
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    run.sends_at_most(&mut row, &proxy, MOST_SENDS);
     assert_eq!(proxy.sent().sent_again(), 0);
     server.assert_all_keys_expire();
-    figures.push(("calls in a second of it", sends.to_string()));
-    tell("freeze at load", 1, &figures);
+    row.tell(1);
 }
 
 /// No check comes while it freezes, and the first ones afterwards find out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_freezes_while_idle_is_noticed() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("freeze idle");
     let server = RedisServer::start();
     let url = server.url();
     let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     let frozen = signals::freeze(server.pid());
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let idle = Duration::from_secs(or_long(1, 3));
+    tokio::time::sleep(idle).await;
     let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
         outage.hold(FROZEN);
         drop(frozen);
         server
     })
     .await;
-    let figures = run.judge(Vec::new());
-    run.is_open_soon();
-    tell("freeze idle", 1, &figures);
+    assert_eq!(run.during(Outcome::is_by_store), 0);
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    row.tell(1);
 }
 
 /// Checks that were sent before it froze are charged when it thaws: never less than was
@@ -63,7 +66,7 @@ async fn a_server_that_freezes_while_idle_is_noticed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_charges_only_overcount() {
     const HIGHEST: u64 = 1_000_000;
-    let _alone = rig::alone().await;
+    let mut row = Row::start("freeze charges");
     let server = RedisServer::start();
     let quota = TokenBucket::without_refill(HIGHEST);
     let limiter = rig::limiter(rig::store(rig::CALL, &server.url()), quota);
@@ -79,6 +82,6 @@ async fn late_charges_only_overcount() {
     let charges = rig::charges(&direct, &run.ledger, |_| HIGHEST).await;
     let surplus = checker::charged(&run.ledger, &charges, 1).expect("I5");
     checker::nothing_broke(&run.ledger).expect("I7");
-    let figure = ("charged without a reply", surplus.to_string());
-    tell("freeze charges", run.ledger.len() as u64, &[figure]);
+    row.figure("charged without a reply", surplus);
+    row.tell(run.ledger.len() as u64);
 }

@@ -7,14 +7,14 @@ use tower_throttle::{Limiter, TokenBucket};
 
 use crate::{
     checker,
-    figures::{ms, or_long, tell},
     ledger::{Entry, Outcome, Recorder},
     liar::{Liar, Lie},
     memory::Sampler,
-    rig, wait,
+    outage::RESUMES,
+    rig,
+    row::{Row, judges_time, or_long},
+    wait,
 };
-
-const RESUMES: Duration = Duration::from_secs(3);
 
 /// The server failed, or there was no time to call it.
 const NO_ANSWER: [Outcome; 4] = [
@@ -46,7 +46,7 @@ async fn lies(lie: Lie, expected: &[Outcome]) -> Duration {
     let liar = Liar::start(Lie::None);
     let limiter = assert_outcomes(&liar, lie, expected).await;
     liar.set(Lie::None);
-    wait::until_async("decisions after a lie", RESUMES, async || {
+    wait::until_async("decisions after a lie", async || {
         limiter.check("ann").await.is_ok()
     })
     .await
@@ -57,7 +57,7 @@ async fn assert_outcomes(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter
     let deadline = if *expected == NO_ANSWER {
         rig::CALL
     } else {
-        rig::patience().0
+        rig::patience()
     };
     let store = rig::store(deadline, &liar.url());
     let limiter = rig::limiter(store, TokenBucket::per_hour(3));
@@ -79,7 +79,7 @@ async fn assert_outcomes(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lies_are_errors_and_never_decisions() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("lies");
     let foreign = [Outcome::ForeignReply];
     let all: [(Lie, &[Outcome]); 5] = [
         (Lie::Nil, &foreign),
@@ -92,12 +92,13 @@ async fn lies_are_errors_and_never_decisions() {
     for (lie, expected) in all {
         longest = longest.max(lies(lie, expected).await);
     }
-    tell("lies", 5, &[("resumed after", ms(longest))]);
+    row.took("resumed after", longest, RESUMES);
+    row.tell(5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_servers_are_refusals() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("lie errors");
     let errors = [
         "READONLY You can't write against a read only replica.",
         "LOADING Redis is loading the dataset in memory",
@@ -113,32 +114,38 @@ async fn errors_of_servers_are_refusals() {
     for error in errors {
         longest = longest.max(lies(Lie::Error(error), &[Outcome::Refused]).await);
     }
-    tell("lie errors", 9, &[("resumed after", ms(longest))]);
+    row.took("resumed after", longest, RESUMES);
+    row.tell(9);
 }
 
 /// The client connects anew after this lie, and checks in the meantime have no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_down_is_an_error() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("lie CLUSTERDOWN");
     let lie = Lie::Error("CLUSTERDOWN The cluster is down");
     let resumed = lies(lie, &NO_ANSWER).await;
-    tell("lie CLUSTERDOWN", 1, &[("resumed after", ms(resumed))]);
+    row.took("resumed after", resumed, RESUMES);
+    row.tell(1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_check_waits_for_half_a_gigabyte_that_never_comes() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("lie huge bulk");
     let liar = Liar::start(Lie::None);
     let memory = Sampler::start();
     assert_outcomes(&liar, Lie::HugeBulk, &NO_ANSWER).await;
-    let memory = memory.stop().bounded(32 * 1_024, 100).expect("I3");
-    let grew = (memory.most - memory.before).to_string();
-    tell("lie huge bulk", 1, &[("this process grew by kB", grew)]);
+    let memory = memory.stop();
+    // Otherwise other rows run in this process, too.
+    if judges_time() {
+        memory.bounded(32 * 1_024, 100).expect("I3");
+    }
+    row.figure("this process grew by kB", memory.most - memory.before);
+    row.tell(1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_surplus_reply_answers_no_check() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("lie extra frame");
     let expected = [
         Outcome::Allowed(crate::ledger::By::Store),
         Outcome::ForeignReply,
@@ -146,5 +153,6 @@ async fn a_surplus_reply_answers_no_check() {
         Outcome::Timeout,
     ];
     let resumed = lies(Lie::ExtraFrame, &expected).await;
-    tell("lie extra frame", 1, &[("resumed after", ms(resumed))]);
+    row.took("resumed after", resumed, RESUMES);
+    row.tell(1);
 }

@@ -16,7 +16,7 @@ const HOT_TASKS: u64 = 64;
 /// How finely requests are distributed over time.
 const TICK: Duration = Duration::from_millis(1);
 /// A request that is not answered by then never will be.
-const HUNG: Duration = Duration::from_secs(5);
+pub(crate) const HUNG: Duration = Duration::from_secs(60);
 
 /// How many requests come, and for which keys.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +61,7 @@ impl Load {
                 self.ask(&mut asking, limiter, recorder, key, spread);
                 spread += 1;
             }
-            while self.hot_per_s > 0 && ((hot + HOT_TASKS) as f64) < passed * self.hot_per_s as f64
-            {
+            while (hot as f64) < passed * self.hot_per_s as f64 {
                 for _ in 0..HOT_TASKS {
                     self.ask(&mut asking, limiter, recorder, HOT, hot);
                     hot += 1;

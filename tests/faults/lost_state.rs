@@ -9,19 +9,19 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tower_throttle::{Clock, Limiter, TokenBucket};
+use tower_throttle::{Clock, Limiter};
 
 use crate::support::{RedisServer, WallClock};
 use crate::{
-    checker::{self, Elsewhere, Promise, Window},
-    figures::{ms, or_long, tell},
+    checker::{self, Window},
     ledger::{Entry, Outcome, Recorder},
     load::{HOT, Load},
+    outage::{BURST, PER_S, promise, quota},
     rig,
+    row::{Row, or_long},
+    wait,
 };
 
-const PER_S: u64 = 10;
-const BURST: u64 = 20;
 const FULL_REFILL: Duration = Duration::from_secs(BURST / PER_S);
 const LOAD: Load = Load {
     per_s: 300,
@@ -30,24 +30,11 @@ const LOAD: Load = Load {
     leaving: None,
 };
 
-fn quota() -> TokenBucket {
-    TokenBucket::per_second(PER_S).burst(BURST)
-}
-
-fn promise(losses: Vec<Window>) -> Promise {
-    Promise {
-        burst: BURST,
-        per_s: PER_S as f64,
-        losses,
-        elsewhere: Elsewhere::Nothing,
-    }
-}
-
 /// Applies a fault several times under load, and returns when.
 async fn again_and_again(recorder: &Recorder, times: u64, mut fault: impl FnMut()) -> Vec<Window> {
     let mut when = Vec::new();
     for _ in 0..times {
-        sleep(Duration::from_millis(700)).await;
+        sleep(Duration::from_millis(or_long(400, 700))).await;
         let from_us = recorder.now_us();
         fault();
         when.push(Window {
@@ -55,7 +42,7 @@ async fn again_and_again(recorder: &Recorder, times: u64, mut fault: impl FnMut(
             to_us: recorder.now_us(),
         });
     }
-    sleep(Duration::from_millis(500)).await;
+    sleep(Duration::from_millis(or_long(200, 500))).await;
     when
 }
 
@@ -85,10 +72,9 @@ fn longest_wait(ledger: &[Entry]) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushall_gives_each_key_one_burst_and_no_more() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("lost state FLUSHALL");
     let server = RedisServer::start();
-    let (deadline, in_time) = rig::patience();
-    let limiter = rig::limiter(rig::store(deadline, &server.url()), quota());
+    let limiter = rig::limiter(rig::store(rig::patience(), &server.url()), quota());
     rig::ready(&limiter).await;
     let recorder = Recorder::new(0);
     let losses = or_long(4, 100);
@@ -101,25 +87,17 @@ async fn flushall_gives_each_key_one_burst_and_no_more() {
     let used = checker::admitted(&ledger, &promise(lost)).expect("I1");
     let none_lost = checker::admitted(&ledger, &promise(Vec::new()));
     assert!(none_lost.is_err(), "the losses were there: {none_lost:?}");
-    let latency = checker::answered(&ledger, in_time).expect("I2");
     checker::nothing_broke(&ledger).expect("I7");
-    tell(
-        "lost state FLUSHALL",
-        losses,
-        &[
-            ("of what may be admitted", format!("{used:.3}")),
-            ("p99.9", ms(latency.p999)),
-            ("longest", ms(latency.most)),
-        ],
-    );
+    row.figure("of what may be admitted", format!("{used:.3}"));
+    row.answered(&ledger);
+    row.tell(losses);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn junk_under_a_key_admits_no_more_and_expires() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("lost state junk");
     let server = RedisServer::start();
-    let (deadline, in_time) = rig::patience();
-    let limiter = rig::limiter(rig::store(deadline, &server.url()), quota());
+    let limiter = rig::limiter(rig::store(rig::patience(), &server.url()), quota());
     rig::ready(&limiter).await;
     let key = limiter.storage_keys(u64::from(HOT)).remove(0);
     let junk: [&[&str]; 5] = [
@@ -140,29 +118,22 @@ async fn junk_under_a_key_admits_no_more_and_expires() {
 
     let ledger = recorder.ledger();
     let used = checker::admitted(&ledger, &promise(lost)).expect("I1");
-    checker::answered(&ledger, in_time).expect("I2");
+    row.figure("of what may be admitted", format!("{used:.3}"));
+    row.answered(&ledger);
     checker::nothing_broke(&ledger).expect("I7");
     let corrupt = rig::count(&ledger, |outcome| outcome == Outcome::CorruptState);
     assert!(corrupt > 0, "the junk was met");
-    let others = ledger.iter().filter(|entry| entry.key != HOT);
-    let hurt = others.filter(|entry| !entry.outcome.is_by_store()).count();
-    assert_eq!(hurt, 0, "other callers failed, too");
+    row.figure("errors", corrupt);
+    let others: Vec<_> = ledger.into_iter().filter(|e| e.key != HOT).collect();
+    row.decided_by_store(&others, 0.0);
     // The junk that was written last may have a full refill to go.
     server.assert_all_keys_expire();
-    let within = FULL_REFILL + Duration::from_secs(1);
-    let gone = crate::wait::until_async("the junk's end", within, async || {
+    let gone = wait::until_async("the junk's end", async || {
         limiter.peek(u64::from(HOT)).await.is_ok()
     })
     .await;
-    tell(
-        "lost state junk",
-        times,
-        &[
-            ("of what may be admitted", format!("{used:.3}")),
-            ("errors", corrupt.to_string()),
-            ("gone after", ms(gone)),
-        ],
-    );
+    row.took("gone after", gone, FULL_REFILL + Duration::from_secs(1));
+    row.tell(times);
 }
 
 /// A clock that is set to other times.
@@ -180,45 +151,55 @@ impl Clock for SteppedClock {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_steps_of_an_hour_lock_no_caller_out() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("lost state clock");
     let server = RedisServer::start();
-    let (deadline, in_time) = rig::patience();
     let clock = Arc::new(SteppedClock {
         step_s: AtomicI64::new(0),
     });
     let store = rig::builder()
-        .timeout(deadline)
+        .timeout(rig::patience())
         .clock(Arc::clone(&clock))
         .connect(&server.url());
     let limiter = rig::limiter(store.expect("a store"), quota());
     rig::ready(&limiter).await;
     let recorder = Recorder::new(0);
     let hours = [-1, 0, 1, 0, -1, 1];
-    let mut next = hours.iter().cycle();
     let times = or_long(6, 60);
-    let stepping = again_and_again(&recorder, times, || {
-        let hour = next.next().expect("a cycle has no end");
-        clock.step_s.store(hour * 3_600, Ordering::SeqCst);
-    });
+    let stepping = async {
+        let mut stepped = Vec::new();
+        for hour in hours.into_iter().cycle().take(times) {
+            let step = again_and_again(&recorder, 1, || {
+                clock.step_s.store(hour * 3_600, Ordering::SeqCst);
+            });
+            stepped.extend(step.await);
+            let since_us = recorder.now_us();
+            wait::until_async("an admission", async || {
+                recorder.has(|entry| {
+                    entry.key == HOT && entry.sent_us >= since_us && entry.outcome.is_allowed()
+                })
+            })
+            .await;
+        }
+        stepped
+    };
     let stepped = under_load(&limiter, &recorder, stepping).await;
 
     let ledger = recorder.ledger();
     // A check may be in flight with the time before the step.
-    let windows = stepped.iter().map(|step| Window {
-        from_us: step.from_us,
-        to_us: step.to_us + in_time.most.as_micros() as u64,
-    });
-    let used = checker::admitted(&ledger, &promise(windows.collect())).expect("I1");
-    checker::answered(&ledger, in_time).expect("I2");
+    let in_flight = |step: Window| {
+        let before = ledger.iter().filter(|entry| entry.sent_us <= step.to_us);
+        let until_us = before.map(|entry| entry.answered_us).max();
+        Window {
+            to_us: until_us.unwrap_or_default().max(step.to_us),
+            ..step
+        }
+    };
+    let losses = stepped.into_iter().map(in_flight).collect();
+    let used = checker::admitted(&ledger, &promise(losses)).expect("I1");
+    row.figure("of what may be admitted", format!("{used:.3}"));
+    row.answered(&ledger);
     checker::nothing_broke(&ledger).expect("I7");
     let wait = longest_wait(&ledger);
-    assert!(wait <= FULL_REFILL, "locked out for {wait:?}");
-    tell(
-        "lost state clock",
-        times,
-        &[
-            ("of what may be admitted", format!("{used:.3}")),
-            ("longest wait of a busy key", ms(wait)),
-        ],
-    );
+    row.took("longest wait of a busy key", wait, FULL_REFILL);
+    row.tell(times as u64);
 }

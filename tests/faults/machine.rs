@@ -1,64 +1,72 @@
-//! Records when the machine stalled, to distinguish its stalls from the limiter's.
+//! How late the machine's own timers are, measured beside a row.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use crate::{
-    checker::{self, Latency},
-    ledger::{Entry, Recorder},
-};
+const TICK: Duration = Duration::from_millis(2);
 
-const EVERY: Duration = Duration::from_millis(2);
-/// Shorter stalls are not recorded.
-const SHORTEST_US: u64 = 3_000;
-
-/// In this span, a thread was ready to run for this long without running.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stall {
-    pub(crate) from_us: u64,
-    pub(crate) to_us: u64,
-    pub(crate) lost_us: u64,
-}
-
-/// Watches until it is stopped: how late its own thread wakes, and how long the kernel let each
-/// thread of this process wait for a processor.
+/// A thread that only sleeps, again and again, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Sampler {
-    stalls: Arc<Mutex<Vec<Stall>>>,
+pub(crate) struct Control {
+    started: Instant,
+    late: Arc<Mutex<Late>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Sampler {
-    pub(crate) fn start(recorder: &Recorder) -> Self {
-        let stalls = Arc::new(Mutex::default());
+/// How many timers were late by so many milliseconds.
+type Late = BTreeMap<u64, u64>;
+
+impl Control {
+    pub(crate) fn start() -> Self {
+        Self::with_sleep(std::thread::sleep)
+    }
+
+    fn with_sleep(sleep: impl Fn(Duration) + Send + 'static) -> Self {
+        let late = Arc::new(Mutex::default());
         let is_over = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
-            let (stalls, is_over) = (Arc::clone(&stalls), Arc::clone(&is_over));
-            let recorder = recorder.clone();
-            move || look(&recorder, &stalls, &is_over)
+            let (late, is_over) = (Arc::clone(&late), Arc::clone(&is_over));
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let asked = Instant::now();
+                    sleep(TICK);
+                    let late_ms = asked.elapsed().saturating_sub(TICK).as_millis();
+                    *lock(&late).entry(late_ms as u64).or_default() += 1;
+                }
+            }
         });
         Self {
-            stalls,
+            started: Instant::now(),
+            late,
             is_over,
             thread: Some(thread),
         }
     }
 
-    pub(crate) fn stop(self) -> Vec<Stall> {
-        let stalls = self.stalls.lock().unwrap_or_else(PoisonError::into_inner);
-        stalls.clone()
+    /// Returns the longest delay of a timer so far.
+    pub(crate) fn latest(&self) -> Duration {
+        let latest_ms = lock(&self.late).keys().next_back().copied();
+        Duration::from_millis(latest_ms.unwrap_or_default())
+    }
+
+    /// Returns the share of the time that the timers lost by delays of more than `margin`.
+    pub(crate) fn share_lost(&self, margin: Duration) -> f64 {
+        let margin_ms = margin.as_millis() as u64;
+        let late = lock(&self.late);
+        let lost_ms = late.range(margin_ms + 1..).map(|(ms, times)| ms * times);
+        lost_ms.sum::<u64>() as f64 / self.started.elapsed().as_millis().max(1) as f64
     }
 }
 
-impl Drop for Sampler {
+impl Drop for Control {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -67,165 +75,17 @@ impl Drop for Sampler {
     }
 }
 
-fn look(recorder: &Recorder, stalls: &Mutex<Vec<Stall>>, is_over: &AtomicBool) {
-    let mut waited = HashMap::new();
-    let mut last_us = recorder.now_us();
-    while !is_over.load(Ordering::Relaxed) {
-        std::thread::sleep(EVERY);
-        let now_us = recorder.now_us();
-        let late_us = (now_us - last_us).saturating_sub(EVERY.as_micros() as u64);
-        let lost_us = late_us.max(longest_wait_us(&mut waited));
-        if lost_us >= SHORTEST_US {
-            // The kernel reports a wait only when it is over.
-            let from_us = last_us.min(now_us - lost_us.min(now_us));
-            let mut stalls = stalls.lock().unwrap_or_else(PoisonError::into_inner);
-            stalls.push(Stall {
-                from_us,
-                to_us: now_us,
-                lost_us,
-            });
-        }
-        last_us = now_us;
-    }
-}
-
-/// Returns the longest time that a thread of this process has waited for a processor since the
-/// last call; 0 if the kernel does not report it.
-fn longest_wait_us(waited: &mut HashMap<std::ffi::OsString, u64>) -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    let mut longest = 0;
-    for task in tasks.flatten() {
-        let stat = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let Some(ns) = stat.split(' ').nth(1).and_then(|ns| ns.parse().ok()) else {
-            continue;
-        };
-        let before: u64 = waited.insert(task.file_name(), ns).unwrap_or(ns);
-        longest = longest.max(ns.saturating_sub(before) / 1_000);
-    }
-    longest
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
-    pub(crate) others: Latency,
-    pub(crate) excused: usize,
-    pub(crate) longest_excused: Duration,
-}
-
-/// I2, except for requests that waited for the machine: each request that exceeds the bound
-/// must have met a stall that covers the excess.
-pub(crate) fn answered(
-    ledger: &[Entry],
-    bound: Latency,
-    stalls: &[Stall],
-) -> Result<Answered, String> {
-    let (excused, others) = sort_out(ledger, bound, stalls);
-    let longest_us = excused.iter().map(Entry::took_us).max();
-    Ok(Answered {
-        others: checker::answered(&others, bound)?,
-        excused: excused.len(),
-        longest_excused: Duration::from_micros(longest_us.unwrap_or_default()),
-    })
-}
-
-/// Separates requests whose excess over this bound a stall excuses from the others.
-fn sort_out(ledger: &[Entry], bound: Latency, stalls: &[Stall]) -> (Vec<Entry>, Vec<Entry>) {
-    let p999_us = bound.p999.as_micros() as u64;
-    let is_excused = |entry: &Entry| {
-        let excess_us = entry.took_us().saturating_sub(p999_us);
-        let met = stalls
-            .iter()
-            .filter(|stall| stall.to_us >= entry.sent_us && stall.from_us <= entry.answered_us);
-        excess_us > 0 && met.map(|stall| stall.lost_us).sum::<u64>() >= excess_us
-    };
-    ledger
-        .iter()
-        .cloned()
-        .partition(|entry| entry.answered_us > 0 && is_excused(entry))
-}
-
-/// Returns how many requests exceeded this bound, and how many of them no stall excuses.
-pub(crate) fn late(ledger: &[Entry], bound: Latency, stalls: &[Stall]) -> (usize, usize) {
-    let most_us = bound.most.as_micros() as u64;
-    let is_late = |entry: &&Entry| entry.took_us() > most_us;
-    let (excused, others) = sort_out(ledger, bound, stalls);
-    let unexcused = others.iter().filter(is_late).count();
-    (
-        excused.iter().filter(is_late).count() + unexcused,
-        unexcused,
-    )
+fn lock(late: &Mutex<Late>) -> MutexGuard<'_, Late> {
+    late.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]
-fn only_a_stall_that_covers_a_request_excuses_it() {
-    use crate::ledger::Outcome;
-
-    let entry = |sent_us: u64, took_us: u64| Entry {
-        process: 0,
-        id: sent_us,
-        key: 1,
-        cost: 1,
-        outcome: Outcome::Unavailable,
-        sent_us,
-        answered_us: sent_us + took_us,
-        remaining: None,
-    };
-    let bound = Latency {
-        p999: Duration::from_millis(60),
-        most: Duration::from_millis(100),
-    };
-    let ledger = [entry(1_000_000, 100), entry(2_000_000, 150_000)];
-    let stall = |from_us, lost_us| Stall {
-        from_us,
-        to_us: from_us + lost_us,
-        lost_us,
-    };
-    let judge = |stalls: &[Stall]| answered(&ledger, bound, stalls).map(|found| found.excused);
-    assert!(judge(&[]).is_err(), "there was no stall");
-    assert_eq!(late(&ledger, bound, &[]), (1, 1));
-    let covers = [stall(2_010_000, 90_000)];
-    assert_eq!(late(&ledger, bound, &covers), (1, 0));
-    assert_eq!(judge(&[stall(2_010_000, 90_000)]), Ok(1));
-    assert_eq!(
-        judge(&[stall(2_010_000, 45_000), stall(2_100_000, 45_000)]),
-        Ok(1)
-    );
-    assert!(judge(&[stall(2_010_000, 89_000)]).is_err(), "too short");
-    assert!(judge(&[stall(2_150_001, 90_000)]).is_err(), "too late");
-    assert!(judge(&[stall(1_900_000, 99_999)]).is_err(), "too early");
-}
-
-#[test]
-fn a_stalled_thread_is_detected() {
-    let recorder = Recorder::new(0);
-    let sampler = Sampler::start(&recorder);
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let is_over = Arc::new(AtomicBool::new(false));
-    let busy: Vec<_> = (0..8 * cores)
-        .map(|_| {
-            let is_over = Arc::clone(&is_over);
-            std::thread::spawn(move || {
-                while !is_over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            })
-        })
-        .collect();
-    crate::wait::until("a stall", crate::support::DEADLINE, || {
-        let stalls = sampler
-            .stalls
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        !stalls.is_empty()
-    });
-    is_over.store(true, Ordering::Relaxed);
-    for thread in busy {
-        thread.join().expect("no panic");
-    }
-    assert!(
-        sampler
-            .stop()
-            .iter()
-            .all(|stall| stall.lost_us >= SHORTEST_US)
-    );
+fn late_timers_are_measured() {
+    let late = Duration::from_millis(20);
+    let control = Control::with_sleep(move |tick| std::thread::sleep(tick + late));
+    crate::wait::until("ticks", || lock(&control.late).values().sum::<u64>() > 3);
+    assert!(control.latest() >= late);
+    assert!(control.share_lost(late / 2) > 0.0);
+    let never = Duration::from_secs(3_600);
+    assert_eq!(control.share_lost(never), 0.0);
 }

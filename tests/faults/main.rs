@@ -1,12 +1,12 @@
 //! The fault matrix: what breaks around a limiter, and what must still hold. Each file is named
-//! after its fault; `scripts/faults` runs all rows and shows the figures. Rows are short unless
-//! `TT_FAULTS` is `long`.
+//! after its fault. `cargo test` judges what was decided, by whom and how often. `scripts/faults`
+//! runs the same rows one at a time, judges how long things took, too, and shows the figures. It
+//! adds the rows of `figures.rs`.
 
 #![cfg(target_os = "linux")]
 
 mod app;
 mod checker;
-mod figures;
 mod ledger;
 mod liar;
 mod load;
@@ -15,6 +15,7 @@ mod memory;
 mod outage;
 mod proxy;
 mod rig;
+mod row;
 mod sentinel;
 mod signals;
 #[path = "../support/mod.rs"]
@@ -26,7 +27,6 @@ mod crash;
 mod crash_rate;
 mod cut_connection;
 mod eviction;
-mod far_server;
 mod freeze;
 mod hang_up;
 mod lies;
@@ -45,4 +45,3 @@ mod sentinel_cut_off;
 mod sentinel_failover;
 mod sentinels_down;
 mod soak;
-mod unique_callers;

@@ -98,7 +98,7 @@ fn growth_is_measured_and_bounded() {
     let sampler = Sampler::start();
     // An optimized build would not allocate memory that is never read.
     let held = std::hint::black_box(vec![1_u8; 64 << 20]);
-    crate::wait::until("64 MB more", crate::support::DEADLINE, || {
+    crate::wait::until("64 MB more", || {
         let most = *sampler.most.lock().unwrap_or_else(PoisonError::into_inner);
         most > sampler.before + 48 * 1_024
     });

@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::support::{DEADLINE, RedisServer};
+use crate::support::RedisServer;
 use crate::{
-    figures::{or_long, tell},
     ledger::Recorder,
-    outage::{self, LOAD, Run, quota},
+    outage::{self, Run, load, quota},
     proxy::{Mode, Proxy},
-    rig, wait,
+    rig,
+    row::{Row, or_long},
+    wait,
 };
 
 /// There is one probe a second. Two may fall into one of the test's seconds.
@@ -32,13 +33,12 @@ async fn through(mode: Mode) -> (Run, Arc<Proxy>) {
 }
 
 async fn row(name: &str, mode: Mode) {
-    let _alone = rig::alone().await;
+    let mut row = Row::start(name);
     let (run, proxy) = through(mode).await;
-    let mut figures = run.judge(Vec::new());
-    run.is_open_soon();
-    let sends = run.sends_at_most(&proxy, MOST_SENDS);
-    figures.push(("calls in a second of it", sends.to_string()));
-    tell(name, 1, &figures);
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    run.sends_at_most(&mut row, &proxy, MOST_SENDS);
+    row.tell(1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,7 +65,7 @@ async fn a_dripping_network_is_bridged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_packets_cost_few_decisions() {
     const CONNECTIONS: usize = 4;
-    let _alone = rig::alone().await;
+    let mut row = Row::start("network loss");
     let server = RedisServer::start();
     let proxy = Arc::new(Proxy::before(server.port()));
     let builder = rig::builder().timeout(rig::CALL).connections(CONNECTIONS);
@@ -81,28 +81,30 @@ async fn lost_packets_cost_few_decisions() {
     })
     .await;
     assert_eq!(proxy.sent().sent_again(), 0);
-    let mut figures = run.judge(Vec::new());
+    run.judge(&mut row, Vec::new());
     let lost = run
         .ledger
         .iter()
         .filter(|entry| !entry.outcome.is_by_store());
     let lost = format!("{} of {}", lost.count(), run.ledger.len());
-    figures.push(("not by the store", lost));
+    row.figure("not by the store", lost);
 
-    wait::until_async("all connections", DEADLINE, async || {
+    wait::until_async("all connections", async || {
         let _ = limiter.peek("unused").await;
         proxy.calls_by_connection().len() == CONNECTIONS
     })
     .await;
     proxy.forget();
-    let time = Duration::from_secs(or_long(2, 20));
-    LOAD.run_for(&limiter, &Recorder::new(0), time).await;
+    let enough = or_long(600, 10_000);
+    let calls = wait::until_async("calls", async || {
+        proxy.calls_by_connection().iter().sum::<u64>() > enough
+    });
+    load().run(&limiter, &Recorder::new(0), calls).await;
     let calls = proxy.calls_by_connection();
     assert_eq!(calls.len(), CONNECTIONS, "{calls:?}");
     let even = calls.iter().sum::<u64>() / CONNECTIONS as u64;
-    assert!(even > 100, "{calls:?}");
     let is_even = |calls: &u64| (even * 9..=even * 11).contains(&(calls * 10));
     assert!(calls.iter().all(is_even), "{calls:?}");
-    figures.push(("calls on each connection", format!("{calls:?}")));
-    tell("network loss", 1, &figures);
+    row.figure("calls on each connection", format!("{calls:?}"));
+    row.tell(1);
 }

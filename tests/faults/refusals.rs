@@ -7,21 +7,22 @@ use std::{
 };
 
 use crate::support::{RedisServer, try_command};
-use crate::{figures::tell, ledger::Outcome, outage, proxy::Proxy, rig, wait};
+use crate::{ledger::Outcome, outage, proxy::Proxy, row::Row, wait};
 
 const LASTS: Duration = Duration::from_secs(6);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_busy_with_a_script_is_bridged() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("refusal BUSY");
     let server = RedisServer::with(&["--lua-time-limit", "100"]);
     let (run, _server) = outage::at(&server.url(), move |outage| {
         let port = server.port();
         let busy = std::thread::spawn(move || {
             try_command(port, &["EVAL", "while true do end", "0"]).expect_err("it is killed")
         });
+        wait::until("a busy server", || server.try_command(&["PING"]).is_err());
         outage.hold(LASTS);
-        wait::until("the script's end", Duration::from_secs(5), || {
+        wait::until("the script's end", || {
             server.try_command(&["SCRIPT", "KILL"]).is_ok()
         });
         busy.join().expect("an error");
@@ -29,14 +30,14 @@ async fn a_server_busy_with_a_script_is_bridged() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    let figures = run.judge(Vec::new());
-    run.is_open_soon();
-    tell("refusal BUSY", 1, &figures);
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    row.tell(1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_out_of_memory_is_bridged() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("refusal OOM");
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let (run, _server) = outage::at(&server.url(), move |outage| {
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -45,16 +46,16 @@ async fn a_server_out_of_memory_is_bridged() {
         server
     })
     .await;
-    let figures = run.judge(Vec::new());
     // Denials write nothing, so they may continue.
     assert_eq!(run.during(Outcome::is_allowed), 0);
-    run.is_open_soon();
-    tell("refusal OOM", 1, &figures);
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    row.tell(1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_permission_is_bridged() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("refusal NOPERM");
     let server = RedisServer::start();
     let rights = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
     server.command(&rights);
@@ -66,16 +67,16 @@ async fn a_revoked_permission_is_bridged() {
         server
     })
     .await;
-    let figures = run.judge(Vec::new());
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    run.is_open_soon();
-    tell("refusal NOPERM", 1, &figures);
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    row.tell(1);
 }
 
 /// The application lost its connection, and others have taken all that the server allows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_too_many_clients_is_bridged() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("refusal maxclients");
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let (run, (_server, proxy)) = outage::at(&proxy.url(), move |outage| {
@@ -88,15 +89,15 @@ async fn a_server_with_too_many_clients_is_bridged() {
         };
         say("CONFIG SET maxclients 1\r\n");
         proxy.reset_all();
+        wait::until("the loss", || proxy.calls_by_connection().is_empty());
         outage.hold(LASTS);
         say("CONFIG SET maxclients 1000\r\n");
         (server, proxy)
     })
     .await;
-    let mut figures = run.judge(Vec::new());
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    run.is_open_soon();
-    let connects = run.connects_at_most(&proxy, 2);
-    figures.push(("connects", connects.to_string()));
-    tell("refusal maxclients", 1, &figures);
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    run.connects_at_most(&mut row, &proxy, 2);
+    row.tell(1);
 }

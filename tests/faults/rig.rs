@@ -3,33 +3,22 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use tokio::sync::{Mutex, MutexGuard};
 use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, RedisStoreBuilder, Source};
 
 use crate::{
-    checker::Latency,
-    figures::or_long,
     ledger::{Entry, Outcome},
+    row::or_long,
+    support::DEADLINE,
     wait,
 };
 
 /// The bound of the matrix for each call to the store.
 pub(crate) const CALL: Duration = Duration::from_millis(50);
 
-/// I2 with that bound.
-pub(crate) const IN_TIME: Latency = Latency {
-    p999: Duration::from_millis(60),
-    most: Duration::from_millis(100),
-};
-
-/// For rows in which nothing makes the store slow. Short runs allow more time, because the
-/// machine may be busy, so that only real defects fail.
-pub(crate) fn patience() -> (Duration, Latency) {
-    let slow = Latency {
-        p999: Duration::from_millis(1_200),
-        most: Duration::from_millis(1_500),
-    };
-    or_long((Duration::from_secs(1), slow), (CALL, IN_TIME))
+/// The timeout of rows in which nothing makes the store slow. In long runs it is the matrix's;
+/// otherwise the store decides each check, however busy the machine is.
+pub(crate) fn patience() -> Duration {
+    or_long(DEADLINE, CALL)
 }
 
 pub(crate) fn store(deadline: Duration, url: &str) -> RedisStore {
@@ -56,16 +45,9 @@ pub(crate) fn failing(
     builder.policy(quota).build().expect("a limiter")
 }
 
-/// Gives rows under load the machine to themselves.
-pub(crate) async fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    ALONE.lock().await
-}
-
 /// Waits until the store itself decides.
 pub(crate) async fn ready(limiter: &Limiter) {
-    let within = crate::support::DEADLINE;
-    wait::until_async("a store that decides", within, async || {
+    wait::until_async("a store that decides", async || {
         let peek = limiter.peek("unused").await;
         peek.is_ok_and(|decision| decision.source() == Source::Store)
     })
@@ -93,7 +75,7 @@ pub(crate) async fn charges(
             continue;
         }
         let mut left = None;
-        wait::until_async("what is left", crate::support::DEADLINE, async || {
+        wait::until_async("what is left", async || {
             let peek = limiter.peek(u64::from(entry.key)).await.ok();
             let remaining = peek.and_then(|peek| peek.policies().map(|p| p.remaining()).min());
             left = remaining.or(left);

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use crate::support::{RedisServer, port::Port};
 use crate::{
-    figures::{ms, or_long, tell},
     ledger::Outcome,
     outage,
     proxy::Proxy,
-    rig,
+    row::{Row, or_long},
 };
 
 const LASTS: Duration = Duration::from_secs(10);
@@ -16,7 +15,7 @@ const MOST_CONNECTS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_turned_replica_is_bridged() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("role READONLY");
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     // A replica of an absent primary keeps its data.
@@ -29,17 +28,16 @@ async fn a_server_turned_replica_is_bridged() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_allowed), 0);
-    let mut figures = run.judge(Vec::new());
-    run.is_open_soon();
-    let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
-    figures.push(("connects", connects.to_string()));
-    tell("role READONLY", 1, &figures);
+    run.judge(&mut row, Vec::new());
+    run.is_open_soon(&mut row);
+    run.connects_at_most(&mut row, &proxy, MOST_CONNECTS);
+    row.tell(1);
 }
 
 /// The server comes back with the data that it saved. Later charges are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_server_that_loads_is_bridged() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("role LOADING");
     // So slow that it takes seconds, and often enough in between it answers with an error;
     // Redis 6.0 is silent.
     let slowly = ["--key-load-delay", "1000"];
@@ -58,39 +56,8 @@ async fn a_restarted_server_that_loads_is_bridged() {
     .await;
     let when = run.outage.when;
     assert!(when.to_us - when.from_us > 1_000_000, "it loads for long");
-    let mut figures = run.judge(vec![when]);
-    run.is_open_soon();
-    let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
-    figures.push(("connects", connects.to_string()));
-    tell("role LOADING", 1, &figures);
-}
-
-/// A gigabyte, or in short runs a part of one. The server's pace decides how long it takes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_loads_much_data_is_bridged() {
-    const KEY: usize = 1_000;
-    let _alone = rig::alone().await;
-    let mut server = RedisServer::start();
-    let keys = or_long(50_000, 1_000_000);
-    let fill = "local value = string.rep('.', ARGV[2])
-        for number = 1, ARGV[1] do redis.call('SET', 'filled:' .. number, value) end";
-    server.command(&["EVAL", fill, "0", &keys.to_string(), &KEY.to_string()]);
-    let proxy = Proxy::before(server.port());
-    let (run, (server, proxy)) = outage::at(&proxy.url(), move |_| {
-        server.command(&["SAVE"]);
-        server.kill();
-        server.run();
-        (server, proxy)
-    })
-    .await;
-    let there: usize = server.command(&["DBSIZE"]).parse().expect("a number");
-    assert!(there >= keys, "it was all loaded: {there}");
-    let when = run.outage.when;
-    let mut figures = run.judge(vec![when]);
-    let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
-    figures.push(("connects", connects.to_string()));
-    let away = Duration::from_micros(when.to_us - when.from_us);
-    figures.push(("MB", (keys * KEY / 1_000_000).to_string()));
-    figures.push(("away for", ms(away)));
-    tell("role LOADING much", 1, &figures);
+    run.judge(&mut row, vec![when]);
+    run.is_open_soon(&mut row);
+    run.connects_at_most(&mut row, &proxy, MOST_CONNECTS);
+    row.tell(1);
 }

@@ -15,8 +15,6 @@ use crate::{
 };
 
 const NAME: &str = "limits";
-/// Sentinels are slow: it takes ten seconds until a former primary becomes a replica.
-const LONG: Duration = Duration::from_secs(60);
 /// A live primary serves for at most this long after another was elected, until it becomes a
 /// replica. Its clients stay, and what they write there is lost.
 pub(crate) const FOLLOWS: Duration = Duration::from_secs(12);
@@ -54,7 +52,7 @@ impl Sentinel {
             port,
             folder,
         };
-        wait::until("an answer of a sentinel", LONG, || {
+        wait::until("an answer of a sentinel", || {
             try_command(sentinel.port.number(), &["PING"]).is_ok()
         });
         sentinel.command(&["MONITOR", NAME, "127.0.0.1", &primary.to_string(), "2"]);
@@ -202,7 +200,7 @@ impl Watched {
         let is = |sentinel: &Sentinel, field: &str, wanted: &str| {
             sentinel.known(field).is_some_and(|known| known == wanted)
         };
-        wait::until("sentinels that agree", LONG, || {
+        wait::until("sentinels that agree", || {
             let sentinels = &self.sentinels;
             sentinels.iter().all(|sentinel| {
                 is(sentinel, "num-other-sentinels", "2")
@@ -210,7 +208,7 @@ impl Watched {
                     && is(sentinel, "flags", "master")
             })
         });
-        wait::until("replicas that follow", LONG, || {
+        wait::until("replicas that follow", || {
             let followers = self.servers.iter().filter(|server| {
                 let info = server.try_command(&["INFO", "replication"]);
                 info.is_ok_and(|info| info.contains("master_link_status:up"))
@@ -242,7 +240,7 @@ impl Watched {
     /// Waits until all sentinels name another primary and it accepts writes. Returns how long
     /// that took.
     pub(crate) fn wait_for_another(&self, than: u16) -> Duration {
-        wait::until("another primary", LONG, || {
+        wait::until("another primary", || {
             let another = self.agreed().filter(|port| *port != than);
             another.is_some_and(|port| {
                 try_command(port, &["ROLE"]).is_ok_and(|role| role.starts_with("master"))
@@ -307,7 +305,7 @@ fn sentinels_agree_on_another_primary_after_a_command_or_a_death() {
     assert_eq!(watched.primary().command(&["GET", "a"]), "1");
 
     // The first primary becomes a replica only after ten seconds.
-    if !crate::figures::is_long() {
+    if !crate::row::is_long() {
         return;
     }
     watched.wait_until_whole();

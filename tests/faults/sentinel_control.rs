@@ -5,20 +5,18 @@ use std::time::Duration;
 use tower_throttle::control::{Control, Mode};
 
 use crate::{
-    figures::{ms, tell},
     rig,
+    row::{Row, ms},
     sentinel::Watched,
     support::RedisServer,
     wait,
 };
 
 const KEY: &str = "ttC{control}";
-/// An election, and a look after it, on a busy machine.
-const SOON: Duration = Duration::from_secs(30);
 
 /// Waits until all know so many entries, and nothing is wrong. Returns how long that took.
 fn agree(controls: &[Control], entries: usize) -> Duration {
-    wait::until("processes that agree", SOON, || {
+    wait::until("processes that agree", || {
         controls.iter().all(|control| {
             let status = control.status();
             (status.entries, status.problem) == (entries, None)
@@ -34,12 +32,12 @@ fn stored(server: &RedisServer) -> String {
 /// loses all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_behind_sentinel_loses_no_change_of_the_control_document() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("sentinel control document");
     let watched = tokio::task::spawn_blocking(Watched::start).await;
     let mut watched = watched.expect("sentinels");
     let controls = [0, 1].map(|_| rig::store(rig::CALL, &watched.url()).control());
     let [one, other] = &controls;
-    wait::until_async("the primary", SOON, async || {
+    wait::until_async("the primary", async || {
         let ban = one.ban("plan", "ann", Duration::from_secs(3_600));
         ban.await.is_ok()
     })
@@ -56,20 +54,15 @@ async fn a_failover_behind_sentinel_loses_no_change_of_the_control_document() {
     watched.wait_for_another(port);
     let new = watched.primary();
     new.command(&["SET", KEY, &former]);
-    let mended = wait::until("the last change", SOON, || stored(new).contains("burst"));
+    let mended = wait::until("the last change", || stored(new).contains("burst"));
     agree(&controls, 2);
 
     new.command(&["FLUSHALL"]);
-    let restored = wait::until("the document", SOON, || stored(new).contains("burst"));
+    let restored = wait::until("the document", || stored(new).contains("burst"));
     agree(&controls, 2);
     assert!(other.unban("plan", "ann").await.expect("it is made"));
     agree(&controls, 1);
-    tell(
-        "sentinel control document",
-        1,
-        &[
-            ("a lost change is back after", ms(mended)),
-            ("a lost document", ms(restored)),
-        ],
-    );
+    row.figure("a lost change is back after", ms(mended));
+    row.figure("a lost document", ms(restored));
+    row.tell(1);
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::{
     checker::{self, Window},
-    figures::{ms, or_long, tell},
     ledger::Recorder,
     load::Load,
     outage::{self, quota},
     rig,
+    row::{Row, ms, or_long},
     sentinel::{FOLLOWS, Unasked, Watched},
     signals::{self, Frozen},
 };
@@ -57,7 +57,7 @@ fn fail_over(
 
 /// Makes failovers under load, one after the other.
 async fn fails_over(name: &str, fault: Fault) {
-    let _alone = rig::alone().await;
+    let mut row = Row::start(name);
     let mut watched = tokio::task::spawn_blocking(Watched::start)
         .await
         .expect("sentinels");
@@ -95,26 +95,19 @@ async fn fails_over(name: &str, fault: Fault) {
     let asked = failovers.iter().map(|(when, _)| when.and(moved));
     let losses = asked.chain(unasked.iter().map(|when| when.and(FOLLOWS)));
     let promise = outage::promise(losses.collect());
-    let outcomes = checker::outcomes(&ledger);
     let used = checker::admitted(&ledger, &promise).expect("I1");
     checker::nothing_broke(&ledger).expect("I7");
     let (mut longest, mut slowest) = (Duration::ZERO, Duration::ZERO);
     for (when, elected) in failovers {
-        let resumed = checker::resumed(&ledger, when.to_us, RESUMES);
-        let resumed = resumed.unwrap_or_else(|broken| panic!("{broken}: {outcomes:?}"));
+        let resumed = checker::resumed(&ledger, when.to_us).expect("I6");
         longest = longest.max(resumed);
         slowest = slowest.max(elected);
     }
-    tell(
-        name,
-        rounds,
-        &[
-            ("elected after", ms(slowest)),
-            ("resumed after", ms(longest)),
-            ("of what may be admitted", format!("{used:.3}")),
-            ("failovers unasked for", unasked.len().to_string()),
-        ],
-    );
+    row.figure("elected after", ms(slowest));
+    row.took("resumed after", longest, RESUMES);
+    row.figure("of what may be admitted", format!("{used:.3}"));
+    row.figure("failovers unasked for", unasked.len());
+    row.tell(rounds);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,16 +4,10 @@ use std::time::Duration;
 
 use tower_throttle::TokenBucket;
 
-use crate::support::DEADLINE;
-use crate::{
-    figures::{ms, tell},
-    rig,
-    sentinel::Watched,
-    wait,
-};
+use crate::{rig, row::Row, sentinel::Watched, wait};
 
 const QUOTA: TokenBucket = TokenBucket::per_second(1_000_000);
-/// A second for a sentinel that hangs, and the rest for a busy machine.
+/// A second for a sentinel that hangs, and the rest for the client.
 const SOON: Duration = Duration::from_secs(3);
 
 async fn watched() -> Watched {
@@ -23,23 +17,18 @@ async fn watched() -> Watched {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_sentinel_that_hangs_is_skipped() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("sentinels down first hangs");
     let watched = watched().await;
     let _frozen = watched.freeze_sentinel(0);
     let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), QUOTA);
-    let took = wait::until_async("the primary", SOON, async || {
-        limiter.check("ann").await.is_ok()
-    });
-    tell(
-        "sentinels down first hangs",
-        1,
-        &[("decides after", ms(took.await))],
-    );
+    let took = wait::until_async("the primary", async || limiter.check("ann").await.is_ok());
+    row.took("decides after", took.await, SOON);
+    row.tell(1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_live_sentinel_is_enough() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("sentinels down first alone");
     let mut watched = watched().await;
     let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), QUOTA);
     rig::ready(&limiter).await;
@@ -58,17 +47,12 @@ async fn one_live_sentinel_is_enough() {
     watched.kill_sentinel(2);
     let kill = ["CLIENT", "KILL", "ID", &ours];
     crate::support::try_command(port, &kill).expect("it is there");
-    wait::until_async("the loss", DEADLINE, async || {
+    wait::until_async("the loss", async || {
         let list = crate::support::try_command(port, &["CLIENT", "LIST"]);
         !list.expect("a list").contains(&format!("id={ours} "))
     })
     .await;
-    let took = wait::until_async("the primary", SOON, async || {
-        limiter.check("ann").await.is_ok()
-    });
-    tell(
-        "sentinels down first alone",
-        1,
-        &[("decides after", ms(took.await))],
-    );
+    let took = wait::until_async("the primary", async || limiter.check("ann").await.is_ok());
+    row.took("decides after", took.await, SOON);
+    row.tell(1);
 }

@@ -7,9 +7,10 @@ use tower_throttle::TokenBucket;
 
 use crate::support::{DEADLINE, RedisServer};
 use crate::{
-    figures::{or_long, tell},
     memory::Sampler,
-    rig, wait,
+    rig,
+    row::{Row, or_long},
+    wait,
 };
 
 const TASKS: u64 = 256;
@@ -32,7 +33,7 @@ fn keys(server: &RedisServer) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unique_callers_cost_little_memory_and_expire() {
-    let _alone = rig::alone().await;
+    let mut row = Row::start("unique callers");
     let server = RedisServer::start();
     let callers: u64 = or_long(50_000, 5_000_000);
     let quota = TokenBucket::new(1, or_long(LIFE, LIFE * 60));
@@ -57,18 +58,15 @@ async fn unique_callers_cost_little_memory_and_expire() {
     assert!(there > callers / 10, "{there} are enough to weigh");
     let bytes = (used_memory(&server) - empty) / there;
     assert!(bytes <= MOST_BYTES, "{bytes} bytes for each caller");
-    let within = or_long(LIFE, LIFE * 60) + Duration::from_secs(60);
-    let gone = wait::until("an empty server", within, || keys(&server) == 0);
-    tell(
-        "unique callers",
-        callers,
-        &[
-            ("bytes for each caller", bytes.to_string()),
-            ("all gone after", format!("{:.1} s", gone.as_secs_f64())),
-            (
-                "this process grew by kB",
-                (memory.most - memory.before).to_string(),
-            ),
-        ],
+    let life = or_long(LIFE, LIFE * 60);
+    tokio::time::sleep(life).await;
+    let gone = wait::until("an empty server", || keys(&server) == 0);
+    row.figure("bytes for each caller", bytes);
+    row.took(
+        "all gone after",
+        life + gone,
+        life + Duration::from_secs(60),
     );
+    row.figure("this process grew by kB", memory.most - memory.before);
+    row.tell(callers);
 }

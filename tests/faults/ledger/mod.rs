@@ -95,6 +95,14 @@ impl Recorder {
         })
     }
 
+    pub(crate) fn count(&self, is: impl Fn(&Entry) -> bool) -> u64 {
+        let of_one = |buffer: &Mutex<Vec<Entry>>| {
+            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.iter().filter(|entry| is(entry)).count() as u64
+        };
+        self.0.buffers.iter().map(of_one).sum()
+    }
+
     /// Takes all entries recorded so far.
     pub(crate) fn take(&self) -> Vec<Entry> {
         let mut all = Vec::new();

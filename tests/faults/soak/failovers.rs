@@ -22,8 +22,6 @@ use crate::{
 /// How soon the store decides again.
 const UNDER_SENTINELS: Duration = Duration::from_secs(5);
 const IN_CLUSTER: Duration = Duration::from_secs(10);
-/// The longest time until everything is as it was.
-const WHOLE: Duration = Duration::from_secs(120);
 
 pub(super) struct UnderSentinels {
     watched: Watched,
@@ -139,7 +137,7 @@ impl Scene for InCluster {
                 return mended();
             }
         }
-        wait::until("another primary", WHOLE, || {
+        wait::until("another primary", || {
             self.cluster.is_served_elsewhere(slot, old)
         });
         mended();
@@ -148,7 +146,7 @@ impl Scene for InCluster {
             Some(frozen) => drop(frozen),
             None => self.cluster.nodes[old].run(),
         }
-        wait::until("a whole cluster", WHOLE, || {
+        wait::until("a whole cluster", || {
             self.cluster.is_well() && self.cluster.are_in_sync(3)
         });
     }

@@ -2,7 +2,7 @@
 
 use tokio::runtime::Handle;
 
-use crate::memory;
+use crate::{memory, row::Row};
 
 const MOST_GROWTH_KB: u64 = 32 * 1_024;
 /// Some of them come and go with each request.
@@ -30,10 +30,9 @@ type Of = fn(&Sample) -> u64;
 
 /// What leaks never falls to its first level again, so the least of the last quarter is
 /// compared with the most of the first.
-pub(super) fn judge(samples: &[Sample]) -> Result<Vec<(&'static str, String)>, String> {
+pub(super) fn judge(samples: &[Sample], row: &mut Row) -> Result<(), String> {
     let quarter = samples.len().div_ceil(4);
     let (first, last) = (&samples[..quarter], &samples[samples.len() - quarter..]);
-    let mut figures = Vec::new();
     let all: [(_, Of, _); 3] = [
         ("resident kB", |sample| sample.resident_kb, MOST_GROWTH_KB),
         ("open files", |sample| sample.files, MOST_MORE),
@@ -48,9 +47,9 @@ pub(super) fn judge(samples: &[Sample]) -> Result<Vec<(&'static str, String)>, S
             return Err(format!("{name} grew from {before} to {after}"));
         }
         let most = samples.iter().map(of).max().unwrap_or_default();
-        figures.push((name, format!("{before} then {after}, at most {most}")));
+        row.figure(name, format!("{before} then {after}, at most {most}"));
     }
-    Ok(figures)
+    Ok(())
 }
 
 #[test]
@@ -61,6 +60,7 @@ fn growth_is_distinguished_from_fluctuation() {
         tasks,
     };
     let goes = |number: u64| sample(20 + number % 5, 10 + 30 * (number % 2));
+    let judge = |samples: &[Sample]| judge(samples, &mut Row::start("growth"));
     let steady: Vec<_> = (0..40).map(goes).collect();
     assert!(judge(&steady).is_ok());
     let leaks: Vec<_> = (0..40).map(|number| sample(20 + number, 10)).collect();

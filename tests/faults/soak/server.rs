@@ -16,7 +16,9 @@ use crate::{
     load::HOT,
     outage::{RESUMES, quota},
     proxy::{Mode, Proxy},
-    rig, signals, wait,
+    rig,
+    row::judges_time,
+    signals, wait,
 };
 
 const FAULTS: [Fault; 15] = [
@@ -84,8 +86,11 @@ impl OneServer {
     fn busy(&self, hold: Duration) {
         let port = self.server.port();
         let busy = spawn(move || try_command(port, &["EVAL", "while true do end", "0"]));
+        wait::until("a busy server", || {
+            self.server.try_command(&["PING"]).is_err()
+        });
         sleep(hold);
-        wait::until("the script's end", Duration::from_secs(10), || {
+        wait::until("the script's end", || {
             self.server.try_command(&["SCRIPT", "KILL"]).is_ok()
         });
         let ended = busy.join().expect("no panic");
@@ -107,7 +112,8 @@ impl Scene for OneServer {
     }
 
     fn make(&mut self, fault: &str, dice: &mut Dice, mended: &mut dyn FnMut()) {
-        let hold = Duration::from_millis(300 + dice.below(2_700));
+        let longest_ms = if judges_time() { 2_700 } else { 500 };
+        let hold = Duration::from_millis(300 + dice.below(longest_ms));
         match fault {
             "killed" => {
                 self.server.kill();

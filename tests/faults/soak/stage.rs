@@ -1,21 +1,16 @@
 //! A limiter, what is behind it, and the outcomes of its requests.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use tower_throttle::Limiter;
 
 use super::dice::Dice;
 use crate::{
-    checker::{self, Elsewhere, Promise, Window},
-    figures::{ms, tell},
+    checker::{self, Window},
     ledger::{self, Entry, Outcome, Recorder},
-    machine::{self, Stall},
-    outage::{BURST, PER_S},
-    rig,
+    outage, rig,
+    row::Row,
+    wait,
 };
 
 /// A fault, and for how long after its end state may still be lost; `None` if none is lost.
@@ -56,7 +51,6 @@ pub(super) struct Stage {
     unasked: u64,
     /// How often each fault was made, and the longest time until decisions came back.
     made: BTreeMap<&'static str, (u64, Duration)>,
-    broken: Vec<String>,
     ledger: PathBuf,
 }
 
@@ -73,7 +67,6 @@ impl Stage {
             scene: Box::new(scene),
             losses: Vec::new(),
             made: BTreeMap::new(),
-            broken: Vec::new(),
             ledger: std::env::temp_dir().join(file),
         }
     }
@@ -99,14 +92,10 @@ impl Stage {
         let mut mended = || mended_us = Some(recorder.now_us());
         self.scene.make(fault, dice, &mut mended);
         let mended_us = mended_us.expect("every fault is mended");
-        let within = self.scene.resumes();
-        let resumed = self.resumed(mended_us, within);
+        let took = self.resumed(mended_us);
         let (times, longest) = self.made.entry(fault).or_default();
         *times += 1;
-        match resumed {
-            Ok(took) => *longest = took.max(*longest),
-            Err(broken) => self.broken.push(format!("{fault}: {broken}")),
-        }
+        *longest = took.max(*longest);
         if let Some(loses_for) = loses_for {
             let loss = Window {
                 from_us,
@@ -118,18 +107,16 @@ impl Stage {
         fault
     }
 
-    fn resumed(&self, from_us: u64, within: Duration) -> Result<Duration, String> {
+    fn resumed(&self, from_us: u64) -> Duration {
         let hurt = self.scene.hurt();
         let is_hurt = |entry: &Entry| hurt.is_none_or(|hurt| entry.key == hurt);
         let by_store = |entry: &Entry| entry.sent_us >= from_us && entry.outcome.is_by_store();
-        let until = Instant::now() + within;
-        while Instant::now() < until && !self.recorder.has(|e| is_hurt(e) && by_store(e)) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait::until("decisions of the store", || {
+            self.recorder.has(|entry| is_hurt(entry) && by_store(entry))
+        });
         let ledger = self.recorder.ledger();
         let hurt: Vec<_> = ledger.into_iter().filter(is_hurt).collect();
-        checker::resumed(&hurt, from_us, within)
-            .map_err(|broken| format!("{broken}, {:?}", checker::outcomes(&hurt)))
+        checker::resumed(&hurt, from_us).expect("I6")
     }
 
     /// Writes the ledger to a file, so that it takes no memory.
@@ -137,56 +124,31 @@ impl Stage {
         ledger::append(&self.ledger, &self.recorder.take());
     }
 
-    /// Prints what was found, and returns what was broken.
-    pub(super) fn judge(mut self, stalls: &[Stall]) -> Vec<String> {
+    /// Judges the ledger, and prints what was found.
+    pub(super) fn judge(mut self, soak: &Row) {
         self.write_down();
         let mut ledger = ledger::read(&self.ledger).expect("its ledger");
         ledger.sort_by_key(|entry| (entry.sent_us, entry.id));
-        let promise = Promise {
-            burst: BURST,
-            per_s: PER_S as f64,
-            losses: std::mem::take(&mut self.losses),
-            elsewhere: Elsewhere::Nothing,
-        };
-        let mut found = Vec::new();
-        let mut broken = std::mem::take(&mut self.broken);
-        match checker::admitted(&ledger, &promise) {
-            Ok(used) => found.push(("of what may be admitted", format!("{used:.3}"))),
-            Err(error) => broken.push(error),
-        }
-        match machine::answered(&ledger, rig::patience().1, stalls) {
-            Ok(answered) => found.extend([
-                ("p99.9", ms(answered.others.p999)),
-                ("longest", ms(answered.others.most)),
-                ("excused by the machine", answered.excused.to_string()),
-                ("longest of these", ms(answered.longest_excused)),
-            ]),
-            Err(error) => broken.push(error),
-        }
-        let (late, unexcused) = machine::late(&ledger, rig::IN_TIME, stalls);
-        let late = format!("{late}, {unexcused} of them without a stall");
-        found.push(("later than 100 ms", late));
-        broken.extend(checker::nothing_broke(&ledger).err());
+        let mut row = soak.part(format!("soak {}", self.name));
+        let promise = outage::promise(std::mem::take(&mut self.losses));
+        let used = checker::admitted(&ledger, &promise).expect("I1");
+        row.figure("of what may be admitted", format!("{used:.3}"));
+        checker::nothing_broke(&ledger).expect("I7");
         let foreign = rig::count(&ledger, |outcome| outcome == Outcome::ForeignReply);
-        if foreign > 0 {
-            broken.push(format!("I4: {foreign} foreign replies"));
-        }
+        assert_eq!(foreign, 0, "I4");
+        row.figure("foreign replies", foreign);
+        row.answered(&ledger);
         if self.unasked > 0 {
-            found.push(("failovers of themselves", self.unasked.to_string()));
+            row.figure("failovers of themselves", self.unasked);
         }
-        found.push(("foreign replies", foreign.to_string()));
         let by_store = rig::count(&ledger, Outcome::is_by_store);
-        found.push(("by the store", format!("{by_store} of {}", ledger.len())));
-        tell(&format!("soak {}", self.name), self.faults(), &found);
+        row.figure("by the store", format!("{by_store} of {}", ledger.len()));
+        row.tell(self.faults());
         for (fault, (times, longest)) in &self.made {
-            let row = format!("soak {}: {fault}", self.name);
-            tell(&row, *times, &[("resumed after", ms(*longest))]);
+            let mut row = soak.part(format!("soak {}: {fault}", self.name));
+            row.took("resumed after", *longest, self.scene.resumes());
+            row.tell(*times);
         }
-        let name = self.name;
-        broken
-            .iter()
-            .map(|broken| format!("{name}: {broken}"))
-            .collect()
     }
 }
 

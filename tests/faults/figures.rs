@@ -1,0 +1,29 @@
+//! Rows of the fault matrix that are only figures: `scripts/faults` runs them, and `cargo test`
+//! does not.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "these rows need a part of what rows share"
+)]
+
+mod app;
+mod checker;
+mod ledger;
+mod load;
+mod machine;
+mod memory;
+mod outage;
+mod proxy;
+mod rig;
+mod row;
+mod signals;
+#[path = "../support/mod.rs"]
+mod support;
+mod wait;
+
+mod far_server;
+mod much_data;
+mod reconnects;
+mod unique_callers;
