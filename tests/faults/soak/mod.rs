@@ -79,7 +79,7 @@ async fn a_soak_of_all_faults_breaks_no_promise() {
     let faults = stages.iter().map(Stage::faults).sum();
     assert!(faults > 0, "nothing was made to fail");
     for stage in stages {
-        stage.judge(&mut row);
+        stage.judge(&row);
     }
     // Otherwise other rows run in this process, too.
     if judges_time() {
