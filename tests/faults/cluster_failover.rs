@@ -164,10 +164,11 @@ fn judge(mut row: Row, failovers: &[Failover], ledger: &[Entry], of_bands: &[Ent
     row.took("decides again after", longest, RESUMES);
     row.figure("of what may be admitted", format!("{used:.3}"));
     row.figure("own replies", reported);
-    row.figure("elsewhere", "");
-    row.answered(&elsewhere);
     let damaged = rig::count(&elsewhere, |outcome| !outcome.is_by_store());
-    row.failed(damaged, elsewhere.len(), 0.01);
+    let mut part = row.part("elsewhere");
+    part.answered(&elsewhere);
+    part.failed(damaged, elsewhere.len(), 0.01, rig::CALL);
+    part.tell(elsewhere.len() as u64);
     row.tell(failovers.len() as u64);
 }
 

@@ -189,14 +189,15 @@ impl Run {
         self.ledger.iter().filter(is_within)
     }
 
-    /// Claims that no request waits once the outage is known, except for probes: one in a
-    /// hundred.
+    /// Claims that no request waits once the outage is known, except for probes, which are more
+    /// frequent at first.
     pub(crate) fn is_open_soon(&self, row: &mut Row) {
         let known_us = self.outage.down.from_us + FINDS_OUT.as_micros() as u64;
         let known = self.while_down().filter(|entry| entry.sent_us >= known_us);
         let known: Vec<_> = known.cloned().collect();
         let late = checker::answered(&known).map_or(1.0, |times| times.share_above(AT_ONCE));
-        row.claim("waits for a store that is down", AT_ONCE, 0.01, late);
+        let probes = or_long(0.05, 0.01);
+        row.claim("waits for a store that is down", AT_ONCE, probes, late);
     }
 
     /// Returns how many requests were sent and answered in the outage with this outcome.

@@ -119,7 +119,7 @@ async fn moving_slots_lose_no_charge_under_load() {
     let foreign = rig::count(&ledger, |outcome| outcome == Outcome::ForeignReply);
     assert_eq!(foreign, 0, "{:?}", checker::outcomes(&ledger));
     let failed = rig::count(&ledger, |outcome| !outcome.is_by_store());
-    row.failed(failed, ledger.len(), 0.001);
+    row.failed(failed, ledger.len(), 0.001, rig::CALL);
     let charges = rig::charges(&direct, &ledger, |key| HIGHEST - u64::from(key) * BAND).await;
     let surplus = checker::charged(&ledger, &charges, 1).expect("I5");
     checker::own_replies(&ledger, HIGHEST, BAND).expect("I4");

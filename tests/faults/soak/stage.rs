@@ -129,7 +129,7 @@ impl Stage {
         self.write_down();
         let mut ledger = ledger::read(&self.ledger).expect("its ledger");
         ledger.sort_by_key(|entry| (entry.sent_us, entry.id));
-        let mut row = soak.part(format!("soak {}", self.name));
+        let mut row = soak.part(self.name);
         let promise = outage::promise(std::mem::take(&mut self.losses));
         let used = checker::admitted(&ledger, &promise).expect("I1");
         row.figure("of what may be admitted", format!("{used:.3}"));
@@ -145,7 +145,7 @@ impl Stage {
         row.figure("by the store", format!("{by_store} of {}", ledger.len()));
         row.tell(self.faults());
         for (fault, (times, longest)) in &self.made {
-            let mut row = soak.part(format!("soak {}: {fault}", self.name));
+            let mut row = soak.part(&format!("{}: {fault}", self.name));
             row.took("resumed after", *longest, self.scene.resumes());
             row.tell(*times);
         }
