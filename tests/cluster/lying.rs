@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
 use tower_throttle::{
     Decision, FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket,
     store::{Answer, Charge, Check, Store},
@@ -56,9 +57,11 @@ fn lying_server(slots: &str, decision: &str) -> (String, Arc<Asked>) {
 }
 
 fn limiter(url: &str) -> Limiter {
-    let store = RedisStore::builder()
-        .timeout(Duration::from_secs(2))
-        .connect(url);
+    limiter_within(DEADLINE, url)
+}
+
+fn limiter_within(timeout: Duration, url: &str) -> Limiter {
+    let store = RedisStore::builder().timeout(timeout).connect(url);
     Limiter::new(
         store.expect("a store"),
         crate::denying(TokenBucket::per_hour(3)),
@@ -139,8 +142,9 @@ async fn a_cluster_that_is_slow_to_connect_to_is_found() {
 }
 
 /// A process that starts beside a frozen cluster would otherwise wait in each check, until each
-/// of its nodes has failed to reply for a second.
-#[tokio::test]
+/// of its nodes has failed to reply for a second. In paused time, which passes as soon as nothing
+/// else can happen.
+#[tokio::test(start_paused = true)]
 async fn checks_wait_a_quarter_of_a_second_for_the_first_slot_map() {
     let silent = || {
         fake::listen(|_, mut stream| {
@@ -151,14 +155,20 @@ async fn checks_wait_a_quarter_of_a_second_for_the_first_slot_map() {
     let url =
         format!("redis-cluster://127.0.0.1:{one}/?node=127.0.0.1:{two}&node=127.0.0.1:{three}");
     let timeout = Duration::from_millis(10);
-    let store = RedisStore::builder().timeout(timeout).connect(&url);
-    let limiter = Limiter::new(
-        store.expect("a store"),
-        crate::denying(TokenBucket::per_hour(3)),
-    );
-    // 25 waits of 10 ms each, and not 150 over the whole time. A busy machine may add some.
-    let waits = crate::support::count_waits(&limiter, timeout, Duration::from_millis(1_500)).await;
-    assert!((1..50).contains(&waits), "{waits}");
+    let limiter = limiter_within(timeout, &url);
+    let (started, mut waits) = (Instant::now(), 0);
+    while started.elapsed() < Duration::from_millis(1_500) {
+        let asked = Instant::now();
+        let error = limiter.check("ann").await.expect_err("no connection");
+        assert!(error.is_unavailable(), "{error:?}");
+        if asked.elapsed() >= timeout {
+            waits += 1;
+        } else {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    // Of 10 ms each, and not 150 over the whole time.
+    assert!((20..=25).contains(&waits), "{waits}");
 }
 
 #[tokio::test]
@@ -212,6 +222,24 @@ async fn redirections_are_bounded_and_invalid_ones_are_not_followed() {
     let (limiter, asked) = limiter_of("-TRYAGAIN for ever\r\n");
     limiter.check("ann").await.expect_err("for ever");
     assert!(asked.checks.load(Ordering::SeqCst) <= 4);
+}
+
+/// The pauses before the fourth, fifth and sixth attempt take 25 ms in all.
+#[tokio::test]
+async fn nodes_that_disagree_get_no_check_beyond_its_deadline() {
+    let slot_of = limiter("redis-cluster://127.0.0.1:1/").storage_keys("ann");
+    let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
+    let decision = format!("-MOVED {slot} 127.0.0.1:HERE\r\n");
+    let (url, asked) = lying_server(ALL_SLOTS, &decision);
+    let limiter = limiter_within(Duration::from_millis(16), &url);
+    let sent = || asked.checks.load(Ordering::SeqCst);
+    let mut checks = 0;
+    while checks < 20 || sent() < 20 {
+        limiter.check("ann").await.expect_err("round and round");
+        checks += 1;
+        assert!(sent() <= 5 * checks, "{} of {checks} checks", sent());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// The server replies that the slot is elsewhere, without an address.

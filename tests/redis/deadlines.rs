@@ -1,178 +1,235 @@
-//! Checks have no timers of their own, but none waits beyond its deadline.
+//! Checks have no timers of their own, but none waits beyond its deadline. A simulated server in
+//! paused time shows by how much exactly.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use fred::{
     interfaces::ClientLike,
     types::{Builder, config::Config},
 };
-use tokio::{runtime::Runtime, time::sleep};
-use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+use tokio::{
+    runtime::Runtime,
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+};
+use tower_throttle::{
+    LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RedisStore, StoreError, TokenBucket,
+    testing::SimulatedRedis,
+};
 
-use crate::support::{RedisServer, eventually_async, fake};
+use crate::support::{DEADLINE, RedisServer, eventually_async};
 
-/// The number of refunds that reached the servers of this test.
-static REFUNDS: AtomicUsize = AtomicUsize::new(0);
+const MS: Duration = Duration::from_millis(1);
 
-/// A server that answers a script call, after `pause`, with `reply` for its number of keys.
-fn slow_server(pause: Duration, reply: fn(f64, usize) -> Option<Vec<u8>>) -> String {
-    let port = fake::answer(move |_, words| {
-        if !fake::is_script(words) {
-            return b"+OK\r\n".to_vec();
+/// The server answers after this long, which is far too late.
+const FROZEN: Duration = Duration::from_secs(3_600);
+
+fn policy(quota: TokenBucket) -> Policy {
+    Policy::new("api", quota).on_store_failure(OnStoreFailure::Deny)
+}
+
+fn limiter(redis: &SimulatedRedis, deadline: Duration, quota: TokenBucket) -> Limiter {
+    let store = RedisStore::builder().timeout(deadline);
+    Limiter::new(store.simulated(redis).expect("a store"), policy(quota))
+}
+
+/// The outcomes of checks, each of which ended by its deadline.
+#[derive(Debug, Default)]
+struct Seen {
+    decided: usize,
+    overloaded: usize,
+    failed: usize,
+    /// How many of all took as long as they may.
+    waited: usize,
+}
+
+impl Seen {
+    async fn of(checks: JoinSet<(Option<StoreError>, Duration)>, deadline: Duration) -> Self {
+        let mut seen = Self::default();
+        for (error, took) in checks.join_all().await {
+            // Timers tick in milliseconds.
+            assert!(took <= deadline + MS, "{took:?}: {error:?}");
+            seen.waited += usize::from(took >= deadline);
+            match error {
+                None => seen.decided += 1,
+                Some(error) if error.is_overloaded() => seen.overloaded += 1,
+                Some(error) => {
+                    assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+                    seen.failed += 1;
+                }
+            }
         }
-        thread::sleep(pause);
-        REFUNDS.fetch_add(refunds(words), Ordering::Relaxed);
-        reply(fake::nonce(words), words.len() - 4).unwrap_or_default()
+        seen
+    }
+}
+
+/// Makes a check of this caller in a task of its own.
+fn ask(checks: &mut JoinSet<(Option<StoreError>, Duration)>, limiter: &Limiter, caller: u64) {
+    let limiter = limiter.clone();
+    checks.spawn(async move {
+        let asked = Instant::now();
+        let error = limiter.check(caller).await.err();
+        (error, asked.elapsed())
     });
-    format!("redis://127.0.0.1:{port}/")
-}
-
-/// Returns how many of the token buckets of a call get a refund.
-fn refunds(words: &[Vec<u8>]) -> usize {
-    let number = |bytes: &[u8]| f64::from_le_bytes(*bytes.first_chunk().expect("a number"));
-    let groups = words.last().expect("numbers")[16..].chunks(64);
-    let backs = groups.filter(|group| number(&group[16..]) as u64 / 64 == 3);
-    backs
-        .map(|group| (number(group) * number(&group[8..])) as usize)
-        .sum()
-}
-
-fn limiter(url: &str, deadline: Duration) -> Limiter {
-    let store = RedisStore::builder().timeout(deadline).connect(url);
-    let policy = Policy::new("api", TokenBucket::per_second(10));
-    let policy = policy.on_store_failure(OnStoreFailure::Deny);
-    Limiter::new(store.expect("a store"), policy)
 }
 
 /// A later check waits for its own deadline only, although earlier checks already hang.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_queued_at_a_hanging_server_waits_no_longer_than_its_deadline() {
-    let deadline = Duration::from_millis(1_000);
-    let url = slow_server(Duration::ZERO, |_, _| None);
-    let limiter = limiter(&url, deadline);
-    let mut checks = Vec::new();
-    for number in 0..40_u64 {
-        let limiter = limiter.clone();
-        checks.push(tokio::spawn(async move {
-            let asked = Instant::now();
-            let error = limiter.check(number).await.expect_err("no answer");
-            (asked.elapsed(), error)
-        }));
+    let deadline = 1_000 * MS;
+    let redis = SimulatedRedis::new();
+    redis.set_delay(FROZEN);
+    let limiter = limiter(&redis, deadline, TokenBucket::per_second(10));
+    let mut checks = JoinSet::new();
+    for caller in 0..40 {
+        ask(&mut checks, &limiter, caller);
         sleep(deadline / 50).await;
     }
-    let mut waited = 0;
-    for check in checks {
-        let (elapsed, error) = check.await.expect("no panic");
-        assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
-        assert!(elapsed < deadline * 3 / 2, "{elapsed:?}");
-        waited += usize::from(elapsed >= deadline * 9 / 10);
-    }
-    assert!(waited >= 10, "{waited} of 40 waited for an answer");
+    let seen = Seen::of(checks, deadline).await;
+    assert_eq!((seen.failed, seen.waited), (40, 40), "{seen:?}");
 }
 
-fn honest(nonce: f64, keys: usize) -> Option<Vec<u8>> {
-    let mut numbers = vec![nonce, 1_795_242_000_000_000.0];
-    numbers.extend([1.0, 0.0].repeat(keys));
-    Some(fake::reply(&numbers))
+/// Makes checks of as many callers at a steady rate, and calls `each` before each of them.
+async fn steadily(
+    limiter: &Limiter,
+    per_s: u64,
+    lasts: Duration,
+    mut each: impl FnMut(u64),
+) -> JoinSet<(Option<StoreError>, Duration)> {
+    let mut checks = JoinSet::new();
+    let mut ticks = interval(MS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let (began, mut asked) = (Instant::now(), 0);
+    while began.elapsed() < lasts {
+        ticks.tick().await;
+        let due = began.elapsed().as_micros() as u64 * per_s / 1_000_000;
+        while asked < due {
+            asked += 1;
+            each(asked);
+            ask(&mut checks, limiter, FIRST_CALLER + asked);
+        }
+    }
+    checks
 }
+
+/// Those before it are of tests.
+const FIRST_CALLER: u64 = 1_000;
 
 /// More checks come than the server can answer: it decides as many as it can.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_overloaded_server_gets_only_checks_that_it_can_answer_in_time() {
-    let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
-    let limiter = limiter(&slow_server(pause, honest), deadline);
-    eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
-    let mut checks = Vec::new();
-    let began = Instant::now();
-    // In each pause it decides at most 128.
-    while began.elapsed() < 40 * pause {
-        let due = (began.elapsed().as_secs_f64() * 2_000.0) as u64;
-        while (checks.len() as u64) < due {
-            let (limiter, number) = (limiter.clone(), checks.len() as u64 + 1);
-            checks.push(tokio::spawn(async move { limiter.check(number).await }));
-        }
-        sleep(pause / 20).await;
-    }
-    let (mut decided, mut overloaded, mut others) = (0, 0, 0);
-    for check in checks {
-        match check.await.expect("no panic") {
-            Ok(_) => decided += 1,
-            Err(error) if error.is_overloaded() => overloaded += 1,
-            Err(_) => others += 1,
-        }
-    }
-    let reported = format!("{decided} decided, {overloaded} refused as overload, {others} others");
-    assert!(decided >= 40 * 128 / 2, "{reported}");
-    assert!(overloaded >= 500, "{reported}");
-    // There are nearly none, except on a machine that stalls now and then. If all were sent,
-    // there would be nearly as many as decisions.
-    assert!(others * 3 < decided, "{reported}");
+    let (deadline, takes) = (1_000 * MS, 100 * MS);
+    let redis = SimulatedRedis::new();
+    redis.set_service_time(takes, Duration::ZERO);
+    let limiter = limiter(&redis, deadline, TokenBucket::per_second(10));
+    // In each call it decides at most 128.
+    let checks = steadily(&limiter, 2_000, 40 * takes, |_| {}).await;
+    let asked = checks.len();
+    let seen = Seen::of(checks, deadline).await;
+    assert!(seen.decided >= 40 * 128 * 9 / 10, "{seen:?}");
+    assert!(seen.overloaded >= 2_000, "{seen:?}");
+    // The first calls of all are sent before it is known how long they take. If all checks were
+    // sent, there would be nearly as many as decisions.
+    assert!(50 * seen.failed < seen.decided, "{seen:?} of {asked}");
 }
 
 /// Checks make way for the refund, and it is sent although its answer would be late.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refund_during_an_overload_arrives() {
-    let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
-    let limiter = limiter(&slow_server(pause, honest), deadline);
-    eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
-    let (mut checks, mut credits) = (Vec::new(), Vec::new());
-    let began = Instant::now();
-    while began.elapsed() < 30 * pause {
-        let due = (began.elapsed().as_secs_f64() * 3_000.0) as u64;
-        while (checks.len() as u64) < due {
-            let (again, number) = (limiter.clone(), checks.len() as u64 + 1);
-            checks.push(tokio::spawn(async move { again.check(number).await }));
-            if number % 50 == 0 {
-                let again = limiter.clone();
-                credits.push(tokio::spawn(async move { again.credit(number, 1).await }));
-            }
+    const TAKEN: u64 = 60;
+    let deadline = 1_000 * MS;
+    let redis = SimulatedRedis::new();
+    let limiter = limiter(&redis, deadline, TokenBucket::without_refill(10));
+    for caller in 0..TAKEN {
+        let decision = limiter.check(caller).await.expect("a decision");
+        assert!(decision.is_allowed());
+    }
+    redis.set_service_time(100 * MS, Duration::ZERO);
+    let mut refunds = JoinSet::new();
+    let checks = steadily(&limiter, 3_000, 3_000 * MS, |asked| {
+        if asked % 150 == 0 {
+            let limiter = limiter.clone();
+            refunds.spawn(async move { limiter.credit(asked / 150 - 1, 1).await });
         }
-        sleep(pause / 20).await;
-    }
-    let mut overloaded = 0;
-    for check in checks {
-        let answer = check.await.expect("no panic");
-        overloaded += usize::from(answer.is_err_and(|error| error.is_overloaded()));
-    }
-    assert!(overloaded >= 500, "{overloaded} refused as overload");
-    eventually_async("the refund", || async {
-        tokio::task::yield_now().await;
-        REFUNDS.load(Ordering::Relaxed) * 100 >= credits.len() * 95
     })
     .await;
+    let seen = Seen::of(checks, deadline).await;
+    assert!(seen.overloaded >= 3_000, "{seen:?}");
+    refunds.join_all().await;
+    redis.set_service_time(Duration::ZERO, Duration::ZERO);
+    sleep(2 * deadline).await;
+    for caller in 0..TAKEN {
+        let peek = limiter.peek(caller).await.expect("a decision");
+        let policy = peek.policies().next().expect("a policy");
+        assert_eq!(policy.remaining(), 10, "caller {caller}");
+    }
 }
 
 /// The queue moves, but not fast enough.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_whose_turn_comes_too_late_fails_as_overloaded() {
-    let deadline = Duration::from_millis(400);
-    let limiter = limiter(&slow_server(deadline / 4, honest), deadline);
-    eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
-    let checks: Vec<_> = (1..=2_000_u64)
-        .map(|number| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move {
-                let asked = Instant::now();
-                (limiter.check(number).await, asked.elapsed())
-            })
-        })
-        .collect();
-    let (mut decided, mut overloaded) = (0, 0);
-    for check in checks {
-        let (answer, elapsed) = check.await.expect("no panic");
-        assert!(elapsed < deadline * 2, "{elapsed:?}");
-        match answer {
-            Ok(_) => decided += 1,
-            Err(error) if error.is_overloaded() => overloaded += 1,
-            Err(error) => assert!(error.is_timeout() || error.is_unavailable(), "{error:?}"),
-        }
+    let deadline = 400 * MS;
+    let redis = SimulatedRedis::new();
+    redis.set_service_time(deadline / 4, Duration::ZERO);
+    let limiter = limiter(&redis, deadline, TokenBucket::per_second(10));
+    let _ = limiter.check(0).await.expect("a decision");
+    let mut checks = JoinSet::new();
+    for caller in 1..=2_000 {
+        ask(&mut checks, &limiter, caller);
     }
-    assert!(decided >= 60, "{decided} decided");
-    assert!(overloaded >= 500, "{overloaded} refused as overload");
+    let seen = Seen::of(checks, deadline).await;
+    assert!(seen.decided >= 128, "{seen:?}");
+    assert!(seen.overloaded >= 1_000, "{seen:?}");
+}
+
+/// The first check finds the failure. From then on, no check fails as overloaded.
+#[tokio::test(start_paused = true)]
+async fn a_frozen_server_is_a_failure_and_not_an_overload() {
+    let deadline = 50 * MS;
+    let redis = SimulatedRedis::new();
+    redis.set_delay(FROZEN);
+    let store = RedisStore::builder().timeout(deadline).max_in_flight(8);
+    let store = store.simulated(&redis).expect("a store");
+    let limiter = Limiter::new(store, policy(TokenBucket::per_hour(3)));
+    let error = limiter.check("ann").await.expect_err("no answer");
+    assert!(error.is_timeout(), "{error:?}");
+    let mut checks = JoinSet::new();
+    for _ in 0..100 {
+        ask(&mut checks, &limiter, 0);
+    }
+    let seen = Seen::of(checks, deadline).await;
+    assert_eq!(seen.failed, 100, "{seen:?}");
+}
+
+/// A client that hangs up a thousand streams which wait for their turns delays no other check
+/// beyond its deadline.
+#[tokio::test(start_paused = true)]
+async fn no_check_fails_while_a_thousand_reservations_come_back() {
+    let deadline = 50 * MS;
+    let redis = SimulatedRedis::new();
+    let store = RedisStore::builder().timeout(deadline);
+    let store = store.simulated(&redis).expect("a store");
+    let queue = Policy::new("queue", LeakyBucket::per_second(1).queue(2_000));
+    let queue = Limiter::new(store.clone(), queue.on_store_failure(OnStoreFailure::Deny));
+    let mut waiting: JoinSet<Result<Permit, StoreError>> = JoinSet::new();
+    for caller in 0..1_000_u64 {
+        // Of each caller, one has its turn and the other one waits.
+        drop(queue.acquire(caller, Duration::ZERO).await);
+        let queue = queue.clone();
+        waiting.spawn(async move { queue.acquire(caller, 60_000 * MS).await });
+    }
+    sleep(100 * MS).await;
+    let api = Limiter::new(store, policy(TokenBucket::per_second(1_000)));
+    // The thousand refunds take a quarter of a second in all.
+    redis.set_service_time(MS / 10, MS / 4);
+    let before = redis.served().checks;
+    let checks = tokio::spawn(async move { steadily(&api, 500, 500 * MS, |_| {}).await });
+    sleep(20 * MS).await;
+    waiting.abort_all();
+    let seen = Seen::of(checks.await.expect("no panic"), deadline).await;
+    assert_eq!((seen.overloaded, seen.failed), (0, 0), "{seen:?}");
+    let refunds = redis.served().checks - before - seen.decided as u64;
+    assert!(refunds >= 1_000, "{refunds}");
 }
 
 /// A process that stalls finds its checks late although the server is healthy.
@@ -186,8 +243,7 @@ async fn a_check_that_is_late_before_it_is_sent_is_not_a_failure_of_the_server()
         let builder = RedisStore::builder().timeout(deadline);
         builder.client(client.clone()).expect("a store")
     };
-    let policy = Policy::new("api", TokenBucket::per_second(10));
-    let policy = policy.on_store_failure(OnStoreFailure::Deny);
+    let policy = policy(TokenBucket::per_second(10));
     let late = Limiter::new(store(Duration::from_nanos(1)), policy.clone());
     for number in 0..100 {
         let error = late.check("ann").await.expect_err("no time");
@@ -199,7 +255,7 @@ async fn a_check_that_is_late_before_it_is_sent_is_not_a_failure_of_the_server()
     for command in ["cmdstat_evalsha", "cmdstat_del"] {
         assert!(!stats.contains(command), "{stats}");
     }
-    let in_time = Limiter::new(store(crate::support::DEADLINE), policy);
+    let in_time = Limiter::new(store(DEADLINE), policy);
     assert!(in_time.check("ann").await.expect("a decision").is_allowed());
 }
 
@@ -211,26 +267,24 @@ fn a_stalled_runtime_delays_no_caller_of_another() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let deadline = Duration::from_millis(300);
     let limiter = still.block_on(async {
-        let limiter = limiter(&server.url(), deadline);
+        let store = RedisStore::builder().timeout(300 * MS);
+        let store = store.connect(&server.url()).expect("a store");
+        let limiter = Limiter::new(store, policy(TokenBucket::per_second(10)));
         eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
         limiter
     });
-    let runtime = Runtime::new().expect("a runtime");
-    runtime.block_on(async {
-        let asked = Instant::now();
-        let checks: Vec<_> = (0..20_u64)
-            .map(|number| {
-                let limiter = limiter.clone();
-                tokio::spawn(async move { limiter.check(number).await })
-            })
-            .collect();
-        for check in checks {
-            let error = check.await.expect("no panic").expect_err("no answer");
+    Runtime::new().expect("a runtime").block_on(async {
+        let mut checks = JoinSet::new();
+        for caller in 0..20_u64 {
+            let limiter = limiter.clone();
+            checks.spawn(async move { limiter.check(caller).await });
+        }
+        let answers = timeout(DEADLINE, checks.join_all()).await;
+        for answer in answers.expect("all are answered") {
+            let error = answer.expect_err("no answer");
             assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
         }
-        assert!(asked.elapsed() < deadline * 4, "{:?}", asked.elapsed());
     });
     drop(still);
 }

@@ -9,7 +9,7 @@ mod callers;
 mod companions;
 #[cfg(feature = "control")]
 mod control;
-#[cfg(feature = "redis-client")]
+#[cfg(all(feature = "redis-client", feature = "testing"))]
 mod deadlines;
 mod debit;
 mod denial_cache;
@@ -30,7 +30,7 @@ mod overrides;
 mod penalties;
 #[cfg(feature = "testing")]
 mod permits;
-#[cfg(feature = "redis-client")]
+#[cfg(all(feature = "redis-client", feature = "testing"))]
 mod recovery;
 mod shadow;
 mod sliding_log;
