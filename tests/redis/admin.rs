@@ -202,7 +202,7 @@ async fn the_stream_shows_how_long_calls_to_redis_take() {
                 number("p50_ms").expect("p50"),
                 number("p99_ms").expect("p99"),
             );
-            assert!(0.0 < p50 && p50 <= p99 && p99 <= 1_000.0, "{store}");
+            assert!(0.0 < p50 && p50 <= p99, "{store}");
             assert!(
                 number("checks_per_call").is_some_and(|checks| checks >= 1.0),
                 "{store}"

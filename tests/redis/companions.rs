@@ -1,15 +1,13 @@
 //! Checks that travel in the call of another, when that call fails.
 
-use std::{
-    future::poll_fn,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::time::Duration;
+#[cfg(feature = "testing")]
+use std::{future::poll_fn, task::Poll};
 
+#[cfg(feature = "testing")]
+use tokio::time::timeout;
+#[cfg(feature = "testing")]
+use tower_throttle::testing::SimulatedRedis;
 use tower_throttle::{
     Decision, Limiter, OnStoreFailure, Policy, RedisStore, StoreError, TokenBucket,
     metrics::StoreMetrics,
@@ -65,18 +63,20 @@ impl Store for Together {
 }
 
 /// Asks for each check twice at once. Hangs up on the first, which carries the second, when the
-/// server has heard of this many keys.
+/// server has got this many checks.
+#[cfg(feature = "testing")]
 #[derive(Debug)]
 struct HangsUp {
     store: RedisStore,
-    heard: Arc<AtomicUsize>,
-    when: usize,
+    redis: SimulatedRedis,
+    when: u64,
 }
 
+#[cfg(feature = "testing")]
 impl Store for HangsUp {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let answers = self.store.check_all(&[*check; 2]);
-        let (heard, when) = (Arc::clone(&self.heard), self.when);
+        let (redis, when) = (self.redis.clone(), self.when);
         Answer::Later(Box::pin(async move {
             let mut answers = answers.into_iter();
             let (Some(Answer::Later(mut carrier)), Some(Answer::Later(companion))) =
@@ -86,10 +86,10 @@ impl Store for HangsUp {
             };
             let polled = poll_fn(|cx| Poll::Ready(carrier.as_mut().poll(cx))).await;
             assert!(polled.is_pending(), "{polled:?}");
-            eventually_async("the call", || async {
-                heard.load(Ordering::SeqCst) == when
-            })
-            .await;
+            while redis.served().checks < when {
+                let polled = timeout(Duration::from_millis(1), carrier.as_mut()).await;
+                assert!(polled.is_err(), "{polled:?}");
+            }
             drop(carrier);
             companion.await
         }))
@@ -101,42 +101,32 @@ impl Store for HangsUp {
 }
 
 /// It was sent, and may have been charged.
-#[tokio::test]
+#[cfg(feature = "testing")]
+#[tokio::test(start_paused = true)]
 async fn a_check_that_was_sent_times_out_although_the_caller_of_its_carrier_left() {
     // Some checks are sent alone, and more share a call.
     for ahead in [0, 8] {
-        let (heard, is_silent) = (
-            Arc::new(AtomicUsize::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let (its, silent) = (Arc::clone(&heard), Arc::clone(&is_silent));
-        let port = fake::answer(move |_, words| {
-            if !fake::is_script(words) {
-                return b"+OK\r\n".to_vec();
-            }
-            if !silent.load(Ordering::SeqCst) {
-                return fake::reply(&[fake::nonce(words), NOW_US, 1.0, 0.0]);
-            }
-            let keys = String::from_utf8_lossy(&words[2]).parse();
-            its.fetch_add(keys.expect("a number of keys"), Ordering::SeqCst);
-            Vec::new()
-        });
-        let store = store(port, Duration::from_secs(2));
+        let redis = SimulatedRedis::new();
+        let store = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
+        let store = store.simulated(&redis).expect("a store");
+        // Calls arrive within the timeout of 50 ms, and their replies do not.
+        redis.set_delay(Duration::from_millis(30));
         let before = limiter(store.clone());
-        eventually_async("a connection", || async { before.peek(0).await.is_ok() }).await;
-        is_silent.store(true, Ordering::SeqCst);
         let when = ahead + 2;
-        let tested = limiter(HangsUp { store, heard, when });
-        let mut asked: Vec<Asked> = Vec::new();
-        for number in 0..ahead as u64 {
+        let its = redis.clone();
+        let tested = limiter(HangsUp {
+            store,
+            redis: its,
+            when,
+        });
+        for number in 0..ahead {
             let before = before.clone();
-            asked.push(Box::pin(async move { before.check(number).await }));
+            tokio::spawn(async move { before.check(number).await });
         }
-        asked.push(Box::pin(async move { tested.check("ann").await }));
-        enqueue(&mut asked).await;
-        let companion = asked.pop().expect("the last");
-        let error = companion.await.expect_err("no answer");
+        let companion = tokio::spawn(async move { tested.check("ann").await });
+        let error = companion.await.expect("no panic").expect_err("no answer");
         assert!(error.is_timeout(), "{ahead} ahead: {error:?}");
+        assert_eq!(redis.served().checks, when, "{ahead} ahead");
     }
 }
 

@@ -162,7 +162,7 @@ fn caching_denials_changes_no_field_of_a_decision() {
         builder.connect(&server.url()).expect("a store")
     });
     let (mut remembered, mut waited) = (0, 0);
-    for setting in 0..80 {
+    for setting in 0..50 {
         let mut random = Random::from_seed(seed ^ (setting << 32));
         let policies = random.between(1, 3);
         let plans: Vec<Plan> = (0..policies)
@@ -475,7 +475,8 @@ async fn a_refund_elsewhere_is_known_a_second_later() {
 #[tokio::test]
 async fn no_denial_is_cached_for_longer_than_the_ttl() {
     let server = RedisServer::start();
-    let store = patient().denial_cache_ttl(ms(150)).connect(&server.url());
+    let ttl = ms(1_000);
+    let store = patient().denial_cache_ttl(ttl).connect(&server.url());
     let limiter = limiter(
         &store.expect("a store"),
         [Policy::new("day", TokenBucket::per_day(1))],
@@ -496,8 +497,9 @@ async fn no_denial_is_cached_for_longer_than_the_ttl() {
             assert!(decision.is_allowed());
             break;
         }
-        assert!(asked - answered < ms(150));
+        assert!(asked - answered < ttl);
         remembered += 1;
+        sleep(ms(5)).await;
     }
     assert!(remembered > 0);
 }

@@ -1,7 +1,7 @@
 //! Keys in Redis expire: never before they mean the same as none, and soon afterwards. Windows
 //! are short, because the server's own clock decides.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::{runtime::Runtime, time::sleep};
 use tower_throttle::{
@@ -215,7 +215,10 @@ async fn long_windows_expire_too() {
             let _ = limiter.check("ann").await.expect("a decision");
             let ttl = ttl(&server, &limiter.storage_keys("ann")[0]);
             let most = memory + Duration::from_secs(1);
-            assert!(ttl >= memory - ms(500) && ttl <= most, "{quota:?}: {ttl:?}");
+            assert!(
+                ttl >= memory - ms(20_000) && ttl <= most,
+                "{quota:?}: {ttl:?}"
+            );
         }
         limiter.reset("ann").await.expect("nothing there");
         assert_eq!(server.command(&["DBSIZE"]), "0");
@@ -225,30 +228,50 @@ async fn long_windows_expire_too() {
 #[tokio::test]
 async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
     let server = RedisServer::start();
-    let lifetime = ms(900);
-    let quota = Concurrency::new(2).lifetime(lifetime);
-    let limiter = Limiter::new(store(&server), Policy::new("api", quota));
-    let acquire = async || {
-        let permit = limiter.acquire("ann", Duration::ZERO).await;
-        permit.expect("a decision")
+    let store_of = |lifetime| {
+        let quota = Concurrency::new(2).lifetime(lifetime);
+        Limiter::new(store(&server), Policy::new("api", quota))
     };
-    let (one, other) = (acquire().await, acquire().await);
-    assert!(one.is_allowed() && other.is_allowed());
-    let started = Instant::now();
-    while started.elapsed() < 2 * lifetime {
+    let hold = async |limiter: &Limiter| {
+        let permit = limiter.acquire("ann", Duration::ZERO).await;
+        let permit = permit.expect("a decision");
+        assert!(permit.is_allowed());
+        permit
+    };
+    // Each renewal puts the expiry off.
+    let limiter = store_of(ms(900));
+    let held = hold(&limiter).await;
+    let key = limiter.storage_keys("ann").remove(0);
+    for _ in 0..4 {
+        let mut last = ttl(&server, &key);
+        crate::support::eventually_async("a renewal", || {
+            let before = std::mem::replace(&mut last, ttl(&server, &key));
+            let is_renewed = last > before;
+            async move {
+                sleep(ms(20)).await;
+                is_renewed
+            }
+        })
+        .await;
         server.assert_all_keys_expire();
-        assert!(!acquire().await.is_allowed());
-        sleep(ms(20)).await;
     }
-    drop((one, other));
+    drop(held);
     crate::support::eventually_async("an empty database", async || {
         server.command(&["DBSIZE"]) == "0"
     })
     .await;
-    // Released, and not expired: less than a lifetime has passed.
-    assert!(started.elapsed() < 2 * lifetime + lifetime / 2);
+
+    // Released, and not expired.
+    let limiter = store_of(ms(3_600_000));
+    drop((hold(&limiter).await, hold(&limiter).await));
+    crate::support::eventually_async("an empty database", async || {
+        server.command(&["DBSIZE"]) == "0"
+    })
+    .await;
 
     // A process that dies renews nothing, and releases nothing.
+    let lifetime = ms(900);
+    let quota = Concurrency::new(2).lifetime(lifetime);
     let (left_at_us, url) = (server_time_us(&server), server.url());
     let dying = std::thread::spawn(move || {
         let runtime = Runtime::new().expect("a runtime");
@@ -478,7 +501,7 @@ async fn two_versions_of_a_concurrency_limit() {
         let policy = Policy::new("api", Concurrency::new(limit).lifetime(lifetime));
         Limiter::new(store.clone(), policy)
     };
-    let short = ms(2_000);
+    let short = ms(20_000);
     let limiters = [version(10, Duration::from_secs(30)), version(5, short)];
     let mut permits = Vec::new();
     for limiter in limiters.iter().cycle().take(CALLS) {

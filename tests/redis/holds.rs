@@ -313,7 +313,7 @@ async fn crafted_digits_under_the_key_of_a_hold_affect_that_caller_only() {
         let limiter = limiter(&store, quota);
         let key = hold_key(&server, &limiter).await;
         let (mut corrupt, mut taken) = (0, 0);
-        for _ in 0..200 {
+        for _ in 0..100 {
             let mut pick = |of: &[&str]| of[random.below(of.len() as u64) as usize].to_owned();
             let now_ms = clock.now_us() / 1_000;
             let starts = [

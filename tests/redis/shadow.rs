@@ -320,7 +320,7 @@ async fn corrupt_state_of_a_shadow_policy_is_unknown_and_denies_nobody() {
 #[tokio::test]
 async fn a_server_that_is_down_fails_all_checks_of_a_request() {
     let mut server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).expect("a store");
+    let store = patient().connect(&server.url()).expect("a store");
     let limiter = limiter(&store);
     connected(&limiter).await;
     server.kill();
