@@ -1,7 +1,5 @@
 //! The control document on a cluster: on the primary of its slot, wherever that is.
 
-use std::time::{Duration, Instant};
-
 use tower_throttle::control::{Control, Mode};
 
 use super::patient;
@@ -38,15 +36,9 @@ async fn the_document_moves_with_its_slot() {
     add(other, "there already").await;
     cluster.end_move(slot, from, to);
     add(one, "after").await;
-    let made = Instant::now();
     eventually("all is seen", || {
         processes.iter().all(|process| modes(process) == 4)
     });
-    assert!(
-        made.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        made.elapsed()
-    );
     assert_eq!(cluster.nodes[to].command(&["EXISTS", KEY]), "1");
 }
 

@@ -1,11 +1,15 @@
 //! Nodes that die, are replaced, or freeze.
 
 use std::{
-    sync::Arc,
-    time::{Duration, Instant},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use fred::util::redis_keyslot;
+use tokio::task::JoinSet;
 use tower_throttle::{Limiter, RedisStore, StoreError};
 
 use super::{admitted, patient, per_day, taken};
@@ -54,36 +58,46 @@ struct Seen {
     checks: usize,
     errors: usize,
     last_error: Option<StoreError>,
-    slowest: Duration,
 }
 
-async fn ask_for(limiter: &Limiter, callers: &[String], time: Duration) -> Seen {
-    let until = Instant::now() + time;
-    let tasks = callers.iter().map(|caller| {
-        let (limiter, caller) = (limiter.clone(), caller.clone());
-        tokio::spawn(async move {
-            let mut seen = Seen::default();
-            while Instant::now() < until {
-                let asked = Instant::now();
-                let answer = limiter.check(&*caller).await;
-                seen.checks += 1;
-                seen.errors += usize::from(answer.is_err());
-                seen.last_error = answer.err().or(seen.last_error);
-                seen.slowest = seen.slowest.max(asked.elapsed());
-                tokio::time::sleep(Duration::from_millis(1)).await;
+/// Makes checks of these callers until this is ended.
+struct Asking {
+    is_over: Arc<AtomicBool>,
+    tasks: JoinSet<Seen>,
+}
+
+impl Asking {
+    fn start(limiter: &Limiter, callers: &[String]) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ask = |caller: &String| {
+            let (limiter, caller) = (limiter.clone(), caller.clone());
+            let is_over = Arc::clone(&is_over);
+            async move {
+                let mut seen = Seen::default();
+                while !is_over.load(Ordering::Relaxed) {
+                    let answer = limiter.check(&*caller).await;
+                    seen.checks += 1;
+                    seen.errors += usize::from(answer.is_err());
+                    seen.last_error = answer.err().or(seen.last_error);
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                seen
             }
-            seen
-        })
-    });
-    let mut all = Seen::default();
-    for task in tasks.collect::<Vec<_>>() {
-        let seen = task.await.expect("no panic");
-        all.checks += seen.checks;
-        all.errors += seen.errors;
-        all.last_error = seen.last_error.or(all.last_error);
-        all.slowest = all.slowest.max(seen.slowest);
+        };
+        let tasks = callers.iter().map(ask).collect();
+        Self { is_over, tasks }
     }
-    all
+
+    async fn end(self) -> Seen {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut all = Seen::default();
+        for seen in self.tasks.join_all().await {
+            all.checks += seen.checks;
+            all.errors += seen.errors;
+            all.last_error = seen.last_error.or(all.last_error);
+        }
+        all
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,11 +110,7 @@ async fn a_killed_primary_is_replaced_and_other_slots_are_unaffected() {
     }
 
     cluster.nodes[0].kill();
-    let killed = Instant::now();
-    let asking = {
-        let (limiter, well) = (limiter.clone(), well.clone());
-        tokio::spawn(async move { ask_for(&limiter, &well, Duration::from_secs(6)).await })
-    };
+    let asking = Asking::start(&limiter, &well);
     let error = limiter
         .check(&*hurt[0])
         .await
@@ -112,16 +122,8 @@ async fn a_killed_primary_is_replaced_and_other_slots_are_unaffected() {
         info.is_ok_and(|info| info.contains("role:master"))
     })
     .await;
-    let elected = Instant::now();
     eventually_async("decisions", || all_decide(&limiter, &hurt)).await;
-    eprintln!(
-        "elected after {:?}, all decide {:?} later",
-        elected - killed,
-        elected.elapsed()
-    );
-    assert!(elected.elapsed() < Duration::from_secs(3));
-
-    let seen = asking.await.expect("no panic");
+    let seen = asking.end().await;
     eprintln!("elsewhere: {seen:?}");
     assert_eq!(seen.errors, 0, "{seen:?}");
     // The new primary continues with the counts that it received.
@@ -137,17 +139,21 @@ async fn a_replica_that_takes_over_while_all_are_well_loses_nothing() {
     let callers = callers_of(&cluster, 0, &limiter);
     eventually_async("decisions", || all_decide(&limiter, &callers)).await;
     let before = taken(&limiter, &callers[0]).await[0];
-    let asking = {
-        let (limiter, callers) = (limiter.clone(), callers.clone());
-        tokio::spawn(async move { ask_for(&limiter, &callers, Duration::from_secs(3)).await })
-    };
+    let asking = Asking::start(&limiter, &callers);
     cluster.nodes[3].command(&["CLUSTER", "FAILOVER"]);
     eventually_async("a new primary", || async {
         let info = cluster.nodes[3].command(&["INFO", "replication"]);
         info.contains("role:master")
     })
     .await;
-    let seen = asking.await.expect("no panic");
+    // All are decided by the new one before it is over.
+    let answers = || limiter.metrics().requests.total();
+    let after = answers() + 10 * callers.len() as u64;
+    eventually_async("answers of the new primary", || async {
+        answers() >= after
+    })
+    .await;
+    let seen = asking.end().await;
     eprintln!("{seen:?}");
     assert_eq!(seen.errors, 0, "{seen:?}");
     let mut sum = 0;
@@ -169,14 +175,13 @@ async fn a_frozen_primary_hurts_only_its_own_slots() {
     }
 
     let frozen = Frozen::new(&cluster.nodes[0]);
-    let time = 3 * DEADLINE;
-    let (hurt_saw, well_saw) = tokio::join!(
-        ask_for(&limiter, &hurt, time),
-        ask_for(&limiter, &well, time)
-    );
+    let [hurt_asking, well_asking] = [&hurt, &well].map(|callers| Asking::start(&limiter, callers));
+    let failures = || limiter.metrics().store.failures.total();
+    let enough = failures() + 20 * CALLERS as u64;
+    eventually_async("failures", || async { failures() >= enough }).await;
+    let (hurt_saw, well_saw) = (hurt_asking.end().await, well_asking.end().await);
     eprintln!("frozen: {hurt_saw:?}\nelsewhere: {well_saw:?}");
     assert_eq!(hurt_saw.errors, hurt_saw.checks);
-    assert!(hurt_saw.slowest < 3 * DEADLINE, "{hurt_saw:?}");
     assert_eq!(well_saw.errors, 0, "{well_saw:?}");
 
     drop(frozen);

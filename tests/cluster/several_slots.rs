@@ -278,16 +278,18 @@ async fn permits_of_all_slots_are_held_and_come_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_later_slot_refunds_the_first() {
     let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().timeout(Duration::from_millis(300));
-    let store = store.connect(&cluster.url()).expect("a store");
-    let limiter = limiter(
-        store,
-        [
-            Policy::new("own", TokenBucket::per_day(100)),
-            Policy::new("all", FixedWindow::per_day(100)).shared(),
-            Policy::new("own-log", SlidingLog::per_day(100)),
-        ],
-    );
+    let hasty = RedisStore::builder().timeout(Duration::from_millis(300));
+    let hasty = hasty.connect(&cluster.url()).expect("a store");
+    let [hasty, limiter] = [hasty, patient(&cluster)].map(|store| {
+        limiter(
+            store,
+            [
+                Policy::new("own", TokenBucket::per_day(100)),
+                Policy::new("all", FixedWindow::per_day(100)).shared(),
+                Policy::new("own-log", SlidingLog::per_day(100)),
+            ],
+        )
+    });
     let node_of = |caller: &str, place: usize| {
         let keys = limiter.storage_keys(caller);
         cluster.owner(cluster.slot(&keys[place]))
@@ -296,15 +298,12 @@ async fn a_silent_later_slot_refunds_the_first() {
     let mut callers = (0..).map(|number| format!("caller-{number}"));
     let caller = callers.find(|caller| node_of(caller, 0) != shared);
     let caller = &*caller.expect("a caller");
-    eventually_async("a decision", || async {
-        limiter.check(caller).await.is_ok()
-    })
-    .await;
+    eventually_async("a decision", || async { hasty.check(caller).await.is_ok() }).await;
     let before = taken(&limiter, caller).await;
 
     let frozen = Frozen::new(&cluster.nodes[shared]);
     for _ in 0..5 {
-        let error = limiter.check(caller).await.expect_err("half a check");
+        let error = hasty.check(caller).await.expect_err("half a check");
         assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
     }
     drop(frozen);
@@ -342,7 +341,7 @@ impl Store for Forgets {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reset_reports_a_silent_slot_and_resets_the_others() {
     let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().timeout(Duration::from_millis(300));
+    let store = RedisStore::builder().timeout(Duration::from_secs(2));
     let store = store.connect(&cluster.url()).expect("a store");
     let policies = || {
         [
