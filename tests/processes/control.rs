@@ -3,19 +3,18 @@
 use std::{
     io::{BufRead, BufReader, Lines, Write, stdin},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use tokio::runtime::Runtime;
 use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore};
 
-use crate::support::{RedisServer, eventually};
+use crate::support::{DEADLINE, RedisServer, eventually};
 
 /// Does what it reads, line by line, and answers with a line.
 pub(crate) fn other_process(url: &str) {
     let runtime = Runtime::new().expect("a runtime");
     let _entered = runtime.enter();
-    let redis = RedisStore::builder().timeout(Duration::from_millis(500));
+    let redis = RedisStore::builder().timeout(DEADLINE);
     let redis = redis.connect(url).expect("a store");
     let control = redis.control();
     let limiter = Limiter::builder()
@@ -81,8 +80,8 @@ impl Drop for Process {
     }
 }
 
-/// An override by one process is in effect in all within two seconds. It survives the death of
-/// Redis, and of its data.
+/// An override by one process is soon in effect in all. It survives the death of Redis, and of its
+/// data.
 pub(crate) fn an_override_of_one_process_is_felt_in_all() {
     let mut server = RedisServer::start();
     let url = server.url();
@@ -92,21 +91,14 @@ pub(crate) fn an_override_of_one_process_is_felt_in_all() {
     }
 
     assert_eq!(fleet[0].ask("override"), "true");
-    let made = Instant::now();
     assert_eq!(fleet[0].ask("ann"), "5", "at once");
     for process in &mut fleet {
         eventually("it is felt", || process.ask("ann") == "5");
         assert_eq!(process.ask("bob"), "2");
     }
-    assert!(
-        made.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        made.elapsed()
-    );
 
     server.kill();
-    let killed = Instant::now();
-    while killed.elapsed() < Duration::from_secs(3) {
+    for _ in 0..50 {
         for process in &mut fleet {
             assert_eq!((&*process.ask("ann"), &*process.ask("bob")), ("5", "2"));
         }

@@ -75,8 +75,8 @@ const TESTS: &[(&str, fn())] = &[
     ),
     #[cfg(target_os = "linux")]
     (
-        "fallback_memory::a_million_callers_take_100_000_buckets_and_free_no_denied_caller",
-        fallback_memory::a_million_callers_take_100_000_buckets_and_free_no_denied_caller,
+        "fallback_memory::a_flood_of_callers_takes_100_000_buckets_and_frees_no_denied_caller",
+        fallback_memory::a_flood_of_callers_takes_100_000_buckets_and_frees_no_denied_caller,
     ),
     (
         "killed::what_a_killed_process_held_is_charged_once",

@@ -4,7 +4,8 @@
 //! Each process records when it got a permit, right after, and when it releases one, right
 //! before. So at each instant, at least the permits of this ledger are held.
 //!
-//! `TT_FAULTS=long` runs it for two minutes, with the default deadline.
+//! `TT_FAULTS=long` runs it for two minutes, with the default deadline and 10,000 permits. The
+//! short form has a fifth of them, and ends when the limit is near again after two were killed.
 
 use std::{
     io::{BufRead, BufReader},
@@ -22,12 +23,20 @@ use tower_throttle::{
     Concurrency, Limiter, OnStoreFailure, Permit, Policy, RedisStore, TokenBucket,
 };
 
-use crate::support::{RedisServer, random::Random};
+use crate::support::{DEADLINE, RedisServer, random::Random};
 
 const PROCESSES: usize = 4;
-const LIMIT: u64 = 10_000;
+
+/// How many permits there are.
+fn limit() -> u64 {
+    if is_long() { 10_000 } else { 2_000 }
+}
+
 /// What each process tries to hold: all together try to hold more than the limit.
-const EACH: usize = 3_000;
+fn each() -> usize {
+    limit() as usize * 3 / 10
+}
+
 const LIFETIME: Duration = Duration::from_secs(4);
 
 fn is_long() -> bool {
@@ -121,24 +130,40 @@ impl Other {
     }
 }
 
+/// Waits until these processes hold nearly all permits, as far as they have recorded it.
+fn wait_for_the_limit(others: &[Other]) {
+    let held = |other: &Other| other.ledger.lock().expect("a ledger").held;
+    crate::support::eventually("as many permits as there may be", || {
+        std::thread::sleep(Duration::from_millis(10));
+        others.iter().map(held).sum::<i64>() > limit() as i64 * 9 / 10
+    });
+}
+
 pub(crate) fn permit_storm() {
     let server = RedisServer::start();
-    let length = Duration::from_secs(if is_long() { 120 } else { 12 });
     let mut random = Random::new();
     let mut start = |server: &RedisServer| Other::start(&server.url(), random.next());
     let mut others: Vec<Other> = (0..PROCESSES).map(|_| start(&server)).collect();
     let (mut ledgers, mut kills) = (Vec::new(), 0);
     let started = Instant::now();
-    let mut next_kill = length / 4;
-    while started.elapsed() < length {
-        std::thread::sleep(Duration::from_millis(100));
-        if started.elapsed() > next_kill {
-            ledgers.push(others.remove(0).end(true));
-            others.push(start(&server));
-            kills += 1;
-            next_kill += if is_long() { 2 * LIFETIME } else { length / 3 };
+    let mut replace_first = |others: &mut Vec<Other>| {
+        ledgers.push(others.remove(0).end(true));
+        others.push(start(&server));
+        kills += 1;
+    };
+    if is_long() {
+        while started.elapsed() < Duration::from_secs(120) {
+            std::thread::sleep(2 * LIFETIME);
+            replace_first(&mut others);
         }
+    } else {
+        wait_for_the_limit(&others);
+        replace_first(&mut others);
+        replace_first(&mut others);
+        // The permits of those that were killed lapse, and others get them.
+        wait_for_the_limit(&others);
     }
+    let length = started.elapsed();
     let cpu_ms = server_cpu_ms(&server);
     let calls = calls(&server);
     for other in others {
@@ -164,16 +189,17 @@ pub(crate) fn permit_storm() {
         sum(|ledger| ledger.failed),
         sum(|ledger| ledger.refused),
     ];
+    let limit = limit();
     println!(
-        "{kills} kills, {} moves, most held {most} of {LIMIT}; of {asked} checks of others {failed} \
+        "{kills} kills, {} moves, most held {most} of {limit}; of {asked} checks of others {failed} \
          failed; {refused} acquires failed; Redis: {cpu_ms} ms CPU in {} s, {calls} script calls; \
          all back after {back_after:?}",
         moves.len(),
         length.as_secs(),
     );
-    assert!(most <= LIMIT as i64, "{most} permits of {LIMIT}");
+    assert!(most <= limit as i64, "{most} permits of {limit}");
     assert!(
-        most > LIMIT as i64 * 9 / 10,
+        most > limit as i64 * 9 / 10,
         "the limit was never near: {most}"
     );
     assert_eq!(failed, 0, "of {asked} checks of others");
@@ -216,10 +242,10 @@ pub(crate) fn other_process(url: &str, seed: &str) {
         let store = match is_long() {
             true => store,
             // Many tests may run at a time.
-            false => store.timeout(Duration::from_secs(5)),
+            false => store.timeout(DEADLINE),
         };
         let store = store.connect(url).expect("a store");
-        let policy = Policy::new("held", Concurrency::new(LIMIT).lifetime(LIFETIME));
+        let policy = Policy::new("held", Concurrency::new(limit()).lifetime(LIFETIME));
         let limiter = denying(&store, policy);
         let bystander = tokio::spawn(bystander(store.clone(), Arc::clone(&is_over)));
         hold(&limiter, &is_over, Random::from_seed(seed)).await;
@@ -271,7 +297,7 @@ async fn hold(limiter: &Limiter, is_over: &AtomicBool, mut random: Random) {
     let mut held: Vec<Permit> = Vec::new();
     while !is_over.load(Ordering::SeqCst) {
         let mut asked = JoinSet::new();
-        for _ in 0..64.min(EACH.saturating_sub(held.len())) {
+        for _ in 0..64.min(each().saturating_sub(held.len())) {
             let limiter = limiter.clone();
             asked.spawn(async move {
                 let permit = limiter.acquire("ann", Duration::ZERO).await;
@@ -285,8 +311,10 @@ async fn hold(limiter: &Limiter, is_over: &AtomicBool, mut random: Random) {
             match permit.expect("no panic") {
                 Ok(permit) if permit.is_allowed() => held.push(permit),
                 Ok(_) => {}
-                Err(_) => {
-                    REFUSED.fetch_add(1, Ordering::SeqCst);
+                Err(error) => {
+                    if REFUSED.fetch_add(1, Ordering::SeqCst) == 0 {
+                        eprintln!("an acquire failed: {error:?}");
+                    }
                 }
             }
         }

@@ -16,7 +16,7 @@ use tower_throttle::{
 use crate::support::RedisServer;
 
 const TASKS: usize = 32;
-const CALLS_PER_TASK: usize = 20;
+const CALLS_PER_TASK: usize = 10;
 /// How many units can pass in each race: far fewer than are asked for.
 const CAPACITY: u64 = 100;
 const SMALLER_CAPACITY: u64 = 37;
