@@ -1,4 +1,4 @@
-//! Millions of new callers: memory stays within what is documented, and they free no caller
+//! Floods of new callers: memory stays within what is documented, and they free no caller
 //! that is denied.
 
 use std::{
@@ -53,10 +53,12 @@ fn flood(limiter: &Limiter, clock: &ManualClock, callers: u64) {
     assert!(!is_admitted(OFFENDER));
 }
 
-/// At each number of callers from 100,000 on, also when the tables have just doubled.
+/// At each number of callers from 50,000 on, while the tables double twice.
 #[test]
 fn a_caller_takes_28_to_57_bytes() {
     let _turn = turn();
+    const LEAST: u64 = 50_000;
+    const MOST: u64 = 4 * LEAST;
     let clock = Arc::new(ManualClock::new());
     let policies = [
         Policy::new("bucket", TokenBucket::per_day(5)),
@@ -64,15 +66,15 @@ fn a_caller_takes_28_to_57_bytes() {
     ];
     for policy in policies {
         let before = ALLOCATOR.current_usage();
-        // Each part has room for somewhat more than its share of a million.
-        let store = MemoryStore::builder().capacity(1_200_000);
+        // Each part has room for somewhat more than its share.
+        let store = MemoryStore::builder().capacity(MOST as usize * 6 / 5);
         let store = store.clock(clock.clone()).build();
         let limiter = Limiter::new(store.clone(), policy);
         let (mut worst, mut sum, mut seen) = (0.0_f64, 0.0, 0.0);
-        for key in 0..1_000_000_u64 {
+        for key in 0..MOST {
             assert!(now(limiter.check(key)).expect("a decision").is_allowed());
             let callers = key + 1;
-            if callers >= 100_000 && callers % 500 == 0 {
+            if callers >= LEAST && callers % 500 == 0 {
                 assert_eq!(store.len() as u64, callers);
                 let held = ALLOCATOR.current_usage() - before;
                 let each = held as f64 / callers as f64;
@@ -82,7 +84,7 @@ fn a_caller_takes_28_to_57_bytes() {
                 );
                 (worst, sum, seen) = (each.max(worst), sum + each, seen + 1.0);
             }
-            if [100_000, 1_000_000].contains(&callers) {
+            if [LEAST, MOST].contains(&callers) {
                 let held = ALLOCATOR.current_usage() - before;
                 println!(
                     "{:.1} bytes for each of {callers}",
@@ -97,32 +99,37 @@ fn a_caller_takes_28_to_57_bytes() {
     }
 }
 
+/// Three for each bucket. The tables of the parts double at powers of two, so an eighth of the
+/// default capacity takes an eighth of its memory.
 #[test]
-fn five_million_callers_in_memory() {
+fn a_flood_of_callers_in_memory() {
+    const CAPACITY: usize = 1_000_000 / 8;
     let _turn = turn();
     let clock = Arc::new(ManualClock::new());
     let (store, held, most) = bytes(|| {
-        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let store = MemoryStore::builder().capacity(CAPACITY);
+        let store = store.clock(clock.clone()).build();
         let policy = Policy::new("api", TokenBucket::per_day(5));
-        flood(&Limiter::new(store.clone(), policy), &clock, 5_000_000);
+        let callers = 3 * CAPACITY as u64;
+        flood(&Limiter::new(store.clone(), policy), &clock, callers);
         store
     });
     println!(
         "memory: {} buckets, {held} bytes, {most} at most",
         store.len()
     );
-    assert!(store.len() <= 1_500_000, "{}", store.len());
-    assert!(store.len() >= 990_000, "{}", store.len());
-    assert!(most <= MEMORY, "{most}");
+    assert!(store.len() <= CAPACITY * 3 / 2 + 64, "{}", store.len());
+    assert!(store.len() >= CAPACITY / 100 * 99, "{}", store.len());
+    assert!(most <= MEMORY / 8, "{most}");
 
     // Drained buckets are forgotten, and their memory is freed.
     clock.advance(Duration::from_secs(86_400));
     let limiter = Limiter::new(store.clone(), Policy::new("api", TokenBucket::per_day(5)));
     let before = ALLOCATOR.current_usage();
-    for key in 0..20_000 {
+    for key in 0..2_500 {
         assert!(now(limiter.check(key)).expect("a decision").is_allowed());
     }
-    assert!(store.len() <= 20_000, "{}", store.len());
+    assert!(store.len() <= 2_500, "{}", store.len());
     assert!(before - ALLOCATOR.current_usage() > held / 10 * 8);
 }
 
@@ -158,27 +165,22 @@ fn admitted_newcomers(limiter: &Limiter) -> usize {
     honest.filter(is_admitted).count()
 }
 
+/// The outage of a store keeps 100,000 buckets.
 #[test]
-fn newcomers_are_admitted_after_1_400_000_junk_callers_of_an_outage() {
+fn newcomers_are_admitted_after_140_000_junk_callers_of_an_outage() {
     let _turn = turn();
     let clock = Arc::new(ManualClock::new());
     let down = Down(Fallback::with_clock(clock));
     let limiter = Limiter::new(down, Policy::new("day", FixedWindow::per_day(50)));
-    let mut junk = 0..1_400_000_u64;
-    for callers in [140_000, 1_260_000] {
-        for key in junk.by_ref().take(callers) {
-            let _ = now(limiter.check(key));
-        }
-        let admitted = admitted_newcomers(&limiter);
-        println!(
-            "{admitted} of 10,000 are admitted after {} junk callers",
-            junk.start
-        );
-        assert!(admitted >= 9_900, "{admitted}");
+    for key in 0..140_000_u64 {
+        let _ = now(limiter.check(key));
     }
+    let admitted = admitted_newcomers(&limiter);
+    println!("{admitted} of 10,000 are admitted");
+    assert!(admitted >= 9_900, "{admitted}");
 }
 
-/// The same for each algorithm: 14 junk callers for each bucket of the store.
+/// In each algorithm: 14 junk callers for each bucket of the store.
 #[test]
 fn newcomers_are_admitted_by_a_full_store() {
     let _turn = turn();
@@ -195,7 +197,6 @@ fn newcomers_are_admitted_by_a_full_store() {
         for key in 0..140_000_u64 {
             let _ = now(limiter.check(key));
         }
-        // There is also a tenth of the honest callers above.
         let honest = (1 << 40..).take(1_000);
         let is_admitted = |key: &u64| now(limiter.check(*key)).expect("a decision").is_allowed();
         let admitted = honest.filter(is_admitted).count();
@@ -234,7 +235,7 @@ fn newcomers_are_admitted_where_junk_callers_use_up_their_limits() {
 }
 
 #[test]
-fn half_a_million_callers_while_the_store_is_down() {
+fn a_flood_of_callers_while_the_store_is_down() {
     let _turn = turn();
     let clock = Arc::new(ManualClock::new());
     let policies = [
@@ -248,8 +249,8 @@ fn half_a_million_callers_while_the_store_is_down() {
     for (documented, policy) in policies {
         let (limiter, held, most) = bytes(|| {
             let limiter = Limiter::new(Down(Fallback::with_clock(clock.clone())), policy);
-            // As many for each bucket as above.
-            flood(&limiter, &clock, 500_000);
+            // Twice as many as buckets: the cells are in use, too.
+            flood(&limiter, &clock, 200_000);
             limiter
         });
         println!("fallback: {held} bytes more, {most} at most");
@@ -260,9 +261,9 @@ fn half_a_million_callers_while_the_store_is_down() {
 
 #[tokio::test]
 #[allow(clippy::await_holding_lock)]
-async fn fifty_thousand_callers_in_redis() {
+async fn ten_thousand_callers_in_redis() {
     let _turn = turn();
-    const KEYS: u64 = 50_000;
+    const KEYS: u64 = 10_000;
     for policy in [
         Policy::new("api", TokenBucket::per_minute(1)),
         Policy::new("window", FixedWindow::per_minute(1)),

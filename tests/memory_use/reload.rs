@@ -35,7 +35,7 @@ fn version(number: u64) -> Config {
 }
 
 #[test]
-fn a_thousand_more_versions_take_no_more_memory() {
+fn five_hundred_more_versions_take_no_more_memory() {
     let _turn = turn();
     let limits = version(0).build().expect("limits");
     let (layer, limiter) = (
@@ -56,8 +56,8 @@ fn a_thousand_more_versions_take_no_more_memory() {
     };
     // 256 names and quotas are never freed, and 256 policies that are gone keep their counts.
     let before = replace(1..600);
-    let after = replace(600..1_600);
+    let after = replace(600..1_100);
     println!("{before} bytes, then {after}");
-    assert!(after < before + 10_000, "{before} bytes, then {after}");
-    assert_eq!(layer.metrics().requests.total(), 1_599);
+    assert!(after < before + 5_000, "{before} bytes, then {after}");
+    assert_eq!(layer.metrics().requests.total(), 1_099);
 }
