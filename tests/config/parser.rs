@@ -127,7 +127,7 @@ fn time_to_find(mistakes: usize, text: &str) -> Duration {
 /// Returns the mistakes of a file with so many parts, and its text.
 type File<'a> = dyn Fn(usize) -> (usize, String) + 'a;
 
-/// Time that others use does not count, and the fastest of some attempts does.
+/// Time that other threads use does not count.
 #[test]
 fn large_files_take_time_in_proportion_to_their_length() {
     const TIMES_LARGER: u32 = 8;
@@ -151,21 +151,19 @@ fn large_files_take_time_in_proportion_to_their_length() {
         (count, format!("{known}[layer.api]\npolicies = [{names}]\n"))
     };
     let files: [(&str, &File<'_>, usize); 4] = [
-        ("unknown fields", &unknown_fields, 5_000),
-        ("policies", &policies, 2_500),
-        ("one line", &one_line, 16_000),
-        ("unknown names", &unknown_names, 150),
+        ("unknown fields", &unknown_fields, 2_500),
+        ("policies", &policies, 1_250),
+        ("one line", &one_line, 8_000),
+        ("unknown names", &unknown_names, 50),
     ];
     for (name, file, count) in files {
         let [(few, small), (many, large)] = [count, count * TIMES_LARGER as usize].map(file);
-        let mut fastest = [Duration::MAX; 2];
-        let is_in_proportion = (0..5).any(|_| {
-            let times = [time_to_find(few, &small), time_to_find(many, &large)];
-            fastest = [0, 1].map(|one| fastest[one].min(times[one]));
-            // It would be eight times as much if each part were compared with all.
-            fastest[1] < fastest[0] * TIMES_LARGER * 3
-        });
-        assert!(is_in_proportion, "{name}: {fastest:?}");
+        // The first file also fills the caches.
+        let [_, of_small] = [(); 2].map(|()| time_to_find(few, &small));
+        let of_large = time_to_find(many, &large);
+        // It would be eight times as much if each part were compared with all.
+        let most = of_small * TIMES_LARGER * 3;
+        assert!(of_large < most, "{name}: {of_small:?}, {of_large:?}");
     }
 }
 
