@@ -1,11 +1,8 @@
 //! The admin page of the demo.
 
-use std::io::Read;
-
 use serde_json::json;
 
 use crate::{
-    asking::on_each_store,
     config::FILE,
     process::{Answer, Demo, change, new_caller, read, send_with},
     support::{RedisServer, eventually},
@@ -17,7 +14,8 @@ fn get(demo: &Demo, path: &str, fields: &[(&str, &str)]) -> Answer {
 
 #[test]
 fn the_admin_page_shows_all_limits_to_this_machine() {
-    on_each_store(|demo| {
+    for options in [&[][..], &["--config", FILE]] {
+        let demo = &Demo::start(options);
         let status = get(demo, "/admin/api/v1/status", &[]);
         assert_eq!(status.status, 200, "{status:?}");
         let status = status.json();
@@ -31,14 +29,13 @@ fn the_admin_page_shows_all_limits_to_this_machine() {
             let answer = get(demo, "/admin/api/v1/status", &[field]);
             assert_eq!(answer.status, 403, "{field:?}");
         }
-    });
+    }
 }
 
 #[test]
 fn an_operator_resets_and_bans_a_visitor() {
     let redis = RedisServer::start();
-    for options in [&[][..], &["--config", FILE], &["--redis", &redis.url()]] {
-        let demo = &Demo::start(options);
+    for demo in &[Demo::slow(None), Demo::slow(Some(&redis))] {
         let visitor = new_caller();
         let ask = || demo.get("/api/sliding-log", &visitor).status;
         eventually("a denial", || ask() == 429);
@@ -65,17 +62,4 @@ fn an_operator_resets_and_bans_a_visitor() {
         change(demo, "unban", &caller);
         assert_ne!(demo.get("/api/remaining", &visitor).left("log"), 0);
     }
-}
-
-#[test]
-fn a_demo_that_is_stopped_waits_for_no_more_than_the_end_of_a_stream() {
-    let demo = Demo::start(&[]);
-    let mut stream = send_with(demo.address, "GET", "/admin/api/v1/stream", &[], "");
-    let mut begun = [0; 15];
-    stream.read_exact(&mut begun).expect("a head");
-    assert_eq!(&begun, b"HTTP/1.1 200 OK");
-    assert_eq!(demo.terminate().code(), Some(0));
-    let mut rest = String::new();
-    stream.read_to_string(&mut rest).expect("an end");
-    assert!(rest.contains("event: history"), "{rest}");
 }

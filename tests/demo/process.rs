@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{DEADLINE, eventually};
+use crate::{
+    folder::Folder,
+    support::{DEADLINE, RedisServer, eventually},
+};
 
 pub(crate) fn new_caller() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -21,6 +24,8 @@ pub(crate) fn new_caller() -> String {
 pub(crate) struct Demo {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
+    /// The folder of its file.
+    _folder: Option<Folder>,
 }
 
 pub(crate) fn example_path(example: &str) -> PathBuf {
@@ -46,6 +51,14 @@ impl Demo {
         Self::run(Command::new(example_path("demo")).args(options))
     }
 
+    /// Starts a demo whose buckets take hours to refill, in memory or in this server.
+    pub(crate) fn slow(redis: Option<&RedisServer>) -> Self {
+        let folder = Folder::with_slow_limits(redis);
+        let mut demo = Self::start(&["--config", &folder.file()]);
+        demo._folder = Some(folder);
+        demo
+    }
+
     pub(crate) fn run(command: &mut Command) -> Self {
         let mut child = command
             .args(["--listen", "127.0.0.1:0"])
@@ -60,7 +73,11 @@ impl Demo {
         let address = line.trim().strip_prefix("listening on http://");
         let address = address.and_then(|address| address.parse().ok());
         let address = address.unwrap_or_else(|| panic!("it says no address: {line:?}"));
-        Self { child, address }
+        Self {
+            child,
+            address,
+            _folder: None,
+        }
     }
 
     pub(crate) fn get(&self, path: &str, api_key: &str) -> Answer {

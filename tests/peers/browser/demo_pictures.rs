@@ -112,7 +112,7 @@ fn each_picture_changes_with_a_request_and_moves_by_itself() {
 
 #[test]
 fn a_denied_request_shows_its_wait_in_the_picture() {
-    let demo = Demo::start(&[]);
+    let demo = Demo::slow(None);
     let Some(mut tab) = Tab::open(1280, 900) else {
         return;
     };
@@ -120,10 +120,10 @@ fn a_denied_request_shows_its_wait_in_the_picture() {
     tab.evaluate("setInput('requests', 6)");
     press_send(&tab, "GET /api/sliding-log");
     tab.wait_until("remarks.filter((text) => text === '').length === 5");
-    tab.wait_until("remarks.some((text) => /^wait \\d+ s$/.test(text))");
+    tab.wait_until("remarks.some((text) => /^wait \\d+ min$/.test(text))");
     tab.wait_until(
         "picture('GET /api/sliding-log').getAttribute('aria-label')
-           === 'Sliding log: 5 of 5 requests in the last 10 s.'",
+           === 'Sliding log: 5 of 5 requests in the last 60 min.'",
     );
     tab.wait_until("picture('GET /api/sliding-log').querySelectorAll('.unit').length === 5");
     tab.wait_until("picture('GET /api/sliding-log').querySelector('.gate.shut') !== null");
@@ -142,6 +142,8 @@ fn pictures_at_rest_ask_for_no_frames() {
     tab.wait_until("polls > 3");
     // One for each poll, and one that was under way.
     tab.wait_until("frames <= polls + 1");
+    // The tokens take ten seconds to come back.
+    tab.evaluate("setInput('requests', 10)");
     press_send(&tab, "GET /api/token-bucket");
     tab.wait_until("frames > polls + 20");
 }
@@ -231,7 +233,7 @@ fn the_switch_of_the_page_starts_and_stops_traffic_on_the_pictures() {
 
 #[test]
 fn a_card_links_to_the_visitor_on_the_admin_page() {
-    let demo = Demo::start(&[]);
+    let demo = Demo::slow(None);
     let Some(mut tab) = Tab::open(1280, 900) else {
         return;
     };

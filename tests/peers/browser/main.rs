@@ -7,6 +7,8 @@ mod changing;
 mod client;
 mod demo;
 mod demo_pictures;
+#[path = "../../demo/folder.rs"]
+mod folder;
 mod harness;
 mod hostile;
 mod layout;
