@@ -366,6 +366,13 @@ impl Sequences {
         items
     }
 
+    /// Returns how many nodes are on the way from an item to its root.
+    #[cfg(test)]
+    pub(super) fn depth(&self, item: Id) -> usize {
+        let up = |item: &Id| Some(self.node(*item).parent).filter(|parent| *parent != NONE);
+        std::iter::successors(Some(item), up).count()
+    }
+
     #[cfg(test)]
     fn visit(&self, item: Id, each: &mut impl FnMut(Id)) {
         if item != NONE {

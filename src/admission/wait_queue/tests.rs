@@ -285,7 +285,7 @@ async fn a_queue_is_in_order_after_each_event() {
                 time_passes,
                 bucket_is_reset,
             };
-            for seed in 0..300 {
+            for seed in 0..100 {
                 walk(world, seed).await;
             }
         }
@@ -309,6 +309,53 @@ async fn a_queue_is_empty_after_all_waiters_left_one_by_one() {
     }
     assert_eq!((model.known_ns, model.full_at_ns), (0, empty_at_ns));
     assert!(RESERVATIONS.find(&model.bucket).is_none());
+}
+
+/// Each caller that leaves a crowd goes up a flat tree, and passes few gaps. So the work of all
+/// grows as their number, and not as its square.
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_forty_thousand_is_a_flat_tree_in_whatever_order_it_leaves() {
+    const CROWD: u64 = 40_000;
+    let begin = Instant::now() + Duration::from_secs(3_600);
+    let moment = |start_ns| begin + Duration::from_nanos(start_ns);
+    let mut random = SplitMix64(9);
+    for (order, was_reset) in [(0, false), (1, false), (2, false), (0, true), (2, true)] {
+        let mut queue = ReservationQueue::default();
+        let mut places: Vec<_> = (0..CROWD)
+            .map(|number| {
+                // After a reset, the moments start over.
+                let number = if was_reset {
+                    number % (CROWD / 2)
+                } else {
+                    number
+                };
+                let (start_ns, end_ns) = (1_000 * number, 1_000 * (number + 1));
+                queue.enter(Span { start_ns, end_ns }).0
+            })
+            .collect();
+        match order {
+            0 => places.reverse(),
+            1 => {}
+            _ => {
+                for at in (1..places.len()).rev() {
+                    places.swap(at, random.below(at as u64 + 1) as usize);
+                }
+            }
+        }
+        let (mut deepest, mut most_gaps) = (0, 0);
+        while let Some(place) = places.pop() {
+            deepest = deepest.max(queue.places.depth(place));
+            queue.leave(place, moment);
+            if let Some(gap) = queue.next_refund() {
+                queue.tried(gap, false);
+            }
+            most_gaps = most_gaps.max(queue.gaps.len());
+        }
+        let what = format!("order {order}, reset {was_reset}");
+        assert!((10..100).contains(&deepest), "{what}: {deepest}");
+        assert!(most_gaps <= 33, "{what}: {most_gaps}");
+        assert_eq!(queue.places.len(), 0, "{what}");
+    }
 }
 
 /// A root, where its first item starts, and all items with their lengths.

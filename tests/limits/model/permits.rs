@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use tower_throttle::{Decision, Limiter, Permit, StoreError, Verdict};
 
-use super::{bench::Bench, walk::Walk};
+use super::{
+    bench::Bench,
+    walk::{Event, Walk},
+};
 use crate::support::{
     DEADLINE,
     oracle::{Fields, Op, Plan},
@@ -79,7 +82,7 @@ async fn acquire(walk: &mut Walk<'_>, held: &mut Vec<Held>, caller: u64, units: 
     walk.counts.steps += 1;
     let (plans, number, now_us) = (walk.plans(), walk.counts.steps, walk.now_us);
     let op = Op::Acquire { units, number };
-    walk.note(&format!("{caller} {op:?}"));
+    walk.note(Event::Asks { caller, op });
     let expected = walk.oracle.decide(&plans, caller, op, now_us);
     let variant = walk.variant();
     let redis = acquired(&variant.redis, caller, units).await;
@@ -121,11 +124,13 @@ async fn acquired(
 async fn release(walk: &mut Walk<'_>, held: Held) {
     walk.counts.steps += 1;
     let (caller, now_us, plans) = (held.caller, walk.now_us, walk.plans());
-    walk.note(&format!("{caller} releases {}", held.number));
-    walk.oracle.release(&held.plan, caller, held.number, now_us);
+    let number = held.number;
+    walk.note(Event::Releases { caller, number });
+    walk.oracle.release(&held.plan, caller, number, now_us);
     drop((held.redis, held.memory));
     let expected = walk.oracle.decide(&plans, caller, Op::Peek, now_us);
-    // A task of its own sends the statement to Redis.
+    // A task of its own sends the statement to Redis, mostly before the peek.
+    tokio::task::yield_now().await;
     let started = Instant::now();
     let answer = loop {
         let answer: Result<Decision, StoreError> = walk.variant().redis.peek(caller).await;

@@ -59,7 +59,7 @@ proptest! {
         let period_ns = period * 1_000_000_000;
         let spec = Spec::Bucket { limit, period_ns, burst, initial: burst, kind };
         let (limiter, clock) = limiter_of(spec);
-        let (admitted, elapsed_us) = saturate(&limiter, &clock, burst + 20_000);
+        let (admitted, elapsed_us) = saturate(&limiter, &clock, burst + 3_000);
         let granted = (u128::from(limit) * u128::from(elapsed_us)) as f64 / (period as f64 * 1e6);
         let beyond_burst = (admitted - burst) as f64;
         // The clock ticks in microseconds.

@@ -9,7 +9,6 @@ use super::bench::START_US;
 use crate::support::random::{Random, seed};
 
 const WINDOW_US: u64 = 10_000_000;
-const ARRIVALS: u64 = 20_000;
 
 /// The differences over one stream of arrivals.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +37,9 @@ async fn measure(random: &mut Random, limit: u64, load: f64) -> Error {
     let (mut exact, mut estimated) = (VecDeque::new(), VecDeque::new());
     let (mut differ, mut most, mut by_both) = (0, 0, (0_u64, 0_u64));
     let mut now_us = START_US;
-    for _ in 0..ARRIVALS {
+    // At least seven windows.
+    let arrivals = (20 * limit).max(4_000);
+    for _ in 0..arrivals {
         now_us += (-(1.0 - random.fraction()).ln() * mean_us) as u64;
         clock.set_us(now_us);
         let decision = limiter.check("ann").await.expect("a decision");
@@ -57,7 +58,7 @@ async fn measure(random: &mut Random, limit: u64, load: f64) -> Error {
         most = most.max(estimated.len() as u64);
     }
     Error {
-        differ: differ as f64 / ARRIVALS as f64,
+        differ: differ as f64 / arrivals as f64,
         most: most as f64 / limit as f64,
         admitted: by_both.1 as f64 / by_both.0 as f64,
     }

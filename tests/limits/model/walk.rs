@@ -1,6 +1,6 @@
 //! A random walk: the same steps in Redis, in memory and in the model.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, future::poll_fn, rc::Rc, task::Poll, time::Duration};
 
 use tower_throttle::{Decision, Limiter, StoreError, Verdict};
 
@@ -45,12 +45,23 @@ pub(super) struct Walk<'b> {
     first_caller: u64,
     /// Instants at which something changes.
     soon_us: Vec<u64>,
-    history: VecDeque<String>,
+    /// The latest events, with the instant and the numbers.
+    history: VecDeque<(u64, usize, Event)>,
     pub(super) counts: Counts,
 }
 
+/// What is shown of a walk that fails.
+#[derive(Debug)]
+#[allow(dead_code, reason = "shown with `Debug`")]
+pub(super) enum Event {
+    Reset { caller: u64 },
+    ForgetsDrained { keys: Vec<String> },
+    Asks { caller: u64, op: Op },
+    Releases { caller: u64, number: u64 },
+}
+
 pub(super) struct Variant {
-    pub(super) plans: Vec<Plan>,
+    pub(super) plans: Rc<[Plan]>,
     pub(super) redis: Limiter,
     pub(super) memory: Option<Limiter>,
 }
@@ -104,7 +115,7 @@ impl<'b> Walk<'b> {
                 redis: limiter(redis.clone(), &plans),
                 memory: (course != Course::BackwardsInRedis)
                     .then(|| limiter(memory.clone(), &plans)),
-                plans,
+                plans: plans.into(),
             });
         }
         let now_us = match random.below(3) {
@@ -129,7 +140,7 @@ impl<'b> Walk<'b> {
 
     pub(super) async fn learn_phases(&mut self) {
         for variant in &self.variants {
-            for plan in &variant.plans {
+            for plan in variant.plans.iter() {
                 if !plan.spec.is_spread() {
                     continue;
                 }
@@ -145,8 +156,8 @@ impl<'b> Walk<'b> {
         &self.variants[self.present]
     }
 
-    pub(super) fn plans(&self) -> Vec<Plan> {
-        self.variants[self.present].plans.clone()
+    pub(super) fn plans(&self) -> Rc<[Plan]> {
+        Rc::clone(&self.variants[self.present].plans)
     }
 
     pub(super) fn any_caller(&mut self) -> u64 {
@@ -157,12 +168,11 @@ impl<'b> Walk<'b> {
         self.present = self.random.below(self.variants.len() as u64) as usize;
     }
 
-    pub(super) fn note(&mut self, what: &str) {
+    pub(super) fn note(&mut self, event: Event) {
         if self.history.len() == 20 {
             self.history.pop_front();
         }
-        let line = format!("at {} us, numbers {}: {what}", self.now_us, self.present);
-        self.history.push_back(line);
+        self.history.push_back((self.now_us, self.present, event));
     }
 
     #[track_caller]
@@ -171,8 +181,8 @@ impl<'b> Walk<'b> {
             println!("numbers {number}: {:#?}", variant.plans);
         }
         println!("{:?}, callers from {}", self.course, self.first_caller);
-        for line in &self.history {
-            println!("{line}");
+        for (at_us, numbers, event) in &self.history {
+            println!("at {at_us} us, numbers {numbers}: {event:?}");
         }
         panic!("{why}");
     }
@@ -185,9 +195,7 @@ impl<'b> Walk<'b> {
     /// Moves the clock forward or, if the walk allows it, back.
     pub(super) async fn move_clock(&mut self) {
         let plans = self.plans();
-        let scales = plans.iter().map(|plan| plan.spec.scale_us());
-        let scales: Vec<u64> = scales.collect();
-        let scale_us = self.random.one_of(&scales);
+        let scale_us = self.random.one_of(&plans).spec.scale_us();
         let now_us = self.now_us;
         let random = &mut self.random;
         let next_us = match random.below(20) {
@@ -222,7 +230,7 @@ impl<'b> Walk<'b> {
     }
 
     pub(super) async fn reset(&mut self, caller: u64) {
-        self.note(&format!("reset {caller}"));
+        self.note(Event::Reset { caller });
         let variant = self.variant();
         let mut reset = variant.redis.reset(caller).await;
         if let Some(memory) = &variant.memory {
@@ -237,40 +245,51 @@ impl<'b> Walk<'b> {
         if self.course != Course::Forwards {
             return;
         }
-        let mut command = vec!["DEL".to_owned()];
+        let mut keys = Vec::new();
         for caller in self.first_caller..self.first_caller + CALLERS {
             for (policy, key) in self.variant().redis.storage_keys(caller).iter().enumerate() {
                 if self.oracle.is_drained(policy, caller, self.now_us) {
-                    command.push(key.clone());
+                    keys.push(key.clone());
                 }
             }
         }
-        self.note(&format!("forget {:?}", &command[1..]));
-        if command.len() > 1 {
-            let words: Vec<&str> = command.iter().map(String::as_str).collect();
-            self.bench.server.command(&words);
+        if !keys.is_empty() {
+            let words = ["DEL"].into_iter().chain(keys.iter().map(String::as_str));
+            self.bench.server.command(&words.collect::<Vec<_>>());
         }
+        self.note(Event::ForgetsDrained { keys });
     }
 
     /// Makes one check in Redis, in memory and in the model.
     pub(super) async fn ask(&mut self, caller: u64, op: Op) -> Fields {
+        let mut shown = self.ask_all(&[(caller, op)]).await;
+        shown.pop().expect("one")
+    }
+
+    /// Makes checks of different callers at once. None of them changes what another finds.
+    async fn ask_all(&mut self, asked: &[(u64, Op)]) -> Vec<Fields> {
         let plans = self.plans();
-        if self.oracle.is_ambiguous(&plans, caller, self.now_us) {
-            self.counts.ambiguous += 1;
-            self.reset(caller).await;
+        let mut expected = Vec::new();
+        for &(caller, op) in asked {
+            if self.oracle.is_ambiguous(&plans, caller, self.now_us) {
+                self.counts.ambiguous += 1;
+                self.reset(caller).await;
+            }
+            self.note(Event::Asks { caller, op });
+            self.counts.steps += 1;
+            expected.push(self.oracle.decide(&plans, caller, op, self.now_us));
         }
-        self.note(&format!("{caller} {op:?}"));
-        self.counts.steps += 1;
-        let expected = self.oracle.decide(&plans, caller, op, self.now_us);
         let variant = self.variant();
-        let redis = put(&variant.redis, caller, op).await;
-        let memory = match &variant.memory {
-            Some(memory) => Some(put(memory, caller, op).await),
-            None => None,
-        };
-        self.compare(redis, &expected, "Redis");
-        if let Some(memory) = memory {
-            self.compare(memory, &expected, "memory");
+        let redis = asked
+            .iter()
+            .map(|&(caller, op)| put(&variant.redis, caller, op));
+        for (answer, expected) in together(redis).await.into_iter().zip(&expected) {
+            self.compare(answer, expected, "Redis");
+        }
+        if let Some(memory) = &variant.memory {
+            for (&(caller, op), expected) in asked.iter().zip(&expected) {
+                self.compare(put(memory, caller, op).await, expected, "memory");
+            }
         }
         expected
     }
@@ -291,47 +310,67 @@ impl<'b> Walk<'b> {
         }
     }
 
+    /// Lets each caller do something at one instant.
     pub(super) async fn step(&mut self) {
         self.move_clock().await;
-        if self.random.percent(5) {
+        if self.random.percent(15) {
             self.any_variant();
         }
-        let caller = self.any_caller();
-        let op = match self.random.below(40) {
-            0 => return self.reset(caller).await,
-            1 => return self.forget_drained(),
-            2..16 => Op::Check,
-            16..24 => Op::CheckN(self.any_cost()),
-            24..28 => Op::UpTo(self.any_cost()),
-            28..31 => Op::Peek,
-            31..34 => Op::Credit(self.any_cost()),
+        if self.random.percent(7) {
+            self.forget_drained();
+        }
+        let mut asked = Vec::new();
+        for caller in self.first_caller..self.first_caller + CALLERS {
+            let Some(op) = self.any_op() else {
+                self.reset(caller).await;
+                continue;
+            };
+            match op {
+                Op::Ban(_) => {
+                    self.ban(caller, op).await;
+                    asked.push((caller, Op::Peek));
+                }
+                _ => asked.push((caller, op)),
+            }
+        }
+        let now_us = self.now_us;
+        let mut denied = Vec::new();
+        for (&(caller, op), shown) in asked.iter().zip(self.ask_all(&asked).await) {
+            self.remember_moments(&shown);
+            if let (Op::Check, Some(wait_us @ 1..)) = (op, shown.retry_us) {
+                self.counts.denied += 1;
+                if self.random.percent(40) {
+                    denied.push((now_us + wait_us as u64, caller));
+                }
+            }
+        }
+        denied.sort_unstable();
+        for (fits_at_us, caller) in denied {
+            self.check_wait(caller, fits_at_us).await;
+        }
+    }
+
+    /// Returns what a caller does; `None`: it is reset.
+    fn any_op(&mut self) -> Option<Op> {
+        let op = match self.random.below(39) {
+            0 => return None,
+            1..15 => Op::Check,
+            15..23 => Op::CheckN(self.any_cost()),
+            23..27 => Op::UpTo(self.any_cost()),
+            27..30 => Op::Peek,
+            30..33 => Op::Credit(self.any_cost()),
             _ => Op::Debit(self.any_debit()),
         };
         let plans = self.plans();
         let penalties = plans.iter().filter(|plan| plan.spec.is_penalty()).count();
         let is_of_units = matches!(op, Op::UpTo(_) | Op::Credit(_) | Op::Debit(_));
-        let op = match op {
+        Some(match op {
             _ if penalties == 0 => op,
             _ if is_of_units && penalties == plans.len() || self.random.percent(15) => {
                 self.any_punishment()
             }
             _ => op,
-        };
-        if let Op::Ban(_) = op {
-            self.ban(caller, op).await;
-        }
-        let op = match op {
-            Op::Ban(_) => Op::Peek,
-            _ => op,
-        };
-        let shown = self.ask(caller, op).await;
-        self.remember_moments(&shown);
-        if let (Op::Check, Some(wait_us @ 1..)) = (op, shown.retry_us) {
-            self.counts.denied += 1;
-            if self.random.percent(40) {
-                self.check_wait(caller, wait_us).await;
-            }
-        }
+        })
     }
 
     /// Returns mostly one strike, sometimes some or too many, and seldom a ban by hand.
@@ -354,7 +393,7 @@ impl<'b> Walk<'b> {
         if self.oracle.is_ambiguous(&plans, caller, self.now_us) {
             self.reset(caller).await;
         }
-        self.note(&format!("{caller} {op:?}"));
+        self.note(Event::Asks { caller, op });
         self.oracle.decide(&plans, caller, op, self.now_us);
         let (variant, ban) = (self.variant(), Duration::from_millis(ban_ms));
         let mut banned = variant.redis.ban(caller, ban).await;
@@ -380,9 +419,8 @@ impl<'b> Walk<'b> {
         }
     }
 
-    /// Checks that a denied caller would be admitted after `retry_after`, and not one
-    /// microsecond earlier.
-    pub(super) async fn check_wait(&mut self, caller: u64, wait_us: u128) {
+    /// Checks that a denied caller would be admitted then, and not one microsecond earlier.
+    async fn check_wait(&mut self, caller: u64, fits_at_us: u64) {
         // A caller that starts with few units may be forgotten while another policy makes it
         // wait.
         let plans = self.plans();
@@ -392,7 +430,10 @@ impl<'b> Walk<'b> {
         if plans.len() > 1 && plans.iter().any(starts_poor) {
             return;
         }
-        let fits_at_us = self.now_us + wait_us as u64;
+        // The wait of another caller may have been longer.
+        if fits_at_us <= self.now_us {
+            return;
+        }
         // If the caller may be forgotten before, its wait proves nothing.
         let is_ambiguous = |at_us| self.oracle.is_ambiguous(&plans, caller, at_us);
         if fits_at_us > END_US || is_ambiguous(fits_at_us - 1) || is_ambiguous(fits_at_us) {
@@ -439,6 +480,27 @@ impl<'b> Walk<'b> {
             _ => random.one_of(&[u64::MAX, (1 << 53) - 1]),
         }
     }
+}
+
+/// Polls all until each has ended.
+async fn together<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                *output = Some(ready);
+            }
+        }
+        match futures.iter().all(|(_, output)| output.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    futures
+        .into_iter()
+        .filter_map(|(_, output)| output)
+        .collect()
 }
 
 async fn put(limiter: &Limiter, caller: u64, op: Op) -> Result<Decision, StoreError> {

@@ -1,4 +1,4 @@
-//! Crowds: how fast a queue empties, and which callers wait for a window.
+//! Crowds: what is refunded when they leave, and which callers wait for a window.
 
 use std::{
     collections::BTreeMap,
@@ -31,8 +31,8 @@ enum Order {
     FirstFirstAfterReset,
 }
 
-/// Returns how long `callers` take to leave one queue.
-async fn leaving(callers: usize, order: Order) -> Duration {
+/// Lets callers leave one queue. How much work each of them makes is tested beside the queue.
+async fn leave(callers: usize, order: Order) {
     let limiter = Limiter::new(paused_store(), TokenBucket::per_second(1).burst(1));
     let come = |callers: usize| -> Vec<Waiting<'_>> {
         let come = |_| {
@@ -60,32 +60,22 @@ async fn leaving(callers: usize, order: Order) -> Duration {
             crowd.extend(come(callers / 2));
         }
     }
-    let started = std::time::Instant::now();
-    for waiting in crowd {
-        drop(waiting);
-    }
-    started.elapsed()
+    drop(crowd);
+    tokio::time::sleep(ms(1)).await;
+    let decision = limiter.peek("ann").await.unwrap();
+    let left = decision.policies().next().unwrap().reset_after();
+    assert_eq!(left, ms(999), "{order:?}");
 }
 
-const ORDERS: [Order; 4] = [
-    Order::FirstFirst,
-    Order::LastFirst,
-    Order::Random,
-    Order::FirstFirstAfterReset,
-];
-
-/// The bound is for a release build on an idle machine.
 #[tokio::test(start_paused = true)]
-async fn forty_thousand_waiters_leave_a_queue_within_100_ms() {
-    let slower = if cfg!(debug_assertions) { 30 } else { 1 };
-    for order in ORDERS {
-        // The best of three runs, because the machine may be busy.
-        let mut best = Duration::MAX;
-        for _ in 0..3 {
-            best = best.min(leaving(40_000, order).await);
-        }
-        println!("{order:?}: 40,000 leave in {best:?}");
-        assert!(best < slower * ms(100), "{order:?}: {best:?}");
+async fn a_crowd_that_leaves_in_any_order_is_refunded_in_full() {
+    for order in [
+        Order::FirstFirst,
+        Order::LastFirst,
+        Order::Random,
+        Order::FirstFirstAfterReset,
+    ] {
+        leave(5_000, order).await;
     }
 }
 
@@ -213,7 +203,7 @@ async fn crowd(policy: impl Into<Policy>, callers: usize, wait: Duration) -> Cro
     }
 }
 
-/// 50,000 callers, of which 60 can be admitted in time.
+/// 10,000 callers, of which 60 can be admitted in time.
 #[tokio::test(start_paused = true)]
 async fn only_as_many_callers_wait_for_a_window_as_it_can_admit_in_time() {
     for policy in [
@@ -224,7 +214,7 @@ async fn only_as_many_callers_wait_for_a_window_as_it_can_admit_in_time() {
     ] {
         // Timers tick late by up to a millisecond, and an entry of a log then leaves as much
         // later.
-        let crowd = crowd(policy.clone(), 50_000, ms(5_100)).await;
+        let crowd = crowd(policy.clone(), 10_000, ms(5_100)).await;
         let most = crowd.checks.values().max();
         println!(
             "{} waited, {} were admitted, {most:?} checks in one millisecond at most",

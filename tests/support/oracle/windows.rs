@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use super::spec::{DAY_MS, Spec, Start, up};
 
-/// All uses of one window.
+/// The uses of one window.
 #[derive(Clone, Debug)]
 pub struct Window {
     ends_ms: i128,
-    uses: Vec<i128>,
+    used: i128,
 }
 
 impl Window {
@@ -18,14 +18,14 @@ impl Window {
             Some(window) if window.ends_ms * 1_000 > now_us => {
                 let known = Self {
                     ends_ms: window.ends_ms.min(latest_ms),
-                    uses: window.uses.clone(),
+                    used: window.used,
                 };
                 (known, window.ends_ms > latest_ms)
             }
             _ => {
                 let new = Self {
                     ends_ms: latest_ms,
-                    uses: Vec::new(),
+                    used: 0,
                 };
                 (new, false)
             }
@@ -34,39 +34,25 @@ impl Window {
 
     pub fn level(&self, at_us: i128) -> i128 {
         if at_us < self.ends_ms * 1_000 {
-            self.uses.iter().sum()
+            self.used
         } else {
             0
         }
     }
 
     pub fn take(&mut self, level: i128) {
-        self.uses.push(level);
+        self.used += level;
     }
 
     pub fn give(&mut self, level: i128) -> i128 {
-        take_last(&mut self.uses, level)
+        let given = level.min(self.used);
+        self.used -= given;
+        given
     }
 
     pub fn forgotten_at_us(&self) -> i128 {
         self.ends_ms * 1_000
     }
-}
-
-/// Takes from the last entries, up to what they hold.
-fn take_last(entries: &mut Vec<i128>, level: i128) -> i128 {
-    let mut given = 0;
-    while given < level {
-        let Some(last) = entries.pop() else {
-            break;
-        };
-        let part = last.min(level - given);
-        given += part;
-        if part < last {
-            entries.push(last - part);
-        }
-    }
-    given
 }
 
 /// Returns the end of the window that starts now, or that runs now by the clock.
@@ -111,8 +97,8 @@ pub fn month_end_ms(at_ms: i128) -> i128 {
         }
         ends
     });
-    let later = ENDS.iter().find(|end| **end > at_ms);
-    *later.expect("a month of this age")
+    let later = ENDS.partition_point(|end| *end <= at_ms);
+    *ENDS.get(later).expect("a month of this age")
 }
 
 /// A bucket whose tokens come all at once.
