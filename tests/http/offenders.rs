@@ -177,13 +177,13 @@ fn an_allowed_request_writes_nothing() {
     assert!(layer.recent_denials().is_empty());
 }
 
-/// A hundred thousand requests of a million callers, by Zipf's law.
+/// Forty thousand requests of a million callers, by Zipf's law.
 #[test]
 fn every_heavy_caller_is_listed_and_each_count_is_within_its_error() {
     let (layer, _) = layer_of([api()]);
     let mut random = Random::new();
     let mut exact: HashMap<Fingerprint, u64> = HashMap::new();
-    for _ in 0..100_000 {
+    for _ in 0..40_000 {
         // The density of the ranks is close to 1 / rank.
         let caller = random.magnitude(1, 1_000_000).to_string();
         let denied = ask(&layer, get([("x-api-key", &caller)])).status;
@@ -195,7 +195,7 @@ fn every_heavy_caller_is_listed_and_each_count_is_within_its_error() {
     let top = layer.top_denied(usize::MAX);
     assert_eq!(top.total, total);
     assert!(
-        top.offenders.len() == 128 && exact.len() > 5_000,
+        top.offenders.len() == 128 && exact.len() > 2_000,
         "{}",
         exact.len()
     );
