@@ -208,6 +208,22 @@ pub(super) fn finish<F: Future>(future: F) -> F::Output {
     panic!("it waits");
 }
 
+/// Asks each millisecond of the paused time until it is so. Panics after `most`.
+#[track_caller]
+pub(super) fn soon(
+    most: Duration,
+    mut is_so: impl AsyncFnMut() -> bool,
+) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let started = tokio::time::Instant::now();
+        while !is_so().await {
+            assert!(started.elapsed() < most, "{caller}: not within {most:?}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
 /// Tokio's time, so that pausing it pauses the stores, too.
 #[derive(Debug)]
 pub(super) struct TokioClock(pub tokio::time::Instant);

@@ -1,4 +1,4 @@
-//! What is logged, by the runtime or thread that it is logged on.
+//! What threads log, each into the log that it was given.
 
 #![allow(unreachable_pub)]
 
@@ -52,23 +52,36 @@ pub(super) fn quiet() {
     }
 }
 
-/// A runtime of `threads` threads, and all lines that its threads log.
+/// A runtime in paused time, and all lines that its thread logs, and those that enter it.
 #[cfg(feature = "tracing")]
-pub(super) fn logging_runtime(
-    threads: usize,
-) -> (tokio::runtime::Runtime, impl Fn() -> Vec<String>) {
-    quiet();
-    let log = Log::default();
-    let of_threads = Arc::clone(&log);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .on_thread_start(move || LOG.set(Some(Arc::clone(&of_threads))))
-        .enable_all()
-        .build()
-        .unwrap();
-    let lines = move || {
-        let text = String::from_utf8(log.lock().unwrap().clone()).unwrap();
+pub(super) struct Logging {
+    pub(super) runtime: tokio::runtime::Runtime,
+    log: Log,
+}
+
+#[cfg(feature = "tracing")]
+impl Logging {
+    /// Starts with an empty log. The runtime's tasks must run on this thread.
+    pub(super) fn new() -> Self {
+        quiet();
+        let log = Log::default();
+        LOG.set(Some(Arc::clone(&log)));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        Self { runtime, log }
+    }
+
+    /// Lets another thread log here, in the runtime's time.
+    pub(super) fn enter(&self) -> tokio::runtime::EnterGuard<'_> {
+        LOG.set(Some(Arc::clone(&self.log)));
+        self.runtime.enter()
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.log.lock().unwrap().clone()).unwrap();
         text.lines().map(str::to_owned).collect()
-    };
-    (runtime, lines)
+    }
 }

@@ -3,7 +3,7 @@
 use std::{
     sync::Arc,
     task::{Context, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tower::{Layer, ServiceExt};
@@ -12,7 +12,7 @@ use tower_throttle::{
     SlidingLog, SlidingWindow, Source, TokenBucket, store::Guarded,
 };
 
-use super::fake_store::{Does, Switch, TokioClock, finish, limiter, unavailable};
+use super::fake_store::{Does, Switch, TokioClock, finish, limiter, soon, unavailable};
 use crate::support::web::{hello, plain};
 
 const fn ms(ms: u64) -> Duration {
@@ -100,7 +100,7 @@ fn the_debt_that_debit_allows_is_shared() {
 /// A probe that is not polled, as in a stream that is buffered behind slow work, kept its
 /// place. So no further check reached the store, though the probe's deadline had passed long
 /// before.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_probe_that_is_never_polled_does_not_keep_the_breaker_open() {
     let store = Switch::on(&Arc::new(ManualClock::new()));
     let guarded = Guarded::new(store.clone()).timeout(ms(5));
@@ -113,46 +113,38 @@ async fn a_probe_that_is_never_polled_does_not_keep_the_breaker_open() {
         drop(limiter.check("ann").await);
     }
     store.now(Does::AnswersLater(1));
-    let started = Instant::now();
     let mut forgotten = Vec::new();
-    while forgotten.is_empty() {
+    soon(ms(70), async || {
         let mut check = Box::pin(limiter.check("ann"));
         let polled = check.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        if polled.is_pending() {
+        let is_probe = polled.is_pending();
+        if is_probe {
             forgotten.push(check);
         }
-        assert!(started.elapsed() < ms(5_000), "no probe");
-        tokio::task::yield_now().await;
-    }
-    // The store has recovered. Redis must decide again within three seconds.
-    let started = Instant::now();
-    while limiter.check("ann").await.unwrap().source() != Source::Store {
-        assert!(started.elapsed() < ms(3_000), "it is never called again");
-        tokio::task::yield_now().await;
-    }
+        is_probe
+    })
+    .await;
+    // The store has recovered, and must decide again.
+    let is_back = async || limiter.check("ann").await.unwrap().source() == Source::Store;
+    soon(ms(1_100), is_back).await;
 }
 
 /// A release or renewal in this process counted as an answer of the store.
 #[cfg(feature = "tracing")]
 #[test]
 fn a_local_permit_does_not_end_the_outage() {
-    let (runtime, lines) = super::log_capture::logging_runtime(1);
-    let run = async move {
+    let logging = super::log_capture::Logging::new();
+    logging.runtime.block_on(async {
         let store = Switch::down(&Arc::new(ManualClock::new()));
         let held = Policy::new("held", Concurrency::new(10));
         let limiter = tower_throttle::Limiter::new(store, held);
         let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
-        let started = Instant::now();
-        let mut permit = Some(permit);
-        // For more than a second there are no checks, then the work is done.
-        while started.elapsed() < ms(1_200) {
-            tokio::task::yield_now().await;
-        }
-        drop(permit.take());
-        let log = lines();
+        // For longer than a recovery takes there are no checks, then the work is done.
+        tokio::time::sleep(ms(60_000)).await;
+        drop(permit);
+        let log = logging.lines();
         assert_eq!(log.len(), 1, "the store was down all the time: {log:#?}");
-    };
-    runtime.block_on(runtime.spawn(run)).unwrap();
+    });
 }
 
 /// A permit that was released while the guard was open did not come back when it closed: an
@@ -213,31 +205,30 @@ fn a_policy_that_is_left_out_grants_the_cost() {
 
 /// `Guarded` must do what a `RedisStore` has built in. Without the breaker, checks went to a
 /// frozen Redis, and each waited for the whole deadline.
-#[cfg(feature = "redis")]
-#[tokio::test]
+#[cfg(feature = "testing")]
+#[tokio::test(start_paused = true)]
 async fn not_every_check_calls_a_frozen_redis() {
-    let server = crate::support::RedisServer::start();
+    let redis = tower_throttle::testing::SimulatedRedis::new();
     let store = tower_throttle::RedisStore::builder()
         .timeout(ms(50))
-        .connect(&server.url())
+        .simulated(&redis)
         .unwrap();
     let limiter = limiter(
         store,
         [Policy::new("one", TokenBucket::per_second(1_000_000))],
     );
-    crate::support::eventually_async("a connection", || async {
-        limiter.check("ann").await.unwrap().source() == Source::Store
-    })
-    .await;
-    server.command(&["CLIENT", "PAUSE", "100000"]);
-    let started = Instant::now();
-    for number in 0..200 {
+    let decision = limiter.check("ann").await.unwrap();
+    assert_eq!(decision.source(), Source::Store);
+    redis.set_delay(Duration::from_secs(100));
+    let mut waited = 0;
+    for _ in 0..200 {
+        let asked = tokio::time::Instant::now();
         let decision = limiter.check("ann").await.unwrap();
         assert_eq!(decision.source(), Source::Local);
-        // Five calls in a row, and then one after each pause.
-        assert!(
-            started.elapsed() < ms(3_000),
-            "{number} checks in three seconds"
-        );
+        waited += u64::from(asked.elapsed() >= ms(50));
+        tokio::time::sleep(ms(10)).await;
     }
+    // In two seconds, five calls in a row, and then one after each of 50, 100, 200, 400 and
+    // 800 ms.
+    assert!((6..=10).contains(&waited), "{waited} checks waited");
 }

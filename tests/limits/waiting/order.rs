@@ -132,8 +132,8 @@ async fn callers_do_not_wait_for_one_another() {
     tasks.join_all().await;
 }
 
-/// On the machine's clock and several threads: never early, never out of order by more than a
-/// tick of the timers, and not much late.
+/// On the machine's clock and several threads: never before its turn. That no caller is late is
+/// shown in paused time.
 async fn on_the_real_clock(limiter: Limiter, free: u64) {
     let started = std::time::Instant::now();
     let mut tasks = JoinSet::new();
@@ -169,10 +169,6 @@ async fn on_the_real_clock(limiter: Limiter, free: u64) {
         // 0.5 ms for each, from the first one on.
         let least = Duration::from_micros(500 * (place as u64).saturating_sub(free));
         assert!(*at >= least, "place {place}: {at:?} < {least:?}");
-        assert!(
-            *at < least + Duration::from_secs(5),
-            "place {place}: {at:?}"
-        );
     }
 }
 
