@@ -1,6 +1,6 @@
 //! Requests whose answers can be predicted, and what a denial contains.
 
-use crate::process::{Answer, Demo, new_caller};
+use crate::process::{Answer, Demo};
 use crate::support::RedisServer;
 
 pub(crate) fn statuses(answers: &[Answer]) -> Vec<u16> {

@@ -5,7 +5,7 @@ use std::{env, fs, path::PathBuf, process};
 use crate::{process::new_caller, support::RedisServer};
 
 /// A folder for a file, removed at the end.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     /// Creates a folder with the file, in which buckets take hours to refill: what an answer says

@@ -23,8 +23,8 @@ mod switches;
 use std::process::Command;
 
 use crate::{
-    asking::{assert_denied_by, new_caller, statuses},
-    process::{Demo, ask, example_path, run_to_its_end},
+    asking::{assert_denied_by, statuses},
+    process::{Demo, ask, example_path, new_caller, run_to_its_end},
 };
 
 #[test]
