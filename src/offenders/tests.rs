@@ -121,10 +121,10 @@ impl Zipf {
 fn of_a_million_callers_the_heavy_ones_are_listed() {
     let mut zipf = Zipf::new(4711);
     let mut counted = Counted::new();
-    for _ in 0..1_000_000 {
+    for _ in 0..300_000 {
         counted.count(zipf.next());
     }
-    assert!(counted.exact.len() > 100_000, "{}", counted.exact.len());
+    assert!(counted.exact.len() > 30_000, "{}", counted.exact.len());
     counted.assert_exact_counts_are_within_the_errors();
 
     let heavy = |count: &u64| *count > counted.total / ENTRIES as u64;
@@ -146,7 +146,7 @@ fn of_a_million_callers_the_heavy_ones_are_listed() {
 #[test]
 fn a_flood_of_new_callers_hides_no_heavy_one() {
     let mut counted = Counted::new();
-    for caller in 0..300_000 {
+    for caller in 0..100_000 {
         counted.count(caller);
         if caller % 100 == 0 {
             counted.count(u64::MAX);
@@ -155,7 +155,7 @@ fn a_flood_of_new_callers_hides_no_heavy_one() {
     counted.assert_exact_counts_are_within_the_errors();
     let top = TopDenied::merge([counted.to_public()], 1);
     assert_eq!(top.offenders[0].name, Some(u64::MAX.to_string()));
-    assert_eq!((top.offenders[0].count, top.offenders[0].error), (3_000, 0));
+    assert_eq!((top.offenders[0].count, top.offenders[0].error), (1_000, 0));
 }
 
 /// Errors are rounded up, and counts down.

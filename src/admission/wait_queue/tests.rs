@@ -195,18 +195,20 @@ impl Model {
         self.waiters.iter().map(moment).collect()
     }
 
-    fn assert_settled(&self, before: &HashMap<u64, Instant>) {
+    /// Returns the moment of each waiter.
+    fn assert_settled(&self, before: &HashMap<u64, Instant>) -> HashMap<u64, Instant> {
         let now = Instant::now();
-        for (place, moment) in self.moments() {
-            let moved = before.get(&place).filter(|before| **before != moment);
+        let moments = self.moments();
+        for (place, moment) in &moments {
+            let moved = before.get(place).filter(|before| *before != moment);
             assert!(
-                moved.is_none() || moment > now,
+                moved.is_none() || *moment > now,
                 "moved to a moment that has passed"
             );
         }
         let Some(queue) = RESERVATIONS.find(&self.bucket) else {
             assert_eq!(self.waiters.len(), 0);
-            return;
+            return moments;
         };
         let queue = &queue.lock().queue;
         let places = queue.spans();
@@ -226,7 +228,7 @@ impl Model {
             assert!(is_apart || self.world.bucket_is_reset, "{gap:?}");
         }
         if self.world.bucket_is_reset {
-            return;
+            return moments;
         }
         for Waiter { reservation, .. } in &self.waiters {
             let start_ns = queue.places.locate(reservation.place).1;
@@ -245,14 +247,15 @@ impl Model {
             let known_ns: u64 = spans.iter().map(|span| span.length_ns()).sum();
             assert_eq!(known_ns, self.known_ns);
         }
+        moments
     }
 }
 
 async fn walk(world: World, seed: u64) {
     let random = &mut SplitMix64(seed);
     let mut model = Model::new(world, seed);
+    let mut before = model.moments();
     for _ in 0..150 {
-        let before = model.moments();
         let some_refund = random.below(model.pending.len().max(1) as u64) as usize;
         match random.below(12) {
             0..=3 => model.come(1_000 * (1 + random.below(3))),
@@ -273,7 +276,7 @@ async fn walk(world: World, seed: u64) {
             11 if world.time_passes => model.pass(random.below(2_000)).await,
             _ => {}
         }
-        model.assert_settled(&before);
+        before = model.assert_settled(&before);
     }
 }
 
@@ -285,7 +288,7 @@ async fn a_queue_is_in_order_after_each_event() {
                 time_passes,
                 bucket_is_reset,
             };
-            for seed in 0..100 {
+            for seed in 0..150 {
                 walk(world, seed).await;
             }
         }
@@ -314,8 +317,8 @@ async fn a_queue_is_empty_after_all_waiters_left_one_by_one() {
 /// Each caller that leaves a crowd goes up a flat tree, and passes few gaps. So the work of all
 /// grows as their number, and not as its square.
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_forty_thousand_is_a_flat_tree_in_whatever_order_it_leaves() {
-    const CROWD: u64 = 40_000;
+async fn a_crowd_is_a_flat_tree_in_whatever_order_it_leaves() {
+    const CROWD: u64 = 10_000;
     let begin = Instant::now() + Duration::from_secs(3_600);
     let moment = |start_ns| begin + Duration::from_nanos(start_ns);
     let mut random = SplitMix64(9);

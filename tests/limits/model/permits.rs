@@ -122,7 +122,8 @@ async fn acquired(
 }
 
 async fn release(walk: &mut Walk<'_>, held: Held) {
-    walk.counts.steps += 1;
+    // The release, and a peek at what it leaves.
+    walk.counts.steps += 2;
     let (caller, now_us, plans) = (held.caller, walk.now_us, walk.plans());
     let number = held.number;
     walk.note(Event::Releases { caller, number });

@@ -82,6 +82,8 @@ fn walk(world: &mut World, steps: &[Step]) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     /// In any span of time, at most the bucket and the stated bound are admitted.
     #[test]
     fn no_more_is_admitted_than_the_bucket_and_the_stated_burst(

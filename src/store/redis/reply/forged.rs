@@ -152,7 +152,7 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
     let (mut random, key) = (Random(13), Key::from("ann"));
     let names = KeyNames::new("tt".to_owned(), None).expect("names");
     let (mut answers, mut errors) = (0, 0);
-    for _ in 0..3_000 {
+    for _ in 0..1_000 {
         let policies = policies(&mut random);
         for _ in 0..60 {
             let operation = random.any_operation();
@@ -196,14 +196,14 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
             }
         }
     }
-    assert!(answers > 100_000 && errors > 1_000, "{answers} {errors}");
+    assert!(answers > 30_000 && errors > 300, "{answers} {errors}");
 }
 
 /// What a store of a user's own has under a key is the user's.
 #[test]
 fn any_words_in_a_store_are_decided_upon() {
     let (mut random, key) = (Random(31), Key::from("ann"));
-    for _ in 0..3_000 {
+    for _ in 0..1_000 {
         let policies = policies(&mut random);
         let mut buckets = [(); 4].map(|()| crate::store::BucketWords::default());
         for step in 0..60 {
