@@ -29,7 +29,7 @@ use port::Port;
 use tower_throttle::{Clock, ConfigError, Decision, Limiter};
 
 /// Long enough for the slowest machine. No test waits for it to pass.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(45);
 /// Between two looks at a condition, so that what it waits for gets the processor.
 const PAUSE: Duration = Duration::from_millis(1);
 
