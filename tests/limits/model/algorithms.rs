@@ -11,8 +11,8 @@ use crate::support::{
     random::{Random, seed},
 };
 
-const SETTINGS: u64 = 200;
-const STEPS: u64 = 500;
+const SETTINGS: u64 = 100;
+const STEPS: u64 = 1_000;
 
 fn walk(
     test: &str,
@@ -90,7 +90,7 @@ fn penalty() {
 /// Other policies deny, and most denials are strikes.
 #[test]
 fn penalties_beside_other_policies() {
-    walk("penalties_beside_other_policies", 150, 300, |random| {
+    walk("penalties_beside_other_policies", 75, 600, |random| {
         let others = random.between(1, 2);
         let others = (0..others).map(|_| random.one_of(&USED_UP));
         let mut algorithms: Vec<_> = others.collect();
@@ -105,7 +105,7 @@ fn penalties_beside_other_policies() {
 
 #[test]
 fn stacked_policies() {
-    walk("stacked_policies", 150, 200, |random| {
+    walk("stacked_policies", 75, 400, |random| {
         let policies = random.between(2, 4);
         (0..policies).map(|_| random.one_of(&USED_UP)).collect()
     });

@@ -1,6 +1,6 @@
 //! A random walk: the same steps in Redis, in memory and in the model.
 
-use std::{collections::VecDeque, future::poll_fn, rc::Rc, task::Poll, time::Duration};
+use std::{collections::VecDeque, future::poll_fn, ops::Range, rc::Rc, task::Poll, time::Duration};
 
 use tower_throttle::{Decision, Limiter, StoreError, Verdict};
 
@@ -23,7 +23,8 @@ pub(super) enum Course {
     BackwardsInRedis,
 }
 
-const CALLERS: u64 = 3;
+/// Enough that some of their checks share a call.
+const CALLERS: u64 = 8;
 
 /// 2005 to 2105: from the first times at which windows take 13 digits.
 const FIRST_US: u64 = 1_104_537_600_000_000;
@@ -144,7 +145,7 @@ impl<'b> Walk<'b> {
                 if !plan.spec.is_spread() {
                     continue;
                 }
-                for caller in self.first_caller..self.first_caller + CALLERS {
+                for caller in self.callers() {
                     let phase_ms = spread_phase_ms(&plan.spec, caller).await;
                     self.oracle.set_phase(plan.spec, caller, phase_ms);
                 }
@@ -160,8 +161,8 @@ impl<'b> Walk<'b> {
         Rc::clone(&self.variants[self.present].plans)
     }
 
-    pub(super) fn any_caller(&mut self) -> u64 {
-        self.first_caller + self.random.below(CALLERS)
+    pub(super) fn callers(&self) -> Range<u64> {
+        self.first_caller..self.first_caller + CALLERS
     }
 
     pub(super) fn any_variant(&mut self) {
@@ -200,10 +201,10 @@ impl<'b> Walk<'b> {
         let random = &mut self.random;
         let next_us = match random.below(20) {
             0..7 => now_us,
-            7..11 => now_us + random.magnitude(1, scale_us.saturating_mul(3)),
-            11..14 => now_us + random.below(scale_us / 8 + 2),
-            14..16 => now_us + random.below(scale_us + 1),
-            16..19 => match &self.soon_us[..] {
+            7..9 => now_us + random.magnitude(1, scale_us.saturating_mul(3)),
+            9..12 => now_us + random.below(scale_us / 8 + 2),
+            12..13 => now_us + random.below(scale_us + 1),
+            13..19 => match &self.soon_us[..] {
                 [] => now_us,
                 soon => (random.one_of(soon) + random.below(3) - 1).max(now_us),
             },
@@ -221,7 +222,7 @@ impl<'b> Walk<'b> {
     }
 
     async fn reset_all(&mut self, which: impl Fn(&Oracle, usize, u64) -> bool) {
-        for caller in self.first_caller..self.first_caller + CALLERS {
+        for caller in self.callers() {
             let mut policies = 0..self.variant().plans.len();
             if policies.any(|policy| which(&self.oracle, policy, caller)) {
                 self.reset(caller).await;
@@ -246,7 +247,7 @@ impl<'b> Walk<'b> {
             return;
         }
         let mut keys = Vec::new();
-        for caller in self.first_caller..self.first_caller + CALLERS {
+        for caller in self.callers() {
             for (policy, key) in self.variant().redis.storage_keys(caller).iter().enumerate() {
                 if self.oracle.is_drained(policy, caller, self.now_us) {
                     keys.push(key.clone());
@@ -267,7 +268,7 @@ impl<'b> Walk<'b> {
     }
 
     /// Makes checks of different callers at once. None of them changes what another finds.
-    async fn ask_all(&mut self, asked: &[(u64, Op)]) -> Vec<Fields> {
+    pub(super) async fn ask_all(&mut self, asked: &[(u64, Op)]) -> Vec<Fields> {
         let plans = self.plans();
         let mut expected = Vec::new();
         for &(caller, op) in asked {
@@ -320,7 +321,7 @@ impl<'b> Walk<'b> {
             self.forget_drained();
         }
         let mut asked = Vec::new();
-        for caller in self.first_caller..self.first_caller + CALLERS {
+        for caller in self.callers() {
             let Some(op) = self.any_op() else {
                 self.reset(caller).await;
                 continue;
@@ -412,7 +413,7 @@ impl<'b> Walk<'b> {
             if wait_us > LONG_US && self.random.percent(90) {
                 continue;
             }
-            if self.soon_us.len() == 4 {
+            if self.soon_us.len() == 12 {
                 self.soon_us.remove(0);
             }
             self.soon_us.push(self.now_us + wait_us as u64);
@@ -483,7 +484,7 @@ impl<'b> Walk<'b> {
 }
 
 /// Polls all until each has ended.
-async fn together<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+pub(super) async fn together<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {
         for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
