@@ -64,16 +64,16 @@ impl Options {
         }
     }
 
-    /// The same, of which an outage shows soon.
+    /// The same, of which an outage shows after seconds.
     pub(crate) fn with_outages() -> Self {
         Self {
-            timeout: Duration::from_millis(200),
+            timeout: Duration::from_secs(2),
             ..Self::with_redis()
         }
     }
 }
 
-/// A running application. Each key has five requests, and one more in a minute. The admin page
+/// A running application. Each key has five requests, and one more in an hour. The admin page
 /// is at `/admin`.
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
@@ -114,7 +114,7 @@ impl App {
         runtime: Runtime,
     ) -> Self {
         let api_key = || key::header("x-api-key");
-        let burst = Policy::new(options.policy, TokenBucket::per_minute(1).burst(5));
+        let burst = Policy::new(options.policy, TokenBucket::per_hour(1).burst(5));
         let strict = Policy::new("strict", FixedWindow::per_day(2)).shadow();
         let layer = RateLimitLayer::builder()
             .store(store.clone())

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     app::{App, Options},
     browser::Tab,
-    page::{self, button, card, change, look_up, submit},
+    page::{self, WIDE, button, card, change, look_up, submit},
 };
 
 #[track_caller]
@@ -32,14 +32,12 @@ fn shown(tab: &Tab, app: &App, caller: &str) -> Vec<(String, String)> {
 
 #[test]
 fn a_look_up_shows_what_peek_returns() {
-    for redis in [false, true] {
-        let options = Options {
-            redis,
-            ..Options::default()
-        };
-        let Some((app, mut tab)) = page::open(options) else {
-            return;
-        };
+    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
+        return;
+    };
+    for app in &[Options::default(), Options::with_redis()].map(App::start) {
+        tab.navigate(&app.admin());
+        page::wait_until_live(&tab);
         for (caller, requests) in [("new", 0), ("ann", 3), ("bob", 9)] {
             for _ in 0..requests {
                 app.ask(caller);
@@ -59,9 +57,10 @@ fn a_look_up_shows_what_peek_returns() {
                 })
                 .collect();
             assert_eq!(
-                shown(&tab, &app, caller),
+                shown(&tab, app, caller),
                 expected,
-                "{caller}, redis: {redis}"
+                "{caller}, redis: {}",
+                app.redis.is_some()
             );
         }
         // One key for all limiters.
@@ -128,7 +127,7 @@ fn an_override_gives_a_caller_another_limit_until_it_is_removed() {
     app.exhaust("ann");
     look_up(&tab, "ann");
     let fields = [
-        ("quota", "1 per minute, burst 50"),
+        ("quota", "1 per hour, burst 50"),
         ("for", "15m"),
         ("reason", "migration"),
     ];

@@ -129,3 +129,22 @@ fn sizes_schemes_and_scripts_can_be_chosen() {
     tab.click("document.querySelector('input')");
     assert_eq!(tab.problems(), [""; 0]);
 }
+
+/// A browser is used again, and nothing of the test before is left.
+#[test]
+fn a_tab_that_is_opened_again_is_as_new() {
+    let body = "<!doctype html><title>a</title><p>hello<script nonce=n>
+        globalThis.before = document.cookie; document.cookie = 'a=b';</script>";
+    let Some(first) = open(body) else { return };
+    for _ in 0..3 {
+        let Some(mut tab) = open(body) else { return };
+        let state = "[before, document.cookie, document.hidden, innerWidth, history.length]";
+        let expected = serde_json::json!(["", "a=b", false, 1440, 2]);
+        assert_eq!(tab.evaluate(state), expected);
+        assert_eq!(tab.problems(), [""; 0]);
+        tab.evaluate("console.error('left behind')");
+        tab.resize(390, 800);
+        tab.disable_scripts();
+    }
+    drop(first);
+}

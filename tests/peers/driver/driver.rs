@@ -4,8 +4,10 @@ use std::{
     io::{BufRead, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
+
+use super::Browser;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Ends the driver when its standard input ends, so that it also ends with a process that is
@@ -15,12 +17,14 @@ const READY: &str = "ChromeDriver was started successfully on port ";
 
 static SHARED: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
 
-/// A running chromedriver on a free port of the loopback. It ends when its last user drops it.
-#[derive(Debug)]
+/// A running chromedriver on a free port of the loopback. It ends, and so do its browsers, when its
+/// last user drops it.
 pub(super) struct Driver {
     child: Child,
     pub(super) url: String,
-    pub(super) browser: PathBuf,
+    pub(super) program: PathBuf,
+    /// Browsers that no test uses at the moment.
+    idle: Mutex<Vec<Browser>>,
 }
 
 impl Driver {
@@ -49,6 +53,20 @@ impl Driver {
         Some(driver)
     }
 
+    /// Returns a browser that another test has used.
+    pub(super) fn take(&self) -> Option<Browser> {
+        self.idle().pop()
+    }
+
+    /// Keeps a browser for other tests.
+    pub(super) fn keep(&self, browser: Browser) {
+        self.idle().push(browser);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Browser>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn start(program: PathBuf, browser: PathBuf) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "sh"])
@@ -69,13 +87,15 @@ impl Driver {
         Self {
             child,
             url: format!("http://127.0.0.1:{port}"),
-            browser,
+            program: browser,
+            idle: Mutex::default(),
         }
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.idle().clear();
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

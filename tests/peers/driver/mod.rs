@@ -12,6 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    thread,
     time::Instant,
 };
 
@@ -39,31 +40,15 @@ const COLLECTOR: &str = "globalThis.cspViolations = [];
     addEventListener('securitypolicyviolation', (event) => globalThis.cspViolations.push(
       `${event.effectiveDirective} blocked ${event.blockedURI || 'inline'} ${event.sample}`));";
 
-/// A browser process with one tab and a profile of its own. It ends when dropped.
-pub(crate) struct Tab {
+/// A browser process with a profile and one window of its own. It ends when dropped.
+struct Browser {
     runtime: Runtime,
     client: Client,
-    problems: Vec<String>,
     folder: PathBuf,
-    _driver: Arc<Driver>,
 }
 
-impl Tab {
-    /// Opens an empty tab. `None` without a browser; see [`Driver::shared`].
-    pub(crate) fn open(width: u32, height: u32) -> Option<Self> {
-        let driver = Driver::shared()?;
-        // Rarely, a browser that has just started answers nothing.
-        let mut starts = (0..3).map(|_| Self::start(&driver));
-        let tab = starts.find(Self::answers).expect("a browser that answers");
-        tab.resize(width, height);
-        tab.call(
-            "Page.addScriptToEvaluateOnNewDocument",
-            &json!({ "source": COLLECTOR }),
-        );
-        Some(tab)
-    }
-
-    fn start(driver: &Arc<Driver>) -> Self {
+impl Browser {
+    fn start(driver: &Driver) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tower-throttle-browser-{}-{number}", std::process::id());
@@ -72,7 +57,7 @@ impl Tab {
         let mut options: Vec<_> = OPTIONS.split_whitespace().map(str::to_owned).collect();
         options.push(format!("--user-data-dir={}", folder.display()));
         let capabilities = json!({
-            "goog:chromeOptions": { "binary": driver.browser, "args": options },
+            "goog:chromeOptions": { "binary": driver.program, "args": options },
             "goog:loggingPrefs": { "browser": "ALL" },
         });
         let Value::Object(capabilities) = capabilities else {
@@ -89,10 +74,14 @@ impl Tab {
         Self {
             runtime,
             client: client.expect("a session in time").expect("a session"),
-            problems: Vec::new(),
             folder,
-            _driver: Arc::clone(driver),
         }
+    }
+
+    /// Waits for a result, for at most [`DEADLINE`]. Returns `None` if there is none.
+    fn wait<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let waiting = async { timeout(DEADLINE, future).await };
+        self.runtime.block_on(waiting).ok()
     }
 
     /// Returns whether the browser answers.
@@ -100,28 +89,86 @@ impl Tab {
         let body = json!({ "cmd": "Runtime.evaluate", "params": { "expression": "0" } });
         let path = "goog/cdp/execute";
         let answer = self.client.issue_cmd(Command { path, body });
-        let answer = self
-            .runtime
-            .block_on(async { timeout(DEADLINE, answer).await });
-        matches!(answer, Ok(Ok(_)))
+        matches!(self.wait(answer), Some(Ok(_)))
+    }
+
+    /// Opens an empty window in place of the one that a test has used, and forgets all cookies and
+    /// what is cached. Returns whether that worked.
+    fn renew(&self) -> bool {
+        let renewing = async {
+            let window = self.client.new_window(true).await?.handle;
+            self.client.close_window().await?;
+            self.client.switch_to_window(window).await?;
+            for cmd in ["Network.clearBrowserCookies", "Network.clearBrowserCache"] {
+                let (path, body) = ("goog/cdp/execute", json!({ "cmd": cmd, "params": {} }));
+                self.client.issue_cmd(Command { path, body }).await?;
+            }
+            let (path, body) = ("se/log", json!({ "type": "browser" }));
+            self.client.issue_cmd(Command { path, body }).await
+        };
+        matches!(self.wait(renewing), Some(Ok(_)))
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        self.wait(self.client.clone().close());
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// An empty window of a browser, without cookies. The browser is used again when this is dropped.
+pub(crate) struct Tab {
+    /// `None` while it is dropped.
+    browser: Option<Browser>,
+    problems: Vec<String>,
+    driver: Arc<Driver>,
+}
+
+impl Tab {
+    /// Opens an empty tab. `None` without a browser; see [`Driver::shared`].
+    pub(crate) fn open(width: u32, height: u32) -> Option<Self> {
+        let driver = Driver::shared()?;
+        let browser = driver.take().unwrap_or_else(|| {
+            // Rarely, a browser that has just started answers nothing.
+            let mut starts = (0..3).map(|_| Browser::start(&driver));
+            let started = starts.find(Browser::answers);
+            started.expect("a browser that answers")
+        });
+        let tab = Self {
+            browser: Some(browser),
+            problems: Vec::new(),
+            driver,
+        };
+        tab.resize(width, height);
+        tab.call(
+            "Page.addScriptToEvaluateOnNewDocument",
+            &json!({ "source": COLLECTOR }),
+        );
+        Some(tab)
+    }
+
+    fn browser(&self) -> &Browser {
+        self.browser.as_ref().expect("it is not dropped")
+    }
+
+    fn client(&self) -> &Client {
+        &self.browser().client
     }
 
     #[track_caller]
     fn run<T>(&self, what: &str, future: impl Future<Output = Result<T, CmdError>>) -> T {
-        let result = self
-            .runtime
-            .block_on(async { timeout(DEADLINE, future).await });
-        match result {
-            Ok(Ok(value)) => value,
-            Ok(Err(error)) => panic!("{what}: {error}"),
-            Err(_) => panic!("{what}: the browser did not answer in time"),
+        match self.browser().wait(future) {
+            Some(Ok(value)) => value,
+            Some(Err(error)) => panic!("{what}: {error}"),
+            None => panic!("{what}: the browser did not answer in time"),
         }
     }
 
     #[track_caller]
     fn post(&self, path: &'static str, body: Value) -> Value {
         let what = format!("{path} {body}");
-        self.run(&what, self.client.issue_cmd(Command { path, body }))
+        self.run(&what, self.client().issue_cmd(Command { path, body }))
     }
 
     /// Calls a method of the DevTools protocol and returns its result.
@@ -162,14 +209,14 @@ impl Tab {
     #[track_caller]
     pub(crate) fn navigate(&mut self, url: &str) {
         self.collect_problems();
-        self.run(url, self.client.goto(url));
+        self.run(url, self.client().goto(url));
     }
 
     /// Loads the page anew.
     #[track_caller]
     pub(crate) fn reload(&mut self) {
         self.collect_problems();
-        self.run("reload", self.client.refresh());
+        self.run("reload", self.client().refresh());
     }
 
     /// Evaluates an expression in the page. Waits for a promise.
@@ -211,13 +258,14 @@ impl Tab {
     fn find(&self, expression: &str) -> Element {
         let found = self.run(
             expression,
-            self.client.execute(&format!("return {expression}"), vec![]),
+            self.client()
+                .execute(&format!("return {expression}"), vec![]),
         );
         let id = found
             .as_object()
             .and_then(|found| found.values().next()?.as_str());
         let id = id.unwrap_or_else(|| panic!("{expression} is {found}, not an element"));
-        Element::from_element_id(self.client.clone(), id.to_owned().into())
+        Element::from_element_id(self.client().clone(), id.to_owned().into())
     }
 
     /// Clicks the middle of the element that `expression` returns, which must be visible there.
@@ -247,12 +295,12 @@ impl Tab {
         let keys = KeyActions::new("keyboard".to_owned())
             .then(KeyAction::Down { value: key })
             .then(KeyAction::Up { value: key });
-        self.run("a key", self.client.perform_actions(keys));
+        self.run("a key", self.client().perform_actions(keys));
     }
 
     /// Returns the picture of the visible part of the page, a PNG.
     pub(crate) fn screenshot(&self) -> Vec<u8> {
-        self.run("a screenshot", self.client.screenshot())
+        self.run("a screenshot", self.client().screenshot())
     }
 
     /// Returns how many pixels the page is wider than the window.
@@ -297,10 +345,10 @@ impl Tab {
 
 impl Drop for Tab {
     fn drop(&mut self) {
-        let closing = self.client.clone().close();
-        let _ = self
-            .runtime
-            .block_on(async { timeout(DEADLINE, closing).await });
-        let _ = fs::remove_dir_all(&self.folder);
+        // What a test that fails leaves behind is of no use to others.
+        let is_fit = |browser: &Browser| !thread::panicking() && browser.renew();
+        if let Some(browser) = self.browser.take().filter(is_fit) {
+            self.driver.keep(browser);
+        }
     }
 }
