@@ -48,7 +48,7 @@ fn charts_and_counts_move_while_requests_arrive() {
     );
     tab.wait_until("document.getElementById('tile-store').innerText.includes('Yes')");
     // What the table counts is what was asked.
-    tab.wait_until("document.querySelector('#policies tbody tr').cells[4].innerText === '3'");
+    tab.wait_until("document.querySelector('#policies tbody tr').cells[4].innerText === '6'");
     assert_eq!(tab.problems(), [""; 0]);
 }
 
