@@ -1,4 +1,4 @@
-//! The samples of the README and the guides, compiled and run as tests. Those of the guide for tonic
+//! The samples of the README and the guides, compiled and run as tests. Those that use other crates
 //! are compiled in `tests/peers`.
 
 macro_rules! pages {
@@ -24,7 +24,6 @@ pages! {
     hot_keys: "../docs/hot-keys.md",
     lists: "../docs/lists.md",
     metrics: "../docs/metrics.md",
-    redis_down: "../docs/redis-down.md",
     routes: "../docs/routes.md",
     settling: "../docs/settling.md",
     shadow_mode: "../docs/shadow-mode.md",

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::support::RedisServer;
+use tower_throttle::Source;
+
+use crate::support::{DEADLINE, RedisServer};
 use crate::{
     ledger::Recorder,
     outage::{self, Run, load, quota},
@@ -49,6 +51,17 @@ async fn a_black_hole_is_bridged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_delay_of_200_ms_each_way_is_bridged() {
     row("network delay", Mode::Delay(Duration::from_millis(200))).await;
+}
+
+/// Each step of an attempt takes longer than the second that it may take with short timeouts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_with_a_long_timeout_connects_over_a_slow_network() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    proxy.set(Mode::Delay(Duration::from_millis(600)));
+    let limiter = rig::limiter(rig::store(DEADLINE, &proxy.url()), quota());
+    let decision = limiter.check("ann").await.expect("a decision");
+    assert_eq!(decision.source(), Source::Store);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

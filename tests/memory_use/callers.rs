@@ -120,7 +120,8 @@ fn a_flood_of_callers_in_memory() {
     );
     assert!(store.len() <= CAPACITY * 3 / 2 + 64, "{}", store.len());
     assert!(store.len() >= CAPACITY / 100 * 99, "{}", store.len());
-    assert!(most <= MEMORY / 8, "{most}");
+    // The parts themselves are as many as for a larger capacity.
+    assert!(most <= MEMORY / 8 + 100_000, "{most}");
 
     // Drained buckets are forgotten, and their memory is freed.
     clock.advance(Duration::from_secs(86_400));

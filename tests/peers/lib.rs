@@ -1,2 +1,6 @@
-//! The samples of the guide for tonic, compiled by `cargo test --doc`.
-#![doc = include_str!("../../docs/grpc.md")]
+//! Samples that use other crates, compiled and run by `cargo test --doc`.
+
+#[doc = include_str!("../../docs/grpc.md")]
+mod grpc {}
+#[doc = include_str!("../../docs/redis-down.md")]
+mod redis_down {}

@@ -144,13 +144,18 @@ impl Settings {
 
     /// Reports settings that cannot be used.
     pub(super) fn check(&self, queue: usize) -> Result<(), ConfigError> {
-        let client = self.client(queue, 0);
+        let client = self.client(queue, 0, CONNECT_TIMEOUT);
         client.map(drop).map_err(|error| mistake(&error))
     }
 
-    /// Connects once. `turn`: which sentinel to ask first.
-    pub(super) async fn open(&self, queue: usize, turn: usize) -> Result<Opened, StoreError> {
-        let opened = match self.client(queue, turn) {
+    /// Connects once. `turn`: which sentinel to ask first. `timeout`: for each step.
+    pub(super) async fn open(
+        &self,
+        queue: usize,
+        turn: usize,
+        timeout: Duration,
+    ) -> Result<Opened, StoreError> {
+        let opened = match self.client(queue, turn, timeout) {
             Ok(client) => Box::pin(opened_by(client)).await,
             Err(error) => Err(error),
         };
@@ -161,7 +166,7 @@ impl Settings {
     /// pause in which it takes calls and leaves them waiting, and it asks the same sentinel
     /// first each time. So its pause is set to never end, and the supervisor makes another
     /// client meanwhile.
-    fn client(&self, queue: usize, turn: usize) -> Result<Client, FredError> {
+    fn client(&self, queue: usize, turn: usize, timeout: Duration) -> Result<Client, FredError> {
         let mut config = self.0.clone();
         // Reports the outcome of the first attempt at once.
         config.fail_fast = true;
@@ -172,8 +177,8 @@ impl Settings {
         let mut builder = Builder::from_config(config);
         builder
             .with_connection_config(|connection| {
-                connection.connection_timeout = CONNECT_TIMEOUT;
-                connection.internal_command_timeout = CONNECT_TIMEOUT;
+                connection.connection_timeout = timeout;
+                connection.internal_command_timeout = timeout;
                 // Never sent again: it may have been charged.
                 connection.max_command_attempts = 1;
                 connection.max_command_buffer_len = queue;

@@ -9,8 +9,10 @@ const TICK: Duration = Duration::from_millis(1);
 /// Stands in for a deadline that the clock cannot express.
 const FAR_AWAY: Duration = Duration::from_secs(86_400 * 365);
 
-/// Each step of an attempt to connect takes at most this long.
+/// Each step of an attempt to connect takes at most this long, or four timeouts of a check, as
+/// far as `LONGEST_CONNECT_TIMEOUT`.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);

@@ -12,7 +12,12 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{backoff::Backoff, connect::Settings, connection::Connection};
+use super::{
+    backoff::Backoff,
+    connect::Settings,
+    connection::Connection,
+    deadline::{CONNECT_TIMEOUT, LONGEST_CONNECT_TIMEOUT},
+};
 use crate::{StoreError, util::lock::lock};
 
 /// Calls wait this long for a lost connection to be made again, which is enough in a local
@@ -88,10 +93,12 @@ impl Supervisor {
         let mut backoff = Backoff::new();
         let mut failed = 0;
         let mut lost: Option<StoreError> = None;
+        let longest = self.first_grace.saturating_mul(4);
+        let longest = longest.clamp(CONNECT_TIMEOUT, LONGEST_CONNECT_TIMEOUT);
         publish.send_replace(ConnectState::Connecting);
         loop {
             let started = Instant::now();
-            let mut attempt = pin!(self.settings.open(self.queue, failed));
+            let mut attempt = pin!(self.settings.open(self.queue, failed, longest));
             let (grace, unless) = match &lost {
                 None => (self.first_grace, not_yet()),
                 Some(error) => (GRACE, error.clone()),
