@@ -91,6 +91,9 @@ impl RedisStoreBuilder {
     ///
     /// After that the check has failed. It may still be charged. Zero is an error when the
     /// store is built.
+    ///
+    /// Each step of an attempt to connect may take four times as long, but at least one second
+    /// and at most ten.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
