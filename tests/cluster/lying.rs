@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
 use tower_throttle::{
     Decision, FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket,
     store::{Answer, Charge, Check, Store},
@@ -156,17 +155,7 @@ async fn checks_wait_a_quarter_of_a_second_for_the_first_slot_map() {
         format!("redis-cluster://127.0.0.1:{one}/?node=127.0.0.1:{two}&node=127.0.0.1:{three}");
     let timeout = Duration::from_millis(10);
     let limiter = limiter_within(timeout, &url);
-    let (started, mut waits) = (Instant::now(), 0);
-    while started.elapsed() < Duration::from_millis(1_500) {
-        let asked = Instant::now();
-        let error = limiter.check("ann").await.expect_err("no connection");
-        assert!(error.is_unavailable(), "{error:?}");
-        if asked.elapsed() >= timeout {
-            waits += 1;
-        } else {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
+    let waits = crate::support::count_waits(&limiter, timeout, Duration::from_millis(1_500)).await;
     // Of 10 ms each, and not 150 over the whole time.
     assert!((20..=25).contains(&waits), "{waits}");
 }

@@ -8,10 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::{task::JoinSet, time::sleep};
 use tower_throttle::TokenBucket;
 
 use crate::support::{RedisServer, fake};
@@ -160,7 +157,7 @@ async fn checks_on_a_client_handed_in_also_fail_at_once() {
     let asked = Instant::now();
     // A check in flight fails before the loss is known, and the next one may wait.
     let fails_at_once = async || {
-        let answer = timeout(AT_ONCE / 2, limiter.check("ann")).await;
+        let answer = tokio::time::timeout(AT_ONCE / 2, limiter.check("ann")).await;
         matches!(answer, Ok(Err(error)) if error.is_unavailable())
     };
     wait::until_async("the loss", async || {

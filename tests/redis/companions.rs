@@ -9,7 +9,7 @@ use tokio::time::timeout;
 #[cfg(feature = "testing")]
 use tower_throttle::testing::SimulatedRedis;
 use tower_throttle::{
-    Decision, Limiter, OnStoreFailure, Policy, RedisStore, StoreError, TokenBucket,
+    Decision, Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket,
     metrics::StoreMetrics,
     store::{Answer, Charge, Check, Store},
 };
@@ -82,7 +82,9 @@ impl Store for HangsUp {
             let (Some(Answer::Later(mut carrier)), Some(Answer::Later(companion))) =
                 (answers.next(), answers.next())
             else {
-                return Err(StoreError::unavailable("nothing to wait for"));
+                return Err(tower_throttle::StoreError::unavailable(
+                    "nothing to wait for",
+                ));
             };
             let polled = poll_fn(|cx| Poll::Ready(carrier.as_mut().poll(cx))).await;
             assert!(polled.is_pending(), "{polled:?}");

@@ -367,17 +367,7 @@ async fn checks_wait_a_quarter_of_a_second_for_the_first_connection() {
         store.connect(&silent_server()).expect("a store"),
         TokenBucket::per_hour(3),
     );
-    let (started, mut waits) = (Instant::now(), 0);
-    while started.elapsed() < Duration::from_millis(900) {
-        let asked = Instant::now();
-        let error = limiter.check("ann").await.expect_err("no connection");
-        assert!(error.is_unavailable(), "{error:?}");
-        if asked.elapsed() >= timeout {
-            waits += 1;
-        } else {
-            sleep(Duration::from_millis(1)).await;
-        }
-    }
+    let waits = crate::support::count_waits(&limiter, timeout, Duration::from_millis(900)).await;
     // Of 10 ms each, and not 90 over the whole time.
     assert!((20..=25).contains(&waits), "{waits}");
 }

@@ -56,9 +56,9 @@ pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut is_so: i
 /// Checks for this long at a store without a connection, and counts the checks that waited for
 /// one until their timeout.
 pub async fn count_waits(limiter: &Limiter, timeout: Duration, for_long: Duration) -> usize {
-    let (started, mut waits) = (Instant::now(), 0);
+    let (started, mut waits) = (tokio::time::Instant::now(), 0);
     while started.elapsed() < for_long {
-        let sent = Instant::now();
+        let sent = tokio::time::Instant::now();
         let error = limiter.check("ann").await.expect_err("no connection");
         assert!(error.is_unavailable(), "{error:?}");
         if sent.elapsed() >= timeout {
