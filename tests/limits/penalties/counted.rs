@@ -1,10 +1,8 @@
 //! Bans in the metrics: each is counted once, by the process that started it.
 
-use std::{sync::Barrier, thread, time::Duration};
+use std::{sync::Barrier, thread};
 
-use tower_throttle::{
-    FixedWindow, Limiter, MemoryStore, OnStoreFailure, Penalty, Policy, TokenBucket,
-};
+use tower_throttle::{FixedWindow, Limiter, MemoryStore, Penalty, Policy};
 
 use super::{check, doubling, is_banned, limiter, limiter_of, memory, minutes, striking};
 
@@ -134,8 +132,10 @@ fn of_racing_strikes_one_starts_the_ban() {
 
 #[cfg(feature = "testing")]
 mod over_redis {
+    use std::time::Duration;
+
     use tokio::time::advance;
-    use tower_throttle::{RedisStore, testing::SimulatedRedis};
+    use tower_throttle::{OnStoreFailure, RedisStore, TokenBucket, testing::SimulatedRedis};
 
     use super::*;
 
