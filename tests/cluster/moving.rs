@@ -17,7 +17,7 @@ use super::{admitted, patient, per_day, taken};
 use crate::support::{
     DEADLINE,
     cluster::{Meanwhile, RedisCluster},
-    eventually, eventually_async,
+    eventually_async,
 };
 
 const CALLERS: usize = 64;
@@ -351,9 +351,10 @@ async fn connections_close_with_the_last_slot_of_a_node_and_with_the_store() {
     let key = keys().find(|key| slot(&limiter, key) < of_the_first);
     let key = key.expect("a key");
     assert_eq!(admitted(&limiter, &key, 2).await, 2);
-    eventually("all connected", || {
+    eventually_async("all connected", || async {
         (0..3).all(|place| connections(place) > 0)
-    });
+    })
+    .await;
 
     for slot in 0..of_the_first {
         cluster.move_slot(slot, 1);
