@@ -54,8 +54,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .settle_by(|outcome: &Outcome<'_>| match outcome.status() {
             // The stream settles, when it is dropped.
             Some(StatusCode::OK) => Settle::AtEnd,
-            // No token was made.
-            _ => Settle::Release,
+            // The model was not asked.
+            Some(_) => Settle::Release,
+            // The client has hung up. The model may have read the prompt.
+            None => Settle::Full,
         });
     let limits = RateLimitLayer::new(tokens);
 

@@ -1,7 +1,8 @@
 //! What a request holds, from its decision to its settlement.
 //!
 //! A request holds units of one bucket for each policy that holds. Each is settled once, and the
-//! first settlement wins. What is not settled when the last owner leaves is charged in full.
+//! first settlement wins. What is not settled when the last owner leaves is charged in full. A penalty
+//! holds nothing, so it then gets no strike.
 
 #[cfg(feature = "http")]
 mod hold;
@@ -155,7 +156,9 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.settle(Settlement::Full);
+        for held in &self.held {
+            held.settle_as_left();
+        }
     }
 }
 

@@ -138,7 +138,8 @@ impl Policy {
     /// charged afterwards: then as many wrong ones as are under way pass beyond the limit.
     ///
     /// Under a [`Penalty`](crate::Penalty) nothing is held, and what the settler says are strikes: one
-    /// for [`Settle::Full`](crate::Settle::Full).
+    /// for [`Settle::Full`](crate::Settle::Full). A request without a response is no strike: the
+    /// settler is not asked. Nor is it asked about a body that was dropped before its end.
     ///
     /// What [`hold_for`](Self::hold_for) cannot be combined with is a
     /// [`ConfigError`](crate::ConfigError) here, too. A tier of [`quota_by`](Self::quota_by) that

@@ -16,6 +16,7 @@ use http_body::Frame;
 use smallvec::SmallVec;
 
 use super::{
+    plan::Rule,
     settings::Settings,
     settle::outcome::{Outcome, Settle},
 };
@@ -197,10 +198,18 @@ impl Settling {
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        if !self.open.is_empty() {
-            let seen = mem::take(&mut self.seen);
-            self.ask(|held| seen.outcome(held));
+        if self.open.is_empty() {
+            return;
         }
+        let seen = mem::take(&mut self.seen);
+        if !seen.is_complete.load(Ordering::Relaxed) {
+            // Whose client hangs up gets no strike.
+            let rules = &self.settings.plan.rules;
+            let is_penalty = |rule: &Rule| rule.base.demand.quota.penalty().is_some();
+            self.open
+                .retain(|index| !rules.get(*index).is_some_and(is_penalty));
+        }
+        self.ask(|held| seen.outcome(held));
     }
 }
 

@@ -1,17 +1,23 @@
 //! Bans over HTTP: what a banned client receives, and what is a strike.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     DenialReason, FixedWindow, HeaderFormat, Hold, Outcome, Penalty, Policy, RateLimitLayer,
     RequestHead, Settle, key, settle,
 };
 
-use crate::support::web::{Answer, as_grpc, ask, ask_service, get, layer_of, layer_with, plain};
+use crate::support::web::{
+    Answer, as_grpc, ask, ask_service, at_once, get, layer_of, layer_with, plain,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -170,6 +176,67 @@ fn strikes_of(layer: &RateLimitLayer) -> u64 {
     let peeked = peeked.expect("a decision");
     let bans = peeked.policies().find(|policy| policy.name() == "bans");
     3 - bans.expect("the penalty").remaining()
+}
+
+/// Clients that hang up, services that time out and handlers that panic. A window charges them.
+#[test]
+fn a_request_without_a_response_is_no_strike() {
+    let unanswered = |policy: Policy| {
+        let (layer, _) = layer_of([policy]);
+        for _ in 0..20 {
+            let stuck = service_fn(|_: Request<Full<Bytes>>| {
+                std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>()
+            });
+            let mut request = Box::pin(layer.layer(stuck).oneshot(plain()));
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(denied) = request.as_mut().poll(&mut context) {
+                return denied.expect("a response").status().as_u16();
+            }
+        }
+        ask(&layer, plain()).status.as_u16()
+    };
+    for (at, settle) in [
+        |policy: Policy| policy.settle_by(settle::failures()),
+        |policy: Policy| policy.settle_by(settle::status([401, 404])),
+        |policy: Policy| policy.settle_by(settle::header("x-strikes")),
+        |policy: Policy| policy.settle_by(|_: &Outcome<'_>| Settle::Full),
+        |policy: Policy| policy.settle_by(|_: &Outcome<'_>| Settle::AtEnd),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(unanswered(settle(bans())), 200, "settler {at}");
+        assert_eq!(unanswered(settle(few())), 429, "settler {at}");
+    }
+}
+
+/// The status of a gRPC call is in the trailers: who hangs up before them gets no strike.
+#[test]
+fn a_call_that_is_dropped_before_its_end_is_no_strike() {
+    let (layer, _) = layer_of([bans().settle_by(settle::failures())]);
+    let call = |polls: usize| {
+        let inner = service_fn(|_: Request<Full<Bytes>>| async {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_static("5"));
+            let body = Full::new(Bytes::from_static(b"part"));
+            let mut response = Response::new(body.with_trailers(async { Some(Ok(trailers)) }));
+            let kind = HeaderValue::from_static("application/grpc");
+            response.headers_mut().insert("content-type", kind);
+            Ok::<_, Infallible>(response)
+        });
+        let response = at_once(layer.layer(inner).oneshot(as_grpc(plain())));
+        let mut body = Box::pin(response.expect("a response").into_body());
+        for _ in 0..polls {
+            at_once(body.frame());
+        }
+    };
+    for _ in 0..20 {
+        call(0);
+        call(1);
+    }
+    assert_eq!(strikes_of(&layer), 0);
+    call(2);
+    assert_eq!(strikes_of(&layer), 1);
 }
 
 /// A request that is denied has no response of a handler, so nothing is settled.

@@ -74,6 +74,27 @@ fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// A closure whose last case is "else" and releases is asked about requests without a response, too.
+#[test]
+fn no_sample_serves_for_nothing_who_hangs_up() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = Vec::new();
+    documents(root, &mut pages);
+    let mut texts = String::new();
+    for page in pages {
+        texts += &fs::read_to_string(page).expect("a page");
+    }
+    for folder in ["src", "examples"] {
+        sources(&root.join(folder), &mut texts);
+    }
+    assert!(texts.contains("Some(_) => Settle::Release"));
+    for case in ["_ => Settle::Release", "None => Settle::Release"] {
+        let mut found = texts.match_indices(case);
+        let found = found.find(|(at, _)| !texts[..*at].ends_with("Some("));
+        assert_eq!(found, None, "a sample has {case}");
+    }
+}
+
 /// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let is_kept = |next: &char| next.is_alphanumeric() || " -_".contains(*next);

@@ -27,7 +27,8 @@ pub enum Settle {
 /// The layer asks when the head of the response is there. If the answer is [`Settle::AtEnd`],
 /// it asks once more when the body has ended, has failed or was dropped. If there is no response
 /// (the inner service failed, or the request was dropped), it asks once, without a
-/// [status](Self::status).
+/// [status](Self::status). Under a [`Penalty`](crate::Penalty) it does not ask then, nor at the end
+/// of a body that was dropped: who hangs up gets no strike.
 ///
 /// ```
 /// use http::StatusCode;

@@ -15,6 +15,7 @@ use crate::{ConfigError, telemetry};
 /// A failure is a status of 400 or above, and a gRPC status other than 0. A request without a
 /// response counts as one, so a client cannot avoid the limit by hanging up. The gRPC status is
 /// mostly in the trailers, and then the body must arrive: a call whose body is dropped counts.
+/// Under a [`Penalty`](crate::Penalty), neither is a strike.
 ///
 /// Under a [cost](crate::Policy::cost) of 0, a failure costs one unit.
 #[must_use]
@@ -60,8 +61,8 @@ const GRPC: &[u8] = b"application/grpc";
 
 /// Charges requests whose response has one of these statuses; the others cost nothing.
 ///
-/// A request without a response counts. Under a [cost](crate::Policy::cost) of 0, a request that
-/// counts costs one unit.
+/// A request without a response counts, except under a [`Penalty`](crate::Penalty). Under a
+/// [cost](crate::Policy::cost) of 0, a request that counts costs one unit.
 ///
 /// A status outside 100 to 999, or no status at all, is an error when the layer is built.
 #[must_use]

@@ -173,6 +173,14 @@ impl Held {
         true
     }
 
+    /// Settles it as nobody has: what is held is charged.
+    pub(crate) fn settle_as_left(self: &Arc<Self>) {
+        self.settle(match self.charge.hold {
+            Some(_) => Settlement::Full,
+            None => Settlement::Release,
+        });
+    }
+
     /// Settles it, unless it was settled before. Returns what the store answers.
     pub(crate) fn settle_and_wait(
         self: &Arc<Self>,
