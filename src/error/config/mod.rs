@@ -317,6 +317,12 @@ pub enum ConfigError {
         /// What was given.
         text: String,
     },
+    /// An allowed range of trusted proxies, which clients behind them could claim to be in.
+    #[non_exhaustive]
+    AllowsTrustedProxies {
+        /// The range or the address.
+        text: String,
+    },
     /// The key of all callers, on a list.
     #[non_exhaustive]
     ListsEveryCaller,
