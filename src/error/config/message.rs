@@ -235,7 +235,7 @@ impl fmt::Display for ConfigError {
                 "`{setting}` is zero or empty; set a value, or leave it out for the default",
             ),
             Self::NoRuntime => f.write_str(
-                "no Tokio runtime to connect in; build the store inside a runtime",
+                "no Tokio runtime with timers to connect in; build the store inside a runtime with `enable_all()`",
             ),
         }
     }

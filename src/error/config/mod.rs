@@ -403,7 +403,7 @@ pub enum ConfigError {
         /// The name of the setting.
         setting: &'static str,
     },
-    /// The store needs a Tokio runtime to connect in.
+    /// The store needs a Tokio runtime with timers to connect in.
     #[non_exhaustive]
     NoRuntime,
 }
