@@ -67,9 +67,10 @@ impl Access {
     /// hours: it is exchanged for a cookie that scripts cannot read, and that each process with
     /// the same secret accepts. To end all sessions, change the secret.
     ///
-    /// Five wrong secrets from one peer within a minute deny more from it for a minute. Sessions
-    /// go on meanwhile. Behind a proxy, all clients have one peer address: there,
-    /// somebody who guesses keeps others from logging in.
+    /// In any minute, five wrong secrets are compared from one peer, and 300 from all peers
+    /// together. Further secrets are denied, even the right one. Sessions continue meanwhile.
+    /// Behind a proxy, all clients have one peer address: there, five guesses a minute keep others
+    /// from logging in.
     ///
     /// **The danger** is plain HTTP: the secret and the cookie can be read on the way. Browsers
     /// keep the cookie only from HTTPS and from `localhost`.

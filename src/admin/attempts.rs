@@ -10,8 +10,8 @@ use super::{
     problem::{Code, Problem},
 };
 use crate::{
-    Clock, Decision, Key, Limiter, MemoryStore, Penalty, Policy, RequestHead, StoreError,
-    TokenBucket,
+    Clock, Decision, FixedWindow, Key, Limiter, MemoryStore, Policy, RequestHead, SlidingLog,
+    StoreError, TokenBucket,
     key::{self, AddressReader, KeyExtractor},
     telemetry,
 };
@@ -19,7 +19,11 @@ use crate::{
 /// A page and its assets, and what the page asks for when it is loaded, a few times in a row.
 const BURST: u64 = 60;
 const CALLS_PER_SECOND: u64 = 10;
+/// From one peer, in any minute.
 const WRONG_TOKENS: u64 = 5;
+/// From all peers together, in any minute: an IPv6 /48 has 65,536 networks that count as one peer each.
+const WRONG_TOKENS_OF_ALL: u64 = 300;
+const OF_ALL: &str = "admin-wrong-tokens-of-all";
 const MINUTE: Duration = Duration::from_secs(60);
 /// How many peers are remembered, and how many of those with access. More share cells, and may be
 /// denied with each other.
@@ -36,12 +40,15 @@ pub(super) enum Budget {
 
 /// Counts wrong tokens and calls.
 pub(super) struct Attempts {
+    /// Its store is never full: the limit on all peers together is far below its capacity.
     wrong_tokens: Limiter,
+    warnings: Limiter,
     known: Limiter,
     strangers: Limiter,
 }
 
 impl Attempts {
+    #[expect(clippy::expect_used, reason = "the quotas are valid")]
     pub(super) fn new(clock: Option<&Arc<dyn Clock>>) -> Self {
         let store = |capacity| {
             let builder = MemoryStore::builder().capacity(capacity);
@@ -50,20 +57,25 @@ impl Attempts {
                 None => builder.build(),
             }
         };
+        let from_one = SlidingLog::per_minute(WRONG_TOKENS);
+        let from_all = SlidingLog::per_minute(WRONG_TOKENS_OF_ALL);
+        let wrong_tokens = Limiter::builder()
+            .store(store(STRANGERS))
+            .policy(Policy::new("admin-wrong-tokens", from_one))
+            .policy(Policy::new(OF_ALL, from_all).shared());
+        let warnings = Policy::new("admin-warnings", FixedWindow::per_minute(1));
         let calls = TokenBucket::per_second(CALLS_PER_SECOND).burst(BURST);
-        let wrong_tokens = Penalty::after(WRONG_TOKENS).within(MINUTE).lasting(MINUTE);
+        let calls = Policy::new("admin-calls", calls);
         Self {
-            wrong_tokens: Limiter::new(
-                store(STRANGERS),
-                Policy::new("admin-wrong-tokens", wrong_tokens),
-            ),
-            known: Limiter::new(store(KNOWN), Policy::new("admin-calls", calls)),
-            strangers: Limiter::new(store(STRANGERS), Policy::new("admin-calls", calls)),
+            wrong_tokens: wrong_tokens.build().expect("the quotas are valid"),
+            warnings: Limiter::new(store(KNOWN), warnings),
+            known: Limiter::new(store(KNOWN), calls.clone()),
+            strangers: Limiter::new(store(STRANGERS), calls),
         }
     }
 
-    /// Compares a token with the secret. After too many wrong ones from a peer it compares none
-    /// for a while, so that even the right one says nothing.
+    /// Compares a token with the secret. After too many wrong ones from a peer, or from all peers
+    /// together, it compares none for a while, so that even the right one says nothing.
     pub(super) async fn check_token(
         &self,
         bearer: &Bearer,
@@ -71,21 +83,37 @@ impl Attempts {
         head: &RequestHead<'_>,
     ) -> Result<(), Problem> {
         let peer = peer(head);
-        let decided = self.wrong_tokens.check_now(peer.clone());
-        if let Some(wait) = wait(decided) {
-            return Err(Problem::new(Code::TooManyWrongTokens).retry_after(wait));
-        }
+        // Counted before it is compared, so that tokens sent at the same time do not exceed the limit.
+        let decision = match self.wrong_tokens.check_now(peer.clone()) {
+            Ok(decision) if decision.is_allowed() => decision,
+            denied => {
+                let wait = wait(denied).unwrap_or(MINUTE);
+                return Err(Problem::new(Code::TooManyWrongTokens).retry_after(wait));
+            }
+        };
         if bearer.is_token(token) {
+            let refund = self.wrong_tokens.credit(peer, 1).await;
+            debug_assert!(refund.is_ok(), "a memory store refunds: {refund:?}");
             return Ok(());
         }
-        let struck = self.wrong_tokens.strike(peer, 1).await;
-        let left = struck
-            .ok()
-            .and_then(|decision| Some(decision.policies().next()?.remaining()));
-        if left == Some(0) {
-            telemetry::admin_attempts_denied(address(head));
-        }
+        self.warn(&decision, head);
         Err(Problem::new(Code::WrongToken))
+    }
+
+    /// Logs which limits on wrong tokens are used up, each once a minute.
+    fn warn(&self, decision: &Decision, head: &RequestHead<'_>) {
+        let used_up = decision.policies().filter(|policy| policy.remaining() == 0);
+        for policy in used_up {
+            let is_of_all = policy.name() == OF_ALL;
+            let key = if is_of_all { OF_ALL.into() } else { peer(head) };
+            if wait(self.warnings.check_now(key)).is_some() {
+                continue;
+            }
+            match is_of_all {
+                true => telemetry::admin_attempts_of_all_denied(),
+                false => telemetry::admin_attempts_denied(address(head)),
+            }
+        }
     }
 
     /// Counts a call.
@@ -130,8 +158,8 @@ mod tests {
 
     use http::Request;
 
-    use super::{Attempts, Bearer, Budget, STRANGERS};
-    use crate::{RequestHead, key::PeerAddr};
+    use super::{Attempts, Bearer, Budget, STRANGERS, WRONG_TOKENS_OF_ALL};
+    use crate::{Limiter, RequestHead, key::PeerAddr};
 
     /// Of most addresses only a count that they share is kept.
     #[tokio::test]
@@ -143,23 +171,18 @@ mod tests {
             let request = Request::get("/").extension(PeerAddr(peer)).body(());
             let request = request.expect("a request");
             let head = RequestHead::from(&request);
-            for _ in 0..2 {
-                let _ = attempts.check_token(&bearer, b"guess", &head).await;
-            }
+            let _ = attempts.check_token(&bearer, b"guess", &head).await;
             let _ = attempts.count_call(&Budget::Stranger(super::peer(&head)));
         }
+        let kept = |limiter: &Limiter| limiter.metrics().store.memory_buckets;
         // At most as many as are remembered, and half as many cells.
-        for limiter in [&attempts.wrong_tokens, &attempts.strangers] {
-            let kept = limiter
-                .metrics()
-                .store
-                .memory_buckets
-                .expect("a memory store");
-            let most = u64::try_from(STRANGERS * 2).expect("a number");
-            assert!(kept > 1_000 && kept <= most, "{kept}");
-        }
+        let strangers = kept(&attempts.strangers).expect("a memory store");
+        let most = u64::try_from(STRANGERS * 2).expect("a number");
+        assert!(strangers > 1_000 && strangers <= most, "{strangers}");
+        // Those whose tokens were compared, and the count of all.
+        let guessing = kept(&attempts.wrong_tokens).expect("a memory store");
+        assert_eq!(guessing, WRONG_TOKENS_OF_ALL + 1);
         // Those with access are kept apart.
-        let known = attempts.known.metrics().store;
-        assert_eq!(known.memory_buckets, Some(0));
+        assert_eq!(kept(&attempts.known), Some(0));
     }
 }

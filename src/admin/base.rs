@@ -23,24 +23,13 @@ impl Base {
     }
 }
 
-/// Returns the URL of the page, relative to a path right below it: `./`, or `../admin`.
-pub(super) fn page(parts: &Parts) -> String {
-    let outer = original_path(parts).strip_suffix(parts.uri.path());
-    let last = outer.and_then(|outer| outer.rsplit('/').next());
-    match last.unwrap_or_default() {
-        "" => "./".to_owned(),
-        last => format!("../{}", escaped(last)),
-    }
-}
-
 /// Returns the path before routers that this one is nested in took their part of it.
 fn original_path(parts: &Parts) -> &str {
     let original = parts.extensions.get::<OriginalUri>();
     original.map_or(parts.uri.path(), |original| original.path())
 }
 
-/// Encodes what has a meaning in HTML, or cannot be in a header field. A path rarely has it, and
-/// then it may be a hostile one.
+/// Encodes what has a meaning in HTML. A path rarely has it, and then it may be a hostile one.
 fn escaped(segment: &str) -> String {
     let mut escaped = String::new();
     for byte in segment.bytes() {
@@ -58,7 +47,7 @@ mod tests {
     use axum::extract::OriginalUri;
     use http::{Request, request::Parts};
 
-    use super::{Base, page};
+    use super::Base;
 
     fn parts(original: &str, path: &str) -> Parts {
         let mut parts = Request::get(path).body(()).unwrap().into_parts().0;
@@ -80,16 +69,6 @@ mod tests {
             ("/\u{e9}", "/", "./%C3%A9/"),
         ] {
             assert_eq!(Base::of(&parts(original, path)).0, base, "{original}");
-        }
-        for (original, home) in [
-            ("/session", "./"),
-            ("/admin/session", "../admin"),
-            ("/a/b/admin/session", "../admin"),
-            ("//evil.example/session", "../evil.example"),
-            ("/a/\u{e9}/session", "../%C3%A9"),
-            ("/elsewhere", "./"),
-        ] {
-            assert_eq!(page(&parts(original, "/session")), home, "{original}");
         }
     }
 }

@@ -5,7 +5,7 @@ use axum::{
     body::{Body, Bytes},
     extract::State,
     response::{IntoResponse, Response},
-    routing::post,
+    routing::{get, post},
 };
 use http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{
     attempts::address,
-    base::{self, Base},
+    base::Base,
     body::is_form,
     form, page,
     problem::{Code, Problem},
@@ -25,11 +25,15 @@ use super::{
 };
 use crate::{RequestHead, telemetry};
 
+/// The URL that shows the page after both forms, relative to theirs. The page's own URL is unknown
+/// here: a proxy may have shown it at another path, with or without a slash.
+const PAGE: HeaderValue = HeaderValue::from_static("./session");
+
 /// Returns `POST /session` and `POST /session-end`. Both are right below the page, so that their
 /// cookie is for the page: see [`Sessions`].
 pub(super) fn routes() -> Router<Handle> {
     Router::new()
-        .route("/session", post(begin))
+        .route("/session", get(page::show).post(begin))
         .route("/session-end", post(end))
 }
 
@@ -53,7 +57,7 @@ struct Login {
 async fn begin(State(shared): State<Handle>, parts: Parts, body: Bytes) -> Response {
     let is_form = is_form(&parts.headers);
     match cookie(&shared, &parts, &body).await {
-        Ok(cookie) => done(&parts, cookie),
+        Ok(cookie) => done(&parts.headers, cookie),
         Err(problem) if is_form => form_again(&Base("./".to_owned()), problem),
         Err(problem) => problem.into_response(),
     }
@@ -80,19 +84,17 @@ async fn cookie(shared: &Handle, parts: &Parts, body: &[u8]) -> Result<HeaderVal
 }
 
 /// Removes the cookie of a session. A copy of the cookie stays valid until it ends.
-async fn end(parts: Parts) -> Response {
-    done(&parts, Sessions::end())
+async fn end(headers: HeaderMap) -> Response {
+    done(&headers, Sessions::end())
 }
 
 /// Shows the page after a form, and nothing otherwise.
-#[expect(clippy::expect_used, reason = "it is a part of a URL")]
-fn done(parts: &Parts, cookie: HeaderValue) -> Response {
+fn done(asked: &HeaderMap, cookie: HeaderValue) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(SET_COOKIE, cookie);
-    if !is_form(&parts.headers) {
+    if !is_form(asked) {
         return (StatusCode::NO_CONTENT, headers).into_response();
     }
-    let page = HeaderValue::try_from(base::page(parts)).expect("it is a part of a URL");
-    headers.insert(LOCATION, page);
+    headers.insert(LOCATION, PAGE);
     (StatusCode::SEE_OTHER, headers).into_response()
 }

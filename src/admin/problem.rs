@@ -134,7 +134,7 @@ codes! {
     NoAccess => FORBIDDEN "no-access" "the application gives this request no access",
     NoToken => UNAUTHORIZED "no-token" "log in on the page, or send the token as `Authorization: Bearer ..`",
     WrongToken => UNAUTHORIZED "wrong-token" "the token is wrong",
-    TooManyWrongTokens => TOO_MANY_REQUESTS "too-many-wrong-tokens" "too many wrong tokens came from this address; wait a minute",
+    TooManyWrongTokens => TOO_MANY_REQUESTS "too-many-wrong-tokens" "too many wrong tokens came from this address, or from all addresses together; wait up to a minute",
     TooManyCalls => TOO_MANY_REQUESTS "too-many-calls" "more than 10 calls a second",
     ContentType => UNSUPPORTED_MEDIA_TYPE "content-type" "the body must be `application/json`",
     NoCustomHeader => FORBIDDEN "no-custom-header" "the request must have the field `x-tower-throttle: 1`",

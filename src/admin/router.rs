@@ -52,11 +52,12 @@ use crate::RequestHead;
 /// The paths whose `POST` changes nothing.
 const READS: [&str; 1] = ["/api/v1/lookup"];
 /// What somebody who is not known can ask for, to log in.
-const OPEN: [(Method, &str); 6] = [
+const OPEN: [(Method, &str); 7] = [
     (Method::GET, "/"),
     (Method::GET, "/admin.css"),
     (Method::GET, "/admin.js"),
     (Method::GET, "/admin.svg"),
+    (Method::GET, "/session"),
     (Method::POST, "/session"),
     (Method::POST, "/session-end"),
 ];

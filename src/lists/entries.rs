@@ -167,9 +167,22 @@ impl Entries {
     /// Checks that the lists can be applied to requests.
     #[cfg(feature = "http")]
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        match &self.reader {
-            Some(reader) => reader.validate(),
-            None if self.has_networks() => Err(ConfigError::NoAddressReader),
+        let Some(reader) = &self.reader else {
+            return match self.has_networks() {
+                true => Err(ConfigError::NoAddressReader),
+                false => Ok(()),
+            };
+        };
+        reader.validate()?;
+        let mut networks = self.networks.iter();
+        let trusted = networks.find(|(network, list)| {
+            let mut ends = network.ends().into_iter();
+            **list == List::Allow && ends.all(|end| reader.is_trusted_proxy(end))
+        });
+        match trusted {
+            Some((network, _)) => Err(ConfigError::AllowsTrustedProxies {
+                text: network.written(),
+            }),
             None => Ok(()),
         }
     }

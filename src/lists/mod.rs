@@ -108,7 +108,8 @@ impl Lists {
     /// usually with 500, as the application is misconfigured.
     ///
     /// Errors of the reader are reported when the layer is built, and by
-    /// [`replace`](Self::replace).
+    /// [`replace`](Self::replace). So is an allowed range within the proxies that the reader trusts: a
+    /// client behind them could claim an address in it.
     ///
     /// [`key::client_ip`]: crate::key::client_ip
     /// [`key::peer`]: crate::key::peer
@@ -232,8 +233,8 @@ impl Lists {
     ///
     /// # Errors
     ///
-    /// Returns an error if addresses are listed and nothing reads the client's, or if the reader has
-    /// an error. The former entries stay then.
+    /// Returns an error if addresses are listed and nothing reads the client's, if the reader has an
+    /// error, or if an allowed range is within its trusted proxies. The former entries stay then.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "`new` is not to be used further"

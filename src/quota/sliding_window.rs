@@ -48,7 +48,9 @@ use crate::ConfigError;
 /// below 2^53.
 ///
 /// **Changed numbers.** Units of a stored window that overlaps the present window count in the
-/// present window. Units of one that overlaps the last window count in the last window.
+/// present window. Units of one that overlaps the last window count in the last window. If the window
+/// becomes longer, units that were used before the change are forgotten after one or two of the old
+/// windows, and then a caller gets the new limit once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct SlidingWindow {

@@ -92,6 +92,17 @@ impl WindowParams {
         }
     }
 
+    /// Returns how many stored units were taken and how many are owed. Debts are paid in full. Taken
+    /// units count up to twice the limit, so that changed numbers lock out no caller for long.
+    fn taken_and_owed(&self, stored: Option<&[u64]>) -> (u64, u64) {
+        let (taken, owed) = match stored {
+            Some(&[used, _]) => (used, 0),
+            Some(&[used, _, taken]) => (taken.min(used), used.saturating_sub(taken)),
+            _ => (0, 0),
+        };
+        (taken.min(2 * self.limit), owed)
+    }
+
     /// Returns for how long a full bucket is remembered, as in a token bucket.
     pub(crate) fn remembered_ms(&self) -> u64 {
         if self.initial_used == 0 {
@@ -154,17 +165,15 @@ impl Arithmetic for WindowParams {
             more: 0,
             unsaved,
         };
-        let (used, ends_ms, owed) = match stored {
-            Some(&[used, ends_ms]) => (used, ends_ms, 0),
-            Some(&[used, ends_ms, held]) => (used, ends_ms, used.saturating_sub(held)),
-            _ => return anew(self.initial_used, self.initial_used > 0),
+        let Some(&[used, ends_ms, ..]) = stored else {
+            return anew(self.initial_used, self.initial_used > 0);
         };
-        // A debt is paid in full. Changed numbers lock out no caller for long.
         let used = match self.refill {
-            Some(_) => (used - owed)
-                .min(2 * self.limit)
-                .saturating_add(owed)
-                .min(self.highest().max(2 * self.limit)),
+            Some(_) => {
+                let (taken, owed) = self.taken_and_owed(stored);
+                let most = self.highest().max(2 * self.limit);
+                taken.saturating_add(owed).min(most)
+            }
             None => used,
         };
         if ends_ms > now_ms {
@@ -199,19 +208,19 @@ impl Arithmetic for WindowParams {
 
     fn write(
         &self,
-        _: impl FnOnce() -> Option<State>,
+        stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
         _: &ReadContext<'_>,
     ) -> State {
         let used = change.applied_to(standing.level);
-        // Of a bucket in debt, how much it holds: the rest is owed.
-        let length = if self.refill.is_some() && used > self.limit {
-            3
-        } else {
-            2
-        };
-        State::from_buf_and_len([used, standing.mark, self.limit], length)
+        if self.refill.is_none() || used <= self.limit {
+            return State::from_buf_and_len([used, standing.mark, 0], 2);
+        }
+        // What was taken under a larger burst does not become a debt. A refill pays debts first.
+        let (taken, _) = self.taken_and_owed(stored().as_deref());
+        let taken = taken.min(standing.level).max(self.limit).min(used);
+        State::from_buf([used, standing.mark, taken])
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {

@@ -13,6 +13,8 @@ mod fallback;
 mod guarded;
 pub(crate) mod handle;
 mod health;
+#[cfg(feature = "redis")]
+mod in_runtime;
 mod known_policies;
 mod last_numbers;
 #[cfg(feature = "redis")]

@@ -18,7 +18,16 @@ pub(crate) fn admin_attempts_denied(peer: Option<IpAddr>) {
         warn,
         "admin",
         peer = peer.map(tracing::field::display),
-        "too many wrong tokens for the admin page; logins from this address are denied for a minute"
+        "too many wrong tokens for the admin page; tokens from this address are denied for up to a minute"
+    );
+}
+
+/// Logs that too many wrong tokens came from all addresses together.
+pub(crate) fn admin_attempts_of_all_denied() {
+    tell!(
+        warn,
+        "admin",
+        "too many wrong tokens for the admin page from all addresses; all tokens are denied for up to a minute, sessions continue"
     );
 }
 

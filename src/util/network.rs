@@ -42,13 +42,34 @@ impl Network {
 
     /// Returns the network with all bits beyond the prefix unset.
     pub(crate) fn without_host_bits(self) -> Self {
-        let bits = self.bits() & !self.host_bits();
-        let address = match self.address {
+        let (first, _) = self.range();
+        let address = self.address_of(first);
+        Self { address, ..self }
+    }
+
+    /// Returns the first and the last address of the network.
+    #[cfg(feature = "http")]
+    pub(crate) fn ends(self) -> [IpAddr; 2] {
+        let (first, last) = self.range();
+        [first, last].map(|bits| self.address_of(bits))
+    }
+
+    /// Returns an address alone as people write it, without the length of its prefix.
+    #[cfg(feature = "http")]
+    pub(crate) fn written(self) -> String {
+        match self.prefix == width(self.address) {
+            true => self.address.to_string(),
+            false => self.to_string(),
+        }
+    }
+
+    /// Returns the address of these bits, of the version of this network.
+    fn address_of(self, bits: u128) -> IpAddr {
+        match self.address {
             // The bits of an IPv4 address are 32.
             IpAddr::V4(_) => Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX)).into(),
             IpAddr::V6(_) => Ipv6Addr::from_bits(bits).into(),
-        };
-        Self { address, ..self }
+        }
     }
 
     /// Returns whether an address, which must not be IPv4-mapped, is of this network.

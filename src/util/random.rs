@@ -1,11 +1,17 @@
-//! Random numbers of the operating system.
+//! Random numbers.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    hash::{BuildHasher, RandomState},
+    process,
+    time::SystemTime,
+};
 
-/// Returns a number that cannot be predicted outside of this process.
+/// Returns a number that cannot be predicted outside of this process, and that practically no other
+/// process draws.
 pub(crate) fn random() -> u64 {
-    // The standard library seeds its hasher from the system's randomness.
-    RandomState::new().hash_one(0_u8)
+    // The standard library reads the system's randomness once in each thread, and a fork copies what
+    // it has read. So the process and the time are part of the number.
+    RandomState::new().hash_one((process::id(), SystemTime::now()))
 }
 
 /// Returns a random number from a range, so that processes that started together do not act

@@ -467,6 +467,45 @@ fn lists_of_addresses_need_a_reader() {
     assert!(build(Lists::new().allow_keys(["ann"]).expect("lists")).is_ok());
 }
 
+/// A client behind them, or one that connects from such an address, names its own address.
+#[test]
+fn a_range_within_the_trusted_proxies_cannot_be_allowed() {
+    let build = |lists: Lists| RateLimitLayer::builder().policy(api()).lists(lists).build();
+    let trusted = ["10.0.0.0/8", "2001:db8::/32"];
+    let lists = || Lists::new().client_address(key::client_ip(trusted));
+    for (allowed, shown) in [
+        ("10.1.0.0/16", "10.1.0.0/16"),
+        ("10.0.0.0/8", "10.0.0.0/8"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("2001:db8:7::/48", "2001:db8:7::/48"),
+    ] {
+        let start = format!("allowed range {shown:?} is within the trusted proxies");
+        let allowing = lists().allow_ips([OFFICE, allowed]).expect("lists");
+        assert_config_error(build(allowing), "allows-trusted-proxies", &start);
+        // In whatever order, and while requests are served.
+        let allowing = Lists::new().allow_ips([allowed]).expect("lists");
+        let replaced = lists();
+        let layer = layer(&replaced);
+        assert_config_error(
+            replaced.replace(allowing.clone()),
+            "allows-trusted-proxies",
+            &start,
+        );
+        assert_eq!(replaced.find_ip("10.0.0.7".parse().expect("one")), None);
+        let inner: std::sync::Arc<dyn AddressReader> = std::sync::Arc::new(key::client_ip(trusted));
+        let allowing = allowing.client_address(inner);
+        assert_config_error(build(allowing), "allows-trusted-proxies", &start);
+        drop(layer);
+    }
+    // Those that are denied can be, and those that hold others, too.
+    assert!(build(lists().deny_ips(["10.1.0.0/16"]).expect("lists")).is_ok());
+    assert!(build(lists().allow_ips(["8.0.0.0/6"]).expect("lists")).is_ok());
+    assert!(build(lists().allow_ips(["2001:db9::/32"]).expect("lists")).is_ok());
+    let by_peer = Lists::new().client_address(key::peer());
+    assert!(build(by_peer.allow_ips(["10.1.0.0/16"]).expect("lists")).is_ok());
+}
+
 /// A request that is allowed by either lists would be denied by a mixture of them.
 #[test]
 fn a_request_sees_all_former_entries_or_all_new_ones() {

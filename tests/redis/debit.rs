@@ -180,6 +180,31 @@ async fn a_debt_to_a_bucket_refilled_at_once_is_paid_in_full() {
     }
 }
 
+/// Each change carries at most twice the new burst. What is carried does not become a debt, which
+/// the next change would carry in full.
+#[tokio::test]
+async fn numbers_that_change_twice_carry_no_more_than_the_last_change_may() {
+    let server = RedisServer::start();
+    for (store, _) in stores(&server) {
+        let of = |burst: u64| {
+            let quota = TokenBucket::per_minute(1).refill_at_once().burst(burst);
+            one(store.clone(), Policy::new("api", quota))
+        };
+        let (first, second, third) = (of(1_000), of(100), of(1));
+        assert!(first.check_n("ann", 1_000).await.unwrap().is_allowed());
+        // Each of these writes what it carries.
+        second.credit("ann", 1).await.unwrap();
+        let debit = second.debit("ann", 3).await.unwrap();
+        assert_eq!(debit.charged(), 3);
+        let left = debit.policies().next().unwrap().reset_after();
+        assert_eq!(left, (2 * 100 - 1 + 3) * MINUTE);
+
+        // Of the 199 taken units, two count. The three owed ones count in full.
+        let denied = third.check("ann").await.unwrap();
+        assert_eq!(denied.retry_after(), Some((2 + 3) * MINUTE));
+    }
+}
+
 #[derive(Debug)]
 struct Down;
 

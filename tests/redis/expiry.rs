@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::{runtime::Runtime, time::sleep};
 use tower_throttle::{
-    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, RedisStore,
+    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, Quota, RedisStore,
     SlidingLog, SlidingWindow, TokenBucket,
 };
 
@@ -474,6 +474,34 @@ async fn two_versions_of_a_sliding_log() {
     both_orders(log(10, ms(300)), log(5, ms(300))).await;
     both_orders(log(10, ms(200)), log(5, ms(300))).await;
     both_orders(log(10, ms(300)), log(10, ms(200))).await;
+}
+
+/// What was used before the change is kept for as long as before. Then the longer window starts.
+#[tokio::test]
+async fn a_longer_window_grants_its_limit_once_beside_what_was_used_before() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    let (short, long) = (ms(200), Duration::from_secs(86_400));
+    let quotas: [[Quota; 2]; 2] = [
+        [short, long].map(|window| SlidingLog::new(10, window).try_into().expect("a quota")),
+        [short, long].map(|window| SlidingWindow::new(10, window).try_into().expect("a quota")),
+    ];
+    for quotas in quotas {
+        let [old, new] = quotas.map(|quota| Limiter::new(store.clone(), Policy::new("api", quota)));
+        let used = old.take_up_to("ann", 10).await.expect("a decision");
+        assert_eq!(used.charged(), 10);
+        crate::support::eventually_async("room", async || {
+            let decision = new.peek("ann").await.expect("a decision");
+            decision.is_allowed()
+        })
+        .await;
+        let granted = new.take_up_to("ann", 100).await.expect("a decision");
+        assert_eq!(granted.charged(), 10);
+        assert!(!new.check("ann").await.expect("a decision").is_allowed());
+        let key = new.storage_keys("ann").remove(0);
+        assert!(ttl(&server, &key) >= Duration::from_secs(1), "{key}");
+        new.reset("ann").await.expect("a reset");
+    }
 }
 
 #[tokio::test]

@@ -10,9 +10,10 @@ use fred::{
     types::{Builder, config::Config},
 };
 use tokio::runtime::{Handle, Runtime};
+use tower::ServiceExt;
 use tower_throttle::{
-    Concurrency, LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RedisStore, Source,
-    TokenBucket,
+    Concurrency, LeakyBucket, Limiter, MemoryStore, OnStoreFailure, Permit, Policy, RateLimitLayer,
+    RedisStore, Source, TokenBucket,
 };
 
 use crate::support::{DEADLINE, RedisServer, eventually_async};
@@ -281,6 +282,81 @@ fn outside_of_a_runtime_checks_use_that_of_the_store() {
     }
 }
 
+fn without_timers() -> Runtime {
+    let builder = tokio::runtime::Builder::new_current_thread().build();
+    builder.expect("a runtime")
+}
+
+#[test]
+fn callers_in_a_runtime_without_timers_use_those_of_the_store() {
+    let server = RedisServer::start();
+    let cluster = crate::support::cluster::RedisCluster::start(3, 0);
+    let (runtime, without) = (runtime(), without_timers());
+    for url in [server.url(), cluster.url()] {
+        let (store, limiter, leasing) = runtime.block_on(async {
+            let store = RedisStore::builder().timeout(DEADLINE);
+            let store = store.connect(&url).expect("a store");
+            let of = |name, quota| Policy::new(name, quota).on_store_failure(OnStoreFailure::Deny);
+            let limiter = Limiter::new(store.clone(), of("api", TokenBucket::per_hour(2)));
+            let leasing = of("leases", TokenBucket::per_hour(1_000)).lease();
+            (store.clone(), limiter, Limiter::new(store, leasing))
+        });
+        let inner = tower::service_fn(async |_: http::Request<String>| {
+            Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+        });
+        let layer = RateLimitLayer::builder()
+            .store(store.clone())
+            .policy(Policy::new("layer", TokenBucket::per_hour(1)).shared())
+            .on_store_failure(OnStoreFailure::Deny)
+            .build()
+            .expect("a layer");
+        let service = tower::Layer::layer(&layer, inner);
+        without.block_on(async {
+            let mut admitted = 0;
+            for _ in 0..4 {
+                let decision = limiter.check("ann").await.expect("a decision");
+                admitted += u32::from(decision.is_allowed());
+            }
+            assert_eq!(admitted, 2);
+            limiter.credit("ann", 1).await.expect("a refund");
+            let _ = limiter.debit("ann", 1).await.expect("a debit");
+            let _ = limiter.peek("ann").await.expect("a decision");
+            limiter.reset("ann").await.expect("a reset");
+            for _ in 0..10 {
+                let decision = leasing.check("ann").await.expect("a decision");
+                assert!(decision.is_allowed());
+            }
+            leasing.reset("ann").await.expect("a reset");
+            store.health_check().await.expect("it is ready");
+            for status in [200, 429] {
+                let request = http::Request::new(String::new());
+                let response = service.clone().oneshot(request).await;
+                assert_eq!(response.expect("infallible").status(), status);
+            }
+            store.shutdown().await;
+            limiter.check("ann").await.expect_err("it was shut down");
+        });
+    }
+}
+
+#[test]
+fn a_memory_store_decides_in_a_runtime_without_timers() {
+    without_timers().block_on(async {
+        let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_hour(1));
+        assert!(limiter.check("ann").await.expect("a decision").is_allowed());
+        assert!(!limiter.check("ann").await.expect("a decision").is_allowed());
+    });
+}
+
+/// Its connections and its workers need them.
+#[test]
+fn in_a_runtime_without_timers_building_is_an_error() {
+    let runtime = without_timers();
+    let _inside = runtime.enter();
+    let mistake = RedisStore::connect("redis://127.0.0.1/").expect_err("no timers");
+    assert_eq!(mistake.code(), "no-runtime");
+}
+
 /// Nothing drives the runtime's timers, so the check must not wait for them.
 #[test]
 fn outside_of_a_runtime_a_store_of_a_single_thread_fails() {
@@ -292,7 +368,14 @@ fn outside_of_a_runtime_a_store_of_a_single_thread_fails() {
         let policy = policy.on_store_failure(OnStoreFailure::Deny);
         Limiter::new(RedisStore::connect(&server.url()).expect("a store"), policy)
     });
-    let error = block_on(limiter.check("ann")).expect_err("no runtime");
-    assert!(error.is_unavailable(), "{error:?}");
+    let without = without_timers();
+    for error in [
+        block_on(limiter.check("ann")),
+        without.block_on(limiter.check("ann")),
+    ] {
+        let error = error.expect_err("no runtime with timers");
+        assert!(error.is_unavailable(), "{error:?}");
+    }
     assert!(block_on(limiter.reset("ann")).is_err());
+    assert!(without.block_on(limiter.reset("ann")).is_err());
 }

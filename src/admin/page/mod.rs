@@ -59,7 +59,7 @@ pub(super) fn routes() -> Router<Handle> {
 
 const HTML: [(http::HeaderName, &str); 1] = [(CONTENT_TYPE, "text/html; charset=utf-8")];
 
-async fn show(
+pub(super) async fn show(
     State(shared): State<Handle>,
     Extension(base): Extension<Base>,
     who: Option<Extension<Who>>,

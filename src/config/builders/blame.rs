@@ -39,6 +39,7 @@ pub(super) fn fields(error: &ConfigError) -> &'static [&'static str] {
         ConfigError::ListEntry { .. }
         | ConfigError::ListHostBits { .. }
         | ConfigError::ListsEveryAddress { .. }
+        | ConfigError::AllowsTrustedProxies { .. }
         | ConfigError::ListsEveryCaller
         | ConfigError::ListedTwice { .. }
         | ConfigError::ListLine

@@ -27,7 +27,9 @@ pub(super) fn read(
     let mut lists = Lists::new().client_address(client_address(reading, &table, addresses));
     if let Some(field) = table.get("allow_ips") {
         lists = add_addresses(reading, lists, &field, |lists, texts| {
-            lists.allow_ips(texts)
+            let lists = lists.allow_ips(texts)?;
+            lists.load().validate()?;
+            Ok(lists)
         });
     }
     if let Some(field) = table.get("deny_ips") {
@@ -38,6 +40,7 @@ pub(super) fn read(
         let folder = path.and_then(Path::parent).unwrap_or(Path::new(""));
         // It is read last: its errors have the numbers of lines.
         let more = lists.clone().from_file(folder.join(field.text()?));
+        let more = more.and_then(|more| more.load().validate().map(|()| more.clone()));
         lists = reading.keep(&field, more).unwrap_or(lists);
     }
     Some(lists)
@@ -110,6 +113,7 @@ fn wrong_entry(error: &ConfigError) -> Option<&str> {
         ConfigError::ListEntry { text }
         | ConfigError::ListHostBits { text, .. }
         | ConfigError::ListsEveryAddress { text }
+        | ConfigError::AllowsTrustedProxies { text }
         | ConfigError::ListedTwice {
             text: Some(text), ..
         } => Some(text),

@@ -71,6 +71,7 @@ codes! {
     ListEntry => "list-entry",
     ListHostBits => "list-host-bits",
     ListsEveryAddress => "lists-every-address",
+    AllowsTrustedProxies => "allows-trusted-proxies",
     ListsEveryCaller => "lists-every-caller",
     ListedTwice => "listed-twice",
     ListLine => "list-line",

@@ -176,6 +176,10 @@ impl fmt::Display for ConfigError {
                 f,
                 "listed range {text:?} matches every address; list smaller ranges, or choose requests with `when(..)`",
             ),
+            Self::AllowsTrustedProxies { text } => write!(
+                f,
+                "allowed range {text:?} is within the trusted proxies, so a client behind them could claim an address in it; allow ranges of clients, or trust the addresses of your proxies alone",
+            ),
             Self::ListsEveryCaller => f.write_str(
                 "the key of all callers is listed; list keys of single callers",
             ),
@@ -231,7 +235,7 @@ impl fmt::Display for ConfigError {
                 "`{setting}` is zero or empty; set a value, or leave it out for the default",
             ),
             Self::NoRuntime => f.write_str(
-                "no Tokio runtime to connect in; build the store inside a runtime",
+                "no Tokio runtime with timers to connect in; build the store inside a runtime with `enable_all()`",
             ),
         }
     }

@@ -317,6 +317,12 @@ pub enum ConfigError {
         /// What was given.
         text: String,
     },
+    /// An allowed range of trusted proxies, which clients behind them could claim to be in.
+    #[non_exhaustive]
+    AllowsTrustedProxies {
+        /// The range or the address.
+        text: String,
+    },
     /// The key of all callers, on a list.
     #[non_exhaustive]
     ListsEveryCaller,
@@ -397,7 +403,7 @@ pub enum ConfigError {
         /// The name of the setting.
         setting: &'static str,
     },
-    /// The store needs a Tokio runtime to connect in.
+    /// The store needs a Tokio runtime with timers to connect in.
     #[non_exhaustive]
     NoRuntime,
 }

@@ -26,6 +26,13 @@ pub trait AddressReader: Send + Sync + 'static {
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
+
+    /// Returns whether this is the address of a proxy that is trusted to name the client's. A range of
+    /// such addresses cannot be on an allow list: a client behind the proxies could claim one. The
+    /// default is `false`.
+    fn is_trusted_proxy(&self, _address: IpAddr) -> bool {
+        false
+    }
 }
 
 impl AddressReader for std::sync::Arc<dyn AddressReader> {
@@ -35,6 +42,10 @@ impl AddressReader for std::sync::Arc<dyn AddressReader> {
 
     fn validate(&self) -> Result<(), ConfigError> {
         (**self).validate()
+    }
+
+    fn is_trusted_proxy(&self, address: IpAddr) -> bool {
+        (**self).is_trusted_proxy(address)
     }
 }
 

@@ -307,6 +307,10 @@ impl AddressReader for ClientIp {
     fn validate(&self) -> Result<(), ConfigError> {
         KeyExtractor::validate(self)
     }
+
+    fn is_trusted_proxy(&self, address: IpAddr) -> bool {
+        self.is_trusted(address)
+    }
 }
 
 fn peer_address(head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {

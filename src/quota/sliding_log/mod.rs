@@ -38,7 +38,9 @@ use crate::ConfigError;
 /// newest entry and moves it to the present. So the units of that entry count for one window
 /// after the last debit.
 ///
-/// **Changed numbers.** Existing entries count by the new numbers.
+/// **Changed numbers.** Existing entries count by the new numbers, until the window in which they
+/// were stored has passed. So a longer window is exact for what is used after the change. What was used
+/// before it may be forgotten early, and then a caller gets the new limit once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct SlidingLog {

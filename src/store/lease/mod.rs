@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 pub(crate) use self::table::Leases;
 use self::{entry::RoundTrip, reset::reset, table::Id};
-use super::{Answer, Fallback, Store, tasks::Tasks};
+use super::{Answer, Fallback, Store, in_runtime::InRuntime, tasks::Tasks};
 use crate::{
     Decision, Fingerprint, Key,
     charge::{Charge, Check, Operation},
@@ -194,7 +194,9 @@ impl Store for LeasingStore {
         };
         let ids = charges.iter().flat_map(|charge| self.ids(charge)).collect();
         let leases = Arc::clone(&self.leases);
-        Answer::Later(Box::pin(reset(leases, ids, answer, self.timeout)))
+        let runtime = leases.runtime().clone();
+        let reset = reset(leases, ids, answer, self.timeout);
+        Answer::Later(Box::pin(InRuntime::new(runtime, reset)))
     }
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {

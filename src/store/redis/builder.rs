@@ -26,6 +26,7 @@ use crate::{
     store::{
         Fallback,
         denial_cache::DenialCache,
+        in_runtime::runtime_with_timers,
         lease::{Leases, LeasingStore},
         process::ProcessContext,
     },
@@ -248,7 +249,7 @@ impl RedisStoreBuilder {
         #[cfg(feature = "control")]
         let control = OneControl::new(Arc::clone(&process.calendar));
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
-        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        let runtime = runtime_with_timers().ok_or(ConfigError::NoRuntime)?;
         let shared = Arc::new(Shared {
             runtime: runtime.clone(),
             tasks: fallback.tasks().clone(),

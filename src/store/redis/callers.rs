@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    RedisStore, client_reply::Reply, deadline::Deadline, task::InRuntime, unleased::Servers,
-};
-use crate::{Fingerprint, StoreError, error::StoreErrorKind};
+use super::{RedisStore, client_reply::Reply, deadline::Deadline, unleased::Servers};
+use crate::{Fingerprint, StoreError, error::StoreErrorKind, store::in_runtime::InRuntime};
 
 /// How many keys a server looks at in one call: less than a millisecond of its time.
 const KEYS_PER_CALL: usize = 1_000;

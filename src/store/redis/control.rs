@@ -6,14 +6,13 @@ use super::{
     RedisStore, SendMode,
     deadline::Deadline,
     document::{OneControl, TextCommand, TextReply},
-    task::InRuntime,
     unleased::{Servers, Unleased},
 };
 use crate::{
     StoreError,
     control::{Control, HEAD_BYTES, Held, MAX_BYTES, Source},
     error::StoreErrorKind,
-    store::StoreFuture,
+    store::{StoreFuture, in_runtime::InRuntime},
     util::lock::lock,
 };
 

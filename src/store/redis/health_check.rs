@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::{RedisStore, task::InRuntime, unleased::Servers};
+use super::{RedisStore, unleased::Servers};
 use crate::{
     Key, OnStoreFailure, Policy, StoreError, TokenBucket,
     charge::{Check, Operation},
-    store::Store,
+    store::{Store, in_runtime::InRuntime},
 };
 
 impl RedisStore {

@@ -28,7 +28,6 @@ mod script;
 mod server;
 mod shared;
 mod supervisor;
-mod task;
 mod unleased;
 pub(crate) mod url;
 
@@ -36,10 +35,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
+use self::unleased::Unleased;
 pub use self::{builder::RedisStoreBuilder, callers::KnownCallers};
-use self::{task::InRuntime, unleased::Unleased};
 use super::{Answer, Charge, Check, Fallback, Store, lease::LeasingStore};
-use crate::{ConfigError, Decision, Fingerprint, Key, metrics::store::StoreMetrics};
+use crate::{
+    ConfigError, Decision, Fingerprint, Key, metrics::store::StoreMetrics,
+    store::in_runtime::InRuntime,
+};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///

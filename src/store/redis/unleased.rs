@@ -18,7 +18,6 @@ use super::{
     either::Either,
     request::ScriptRequest,
     shared::Shared,
-    task::InRuntime,
 };
 use crate::{
     Decision, Fingerprint, Key, StoreError,
@@ -26,6 +25,7 @@ use crate::{
     store::{
         Answer, Charge, Check, Fallback, Store,
         denial_cache::{DenialCache, Lookup, PendingCheck, record_decision},
+        in_runtime::InRuntime,
     },
 };
 

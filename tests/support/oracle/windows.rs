@@ -109,6 +109,8 @@ pub struct Interval {
     refill: i128,
     period_ms: i128,
     capacity: i128,
+    /// How many of the used units were taken. The others are owed: they were beyond the capacity.
+    taken: i128,
 }
 
 /// The longest time for which a bucket is kept.
@@ -119,34 +121,34 @@ impl Interval {
         let now_ms = now_us / 1_000;
         let (refill, period_ms) = numbers(spec);
         let capacity = i128::from(spec.capacity());
-        let with = |used: i128, next_ms: i128| Self {
+        let with = |used: i128, next_ms: i128, taken: i128| Self {
             next_ms,
             used,
             refill,
             period_ms,
             capacity,
+            taken: taken.max(capacity).min(used),
         };
-        let anew = |used: i128| with(used, now_ms + period_ms);
+        let anew = |used: i128| with(used, now_ms + period_ms, 0);
         let missing = i128::from(spec.missing_at_first());
         let Some(stored) = stored else {
             return (anew(missing), missing > 0);
         };
         // A debt stays in full. Of the rest, other numbers count up to twice their capacity.
-        let owed = (stored.used - stored.capacity).max(0);
-        let used = (stored.used - owed).min(2 * capacity) + owed;
-        let used = used.min(spec.highest().max(2 * capacity));
-        let known = with(used, stored.next_ms);
+        let (taken, owed) = (stored.taken.min(2 * capacity), stored.used - stored.taken);
+        let used = (taken + owed).min(spec.highest().max(2 * capacity));
+        let known = with(used, stored.next_ms, taken);
         if known.next_ms > now_ms {
             let latest_ms = now_ms + period_ms;
             let next_ms = match used {
                 0 => latest_ms,
                 _ => known.next_ms.min(latest_ms),
             };
-            return (with(known.used, next_ms), known.next_ms > latest_ms);
+            return (with(used, next_ms, taken), known.next_ms > latest_ms);
         }
         let (used, next_ms) = known.later(now_ms);
         if used > 0 {
-            return (with(used, next_ms), false);
+            return (with(used, next_ms, taken), false);
         }
         if next_ms + remembered_ms(spec) <= now_ms {
             return (anew(missing), missing > 0);
@@ -178,12 +180,18 @@ impl Interval {
     }
 
     pub fn take(&mut self, level: i128) {
-        self.used += level;
+        self.change(level);
+    }
+
+    /// Debts are paid first.
+    fn change(&mut self, by: i128) {
+        self.used += by;
+        self.taken = self.taken.max(self.capacity).min(self.used);
     }
 
     pub fn give(&mut self, level: i128) -> i128 {
         let given = level.min(self.used);
-        self.used -= given;
+        self.change(-given);
         given
     }
 

@@ -2,8 +2,8 @@
 --
 -- KEYS     the window's end in milliseconds since the epoch, 13 digits, then
 --          the units used: up to 999,999 Redis stores both as one integer.
---          For a token bucket in debt, the units used have 16 digits, and 16 more
---          are the capacity at the time of the write.
+--          If a token bucket has more units used than its capacity, they have 16
+--          digits, and 16 more are those that were taken: the others are owed.
 -- Unit     units. Level: units used.
 -- ARGV     capacity: the limit; a: the window in milliseconds;
 --          b: the start of the window: 0 with the first use, 1 at multiples of its
@@ -49,8 +49,8 @@ else
       -- A debt is paid in full. But new numbers must not lock a caller out for long.
       local owed = #stored == 45 and max(used - sub(stored, 30), 0) or 0
       local highest = d > 0 and d * floor(largest / a) or largest
-      used = min(used - owed, 2 * capacity) + owed
-      used = min(used, max(min(highest, largest - 1000), 2 * capacity))
+      kept = min(used - owed, 2 * capacity)
+      used = min(kept + owed, max(min(highest, largest - 1000), 2 * capacity))
     end
   end
   if ends_ms and ends_ms > now_ms then
@@ -78,10 +78,12 @@ else
   end
 end
 --@write
+-- What was taken under a larger capacity does not become a debt. A refill pays debts first.
+local taken = max(min(kept or 0, level), capacity)
 level = level + change
 value = format('%013d%d', mark, level)
 if b == 3 and level > capacity then
-  value = format('%013d%016d%016d', mark, level, capacity)
+  value = format('%013d%016d%016d', mark, level, min(taken, level))
 end
 ttl_ms = mark - now_ms + f + spare_ms
 if d > 0 then

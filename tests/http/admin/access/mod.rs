@@ -6,6 +6,7 @@ mod bearer;
 mod bodies;
 mod calls;
 mod check;
+mod guesses;
 mod loopback;
 mod origins;
 mod random;

@@ -214,21 +214,108 @@ async fn the_page_is_where_the_application_puts_it() {
     let root = admin();
     let nested = Router::new().nest("/ops", Router::new().nest("/limits", admin()));
     let service = Router::new().nest_service("/ops/limits", admin());
-    for (router, page, action, home) in [
-        (&root, "/", "./session", "./"),
-        (&nested, "/ops/limits", "./limits/session", "../limits"),
-        (&service, "/ops/limits", "./limits/session", "../limits"),
-        (&service, "/ops/limits/", "./session", "../limits"),
+    for (router, page, action) in [
+        (&root, "/", "./session"),
+        (&nested, "/ops/limits", "./limits/session"),
+        (&service, "/ops/limits", "./limits/session"),
+        (&service, "/ops/limits/", "./session"),
     ] {
         let asked = get(page).request();
         let answer = Answer::read(router.clone().oneshot(asked).await).await;
         assert_eq!(answer.status, StatusCode::OK, "{page}");
         let action = format!(r#"action="{action}""#);
         assert!(answer.body.contains(&action), "{page}: {answer:?}");
+    }
+}
 
-        let session = format!("{}/session", page.trim_end_matches('/'));
-        let asked = form(&session, &format!("token={SECRET}")).request();
-        let answer = Answer::read(router.clone().oneshot(asked).await).await;
-        assert_eq!(answer.field("location"), home, "{page}");
+/// A browser that asks a proxy, which shows the page at another path.
+struct Browser {
+    router: Router,
+    inside: &'static str,
+    outside: &'static str,
+    cookie: String,
+}
+
+impl Browser {
+    /// Follows a link or a form of the page at `path`, below the page.
+    async fn ask(&mut self, path: &str, form_body: Option<&str>) -> Answer {
+        let below = path.strip_prefix(self.outside);
+        let below = below.unwrap_or_else(|| panic!("{path} is not of the page"));
+        let target = format!("{}{below}", self.inside);
+        let asked = match form_body {
+            Some(body) => form(&target, body),
+            None => get(&target),
+        };
+        let request = asked.with("cookie", &self.cookie).request();
+        let answer = Answer::read(self.router.clone().oneshot(request).await).await;
+        if answer.fields.contains_key("set-cookie") {
+            let cookie = answer.field("set-cookie");
+            cookie
+                .split(';')
+                .next()
+                .expect("a cookie")
+                .clone_into(&mut self.cookie);
+        }
+        answer
+    }
+
+    /// Sends a form, and returns the page that is shown next.
+    async fn send(&mut self, path: &str, body: &str) -> Answer {
+        let answer = self.ask(path, Some(body)).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{answer:?}");
+        let base = url::Url::parse(&format!("https://example.com{path}")).expect("a URL");
+        let next = base.join(&answer.field("location")).expect("a URL");
+        assert_eq!(next.origin(), base.origin());
+        self.ask(next.path(), None).await
+    }
+}
+
+/// A proxy may show the page at another path than the process sees.
+#[tokio::test]
+async fn forms_stay_on_the_page_behind_a_proxy() {
+    let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_second(1));
+    let admin = || {
+        let admin = Admin::new(&limiter).access(Access::bearer(SECRET).unwrap());
+        admin.into_router()
+    };
+    for (router, inside, outside) in [
+        (admin(), "/", "/"),
+        (admin(), "/", "/ops/limits/"),
+        (
+            Router::new().nest_service("/admin", admin()),
+            "/admin/",
+            "/admin/",
+        ),
+        (
+            Router::new().nest_service("/admin", admin()),
+            "/admin/",
+            "/",
+        ),
+        (
+            Router::new().nest_service("/admin", admin()),
+            "/admin/",
+            "/ops/limits/",
+        ),
+        (
+            Router::new().nest("/admin", admin()),
+            "/admin/",
+            "/ops/limits/",
+        ),
+    ] {
+        let mut browser = Browser {
+            router,
+            inside,
+            outside,
+            cookie: String::new(),
+        };
+        let session = format!("{outside}session");
+        let page = browser.send(&session, &format!("token={SECRET}")).await;
+        assert_eq!(page.status, StatusCode::OK, "{outside}: {page:?}");
+        let log_out = r#"action="./session-end""#;
+        assert!(page.body.contains(log_out), "{outside}: {page:?}");
+
+        let page = browser.send(&format!("{outside}session-end"), "").await;
+        assert_eq!(page.status, StatusCode::OK, "{outside}: {page:?}");
+        assert!(page.body.contains(r#"action="./session""#), "{page:?}");
     }
 }

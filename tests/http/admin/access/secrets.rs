@@ -9,6 +9,7 @@ use tower_throttle::{
     Limiter, MemoryStore, TokenBucket,
     admin::{Access, Admin},
 };
+use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::{App, SECRET, STATUS, get, post};
@@ -35,7 +36,23 @@ fn no_debug_output_holds_the_secret() {
 
 /// Keeps what is logged.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Keeps what this thread logs until the guard is dropped.
+    pub(super) fn start(&self) -> DefaultGuard {
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(self.clone())
+            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+            .with_ansi(false)
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -59,12 +76,7 @@ impl<'a> MakeWriter<'a> for Log {
 #[tokio::test]
 async fn no_log_and_no_error_holds_the_secret_or_a_guess() {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_ansi(false)
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = log.start();
 
     let app = App::bearer();
     let session = app.log_in().await;
@@ -82,7 +94,7 @@ async fn no_log_and_no_error_holds_the_secret_or_a_guess() {
     ] {
         answers.push(app.ask(&post("/admin/session", body)).await);
     }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.contains("admin session began peer=127.0.0.1"), "{log}");
     assert!(log.contains("too many wrong tokens"), "{log}");
     let texts = answers.iter().map(|answer| format!("{answer:?}"));
