@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Clock, Decision, FixedWindow, Key, Limiter, MemoryStore, Policy, RequestHead, SlidingLog,
     StoreError, TokenBucket,
-    key::{self, AddressReader, KeyExtractor},
+    key::{self, AddressReader},
     telemetry,
 };
 

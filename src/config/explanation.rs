@@ -8,7 +8,7 @@ use crate::{Key, List, Quota};
 pub struct Explanation {
     /// The conditions of the layer. If one of them fails, the layer passes the request on.
     pub conditions: Vec<FoundCondition>,
-    /// The list that the caller is on. Then no policy is asked.
+    /// The list that decides. Then no policy is asked.
     pub list: Option<List>,
     /// Why the caller's address cannot be looked up in lists: the layer denies the request.
     pub address_error: Option<String>,
@@ -40,6 +40,8 @@ pub struct ExplainedPolicy {
     pub keys: Vec<(String, Result<Key, String>)>,
     /// The caller that it charges. `None` if the policy does not apply to the request.
     pub caller: Option<Key>,
+    /// Whether that key is on the allow list: the policy is not asked.
+    pub is_exempt: bool,
     /// Whether the request lacks a key and is denied for that.
     pub denies_missing_key: bool,
     /// What it charges, in units.

@@ -118,7 +118,7 @@ impl LoadedLists<'_> {
 
 /// An entry of an allow list counts more than one of a deny list.
 #[cfg(feature = "control")]
-pub(crate) fn stronger(one: Option<List>, other: Option<List>) -> Option<List> {
+fn stronger(one: Option<List>, other: Option<List>) -> Option<List> {
     match (one, other) {
         (Some(List::Allow), _) | (_, None) => one,
         _ => other,

@@ -13,8 +13,6 @@ use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
-#[cfg(any(feature = "admin", feature = "config"))]
-pub(crate) use self::by_hand::stronger;
 pub use self::list::List;
 #[cfg(feature = "control")]
 pub(crate) use self::{by_hand::ListsByHand, entries::range};
@@ -31,10 +29,13 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Callers that are not limited, and callers that are denied: by address and by key.
 ///
-/// A request of a caller on the allow list is forwarded. No policy is asked, and none is charged.
-/// A request of a caller on the deny list is denied with 403 and without `Retry-After`: see
-/// [`DenialReason::Listed`](crate::DenialReason::Listed). A caller on both is allowed. All others
-/// are limited as without lists.
+/// - A request from an **allowed address** is forwarded. No policy is asked, and none is charged.
+/// - A request from a **denied address**, or with a **denied key**, is denied with 403 and without
+///   `Retry-After`: see [`DenialReason::Listed`](crate::DenialReason::Listed).
+/// - An **allowed key** exempts from the policy whose key it is. The other policies are asked.
+///
+/// What stands first counts more: an allowed address is not denied for its key, and an allowed key
+/// does not open a denied address. All other requests are limited as without lists.
 ///
 /// ```
 /// use tower_throttle::{List, Lists, Policy, RateLimitLayer, TokenBucket, key};
@@ -64,11 +65,12 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// lists and in requests. An address takes less than 100 ns to find among 10,000 ranges, without
 /// an allocation.
 ///
-/// **Keys** are those of the policies that apply to a request: if one of them is on a list, its
-/// caller is. Lists keep a secret hash of each key.
+/// **Keys** are those of the policies that apply to a request. While keys are listed, a request whose
+/// key is ambiguous is denied, as it cannot be looked up. Lists
+/// keep a secret hash of each key.
 ///
 /// **The dangers.**
-/// - A key on the allow list that a client can send. Any client that knows it has no limit.
+/// - A key on the allow list that a client can send. Any client that knows it avoids that policy.
 /// - A key on the deny list that others can send, such as a user name: they lock out its owner.
 /// - An address that many clients share, behind a NAT or a proxy.
 #[derive(Clone)]

@@ -100,14 +100,13 @@ impl From<StoreError> for DenialReason {
     }
 }
 
-/// A missing key becomes [`KeyMissing`](DenialReason::KeyMissing), a misconfigured
+/// A key that is missing or ambiguous becomes [`KeyMissing`](DenialReason::KeyMissing), a misconfigured
 /// application [`Misconfigured`](DenialReason::Misconfigured).
 impl From<KeyError> for DenialReason {
     fn from(error: KeyError) -> Self {
-        if error.is_missing() {
-            Self::KeyMissing
-        } else {
-            Self::Misconfigured
+        match error.reason() {
+            Reason::Missing(_) => Self::KeyMissing,
+            Reason::Misconfigured(_) => Self::Misconfigured,
         }
     }
 }

@@ -198,7 +198,10 @@ impl RateLimitLayer {
     pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
         let settings = self.settings.load();
         let mut charges = Charges::default();
-        match settings.plan.evaluate(head, &settings.store, &mut charges) {
+        match settings
+            .plan
+            .evaluate(head, &settings.store, &[], &mut charges)
+        {
             Ok(()) => Ok(Buckets::new(&settings, &mut charges)),
             Err(missing) => {
                 settings.log_key_error(&missing.error);

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::Response;
+use smallvec::SmallVec;
 
 use super::{denied::Denial, settings::Settings};
 use crate::{
@@ -12,26 +13,40 @@ use crate::{
 };
 
 /// What the lists decide.
-pub(super) enum Listed {
+pub(super) enum Listed<'a> {
     Allowed(Decision),
+    /// These policies are not asked. The others are.
+    Exempt(Exempt<'a>),
     Denied(Response<Bytes>),
-    /// Addresses are listed, and the request has none.
-    Unknown(KeyError),
+    /// What is listed is what the request lacks, or names in several ways.
+    Unknown(Option<&'a Name>, KeyError),
 }
 
-/// A list, and the policy and the key that are on it. No key: the address is.
-type Found<'a> = (List, Option<(&'a Name, Key)>);
+/// The policies whose keys are on the allow list.
+pub(super) type Exempt<'a> = SmallVec<[&'a Name; 2]>;
+
+/// An entry that decides.
+enum Found<'a> {
+    /// Of the address, or of the keys of all policies that apply.
+    Allowed,
+    Exempt(Exempt<'a>),
+    /// The policy and its key. `None`: the address.
+    Denied(Option<(&'a Name, Key)>),
+}
 
 impl Settings {
     /// Decides a request by the lists, and records it. `None` if its caller is on neither.
     #[inline(never)]
-    pub(super) fn listed(&self, lists: &AllLists, head: &RequestHead<'_>) -> Option<Listed> {
+    pub(super) fn listed(&self, lists: &AllLists, head: &RequestHead<'_>) -> Option<Listed<'_>> {
         if self.plan.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return None;
         }
         let (list, caller) = match self.find_listed(&lists.load(), head) {
-            Ok(found) => found?,
-            Err(error) => return Some(Listed::Unknown(error)),
+            Ok(None) => return None,
+            Ok(Some(Found::Exempt(policies))) => return Some(Listed::Exempt(policies)),
+            Ok(Some(Found::Allowed)) => (List::Allow, None),
+            Ok(Some(Found::Denied(caller))) => (List::Deny, caller),
+            Err((policy, error)) => return Some(Listed::Unknown(policy, error)),
         };
         let decision = Decision::by_list(list, 0);
         self.recorder.decided(&decision);
@@ -45,37 +60,45 @@ impl Settings {
         })
     }
 
-    /// Finds the list of a request's caller. An allowed address or key counts more than all that
-    /// are denied.
+    /// Finds what the lists say of a request: first of its address, then of the keys of its
+    /// policies. A key that is denied counts more than others that are allowed, as a client that
+    /// chooses one of its keys must not choose its list.
     fn find_listed(
         &self,
         lists: &LoadedLists<'_>,
         head: &RequestHead<'_>,
-    ) -> Result<Option<Found<'_>>, KeyError> {
-        let mut denied = None;
+    ) -> Result<Option<Found<'_>>, (Option<&Name>, KeyError)> {
         if let Some(reader) = lists.address_reader() {
-            match lists.find_address(reader.address(head)?) {
-                Some(List::Allow) => return Ok(Some((List::Allow, None))),
-                Some(List::Deny) => denied = Some((List::Deny, None)),
+            let address = reader.address(head).map_err(|error| (None, error))?;
+            match lists.find_address(address) {
+                Some(List::Allow) => return Ok(Some(Found::Allowed)),
+                Some(List::Deny) => return Ok(Some(Found::Denied(None))),
                 None => {}
             }
         }
         if !lists.has_keys() {
-            return Ok(denied);
+            return Ok(None);
         }
+        let mut exempt = Exempt::new();
+        let mut is_limited = false;
         // A policy that is off has keys that are listed, too.
         for rule in self.plan.rules.iter().chain(&self.plan.off) {
-            let Some(key) = rule.own_key(head) else {
-                continue;
-            };
-            match self.store.find_listed(lists, &key) {
-                Some(List::Allow) => return Ok(Some((List::Allow, None))),
-                Some(List::Deny) if denied.is_none() => {
-                    denied = Some((List::Deny, Some((&rule.base.name, key))));
-                }
-                _ => {}
+            let name = &rule.base.name;
+            match rule.own_key(head) {
+                None => {}
+                Some(Ok(key)) => match self.store.find_listed(lists, &key) {
+                    Some(List::Allow) => exempt.push(name),
+                    Some(List::Deny) => return Ok(Some(Found::Denied(Some((name, key))))),
+                    None => is_limited = true,
+                },
+                Some(Err(error)) if error.is_ambiguous() => return Err((Some(name), error)),
+                Some(Err(_)) => is_limited = true,
             }
         }
-        Ok(denied)
+        Ok(match (exempt.is_empty(), is_limited) {
+            (true, _) => None,
+            (false, true) => Some(Found::Exempt(exempt)),
+            (false, false) => Some(Found::Allowed),
+        })
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     Fingerprint, Key, List, RequestHead, StoreError,
     control::Caller,
     key::KeyError,
-    lists::{LoadedLists, stronger},
+    lists::LoadedLists,
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
     store::handle::StoreHandle,
     util::current::{Current, SettingsId},
@@ -86,6 +86,7 @@ impl Settings {
         });
         let asked = rules.map(|(rule, is_off)| {
             let key = rule.key_of(caller).map(|key| self.known_key(key));
+            let list = list.or_else(|| self.list_of_key(key.as_ref().ok()?));
             rule.asked(is_off, &self.store, caller, key).on(list)
         });
         asked.collect()
@@ -98,17 +99,23 @@ impl Settings {
         known.unwrap_or(key)
     }
 
-    /// Returns the list that the caller is on, by its address or by a key of any policy.
+    /// Returns the list that counts for all policies: that of the caller's address, or the deny list
+    /// if a key of any policy is on it.
     fn list_of(&self, caller: &Caller) -> Option<List> {
-        let lists = self.lists.as_ref()?.load();
-        let rules = self.plan.all();
-        let of_keys = rules.filter_map(|(rule, _)| {
-            let key = rule.key_of(caller).ok()?;
-            self.store.find_listed(&lists, &key)
-        });
-        of_keys.fold(address_list(&lists, caller), |all, list| {
-            stronger(all, Some(list))
+        let of_address = self.lists.as_ref()?.load();
+        let of_address = address_list(&of_address, caller);
+        of_address.or_else(|| {
+            let mut keys = self
+                .plan
+                .all()
+                .filter_map(|(rule, _)| rule.key_of(caller).ok());
+            keys.find_map(|key| self.list_of_key(&key).filter(|list| *list == List::Deny))
         })
+    }
+
+    fn list_of_key(&self, key: &Key) -> Option<List> {
+        let lists = self.lists.as_ref()?.load();
+        self.store.find_listed(&lists, key)
     }
 }
 
@@ -176,7 +183,8 @@ impl Rule {
 
 /// Says why a policy finds no key in what an operator typed.
 fn missing_key(error: &KeyError, caller: &Caller) -> String {
-    match error.is_missing() || caller.address().is_some() {
+    let is_of_request = error.is_missing() || error.is_ambiguous();
+    match is_of_request || caller.address().is_some() {
         true => error.to_string(),
         false => {
             "its key is read from more than these parts; add ip:ADDRESS, or name the key itself"

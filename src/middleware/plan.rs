@@ -115,20 +115,23 @@ pub(super) struct MissingKey<'a> {
 }
 
 impl Plan {
-    /// Adds a charge for each policy that applies to a request. `charges` is the caller's, as
-    /// lists that are returned would be copied.
+    /// Adds a charge for each policy that applies to a request and is not `exempt`. `charges` is the
+    /// caller's, as lists that are returned would be copied.
     #[inline]
     pub(super) fn evaluate<'a>(
         &'a self,
         head: &RequestHead<'_>,
         store: &StoreHandle,
+        exempt: &[&Name],
         charges: &mut Charges<'a>,
     ) -> Result<(), MissingKey<'a>> {
         if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return Ok(());
         }
         for rule in &*self.rules {
-            rule.add_charge(head, store, charges)?;
+            if !exempt.contains(&&rule.base.name) {
+                rule.add_charge(head, store, charges)?;
+            }
         }
         Ok(())
     }
@@ -399,10 +402,9 @@ impl Rule {
         Ok(decision)
     }
 
-    /// Returns the key of a request's caller, if the policy applies to it and it has one.
-    pub(super) fn own_key(&self, head: &RequestHead<'_>) -> Option<Key> {
-        let key = self.applies(head).then(|| self.key.0.extract(head));
-        key?.ok()
+    /// Returns the key of a request's caller. `None`: the policy does not apply to it.
+    pub(super) fn own_key(&self, head: &RequestHead<'_>) -> Option<Result<Key, KeyError>> {
+        self.applies(head).then(|| self.key.0.extract(head))
     }
 
     /// Returns the key that the policy charges for a request that it applies to. `None`: it does not

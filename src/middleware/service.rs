@@ -14,7 +14,7 @@ use super::{
     body::ResponseBody,
     denied::Denial,
     future::{Pending, ResponseFuture},
-    listed::Listed,
+    listed::{Exempt, Listed},
     plan::{Charges, MissingKey, PartitionKeys},
     settings::Settings,
     settling::{Settling, Taken},
@@ -79,15 +79,19 @@ where
         let mut holds = None;
         let lists = settings.lists.as_ref();
         let head = || RequestHead::from(&request);
-        let decision = if let Some(listed) = lists.and_then(|lists| settings.listed(lists, &head()))
-        {
-            match listed {
-                Listed::Allowed(decision) => decision,
-                Listed::Denied(response) => return ResponseFuture::denied(response),
-                Listed::Unknown(error) => {
-                    return ResponseFuture::without_key(None, &error, settings, &request);
-                }
+        let mut exempt = Exempt::new();
+        let mut allowed = None;
+        match lists.and_then(|lists| settings.listed(lists, &head())) {
+            None => {}
+            Some(Listed::Allowed(decision)) => allowed = Some(decision),
+            Some(Listed::Exempt(policies)) => exempt = policies,
+            Some(Listed::Denied(response)) => return ResponseFuture::denied(response),
+            Some(Listed::Unknown(policy, error)) => {
+                return ResponseFuture::without_key(policy, &error, settings, &request);
             }
+        }
+        let decision = if let Some(decision) = allowed {
+            decision
         } else if let Some((rule, memory)) = settings.direct() {
             let head = head();
             let mut denied = None;
@@ -109,7 +113,7 @@ where
             let head = head();
             let plan = &settings.plan;
             if let Err(MissingKey { policy, error }) =
-                plan.evaluate(&head, &settings.store, &mut charges)
+                plan.evaluate(&head, &settings.store, &exempt, &mut charges)
             {
                 return ResponseFuture::without_key(Some(policy), &error, settings, &request);
             }

@@ -16,6 +16,7 @@ mod reload;
 mod routes;
 mod settle;
 mod shadow;
+mod spellings;
 mod standards;
 #[path = "../support/mod.rs"]
 mod support;

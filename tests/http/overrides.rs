@@ -375,7 +375,7 @@ async fn a_dropped_layer_is_forgotten_and_its_services_follow_on() {
 
 #[tokio::test]
 async fn keys_stay_listed_while_their_policy_is_off() {
-    let everyone = Policy::new("everyone", FixedWindow::per_hour(2)).shared();
+    let everyone = Policy::new("everyone", FixedWindow::per_hour(4)).shared();
     let lists = Lists::new().deny_keys(["stolen"]).expect("a key");
     let lists = lists.allow_keys(["status"]).expect("a key");
     let (layer, control, _) = layer([plan(5), everyone], |builder| builder.lists(lists));

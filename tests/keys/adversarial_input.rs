@@ -6,7 +6,7 @@ use std::{net::IpAddr, sync::mpsc, thread};
 use http::{HeaderName, HeaderValue, Request};
 use tower_throttle::{
     Key, Limiter, RedisStore, RequestHead, TokenBucket,
-    key::{self, KeyExtractor, PeerAddr},
+    key::{self, PeerAddr},
 };
 
 const MEGABYTE: usize = 1 << 20;

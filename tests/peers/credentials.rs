@@ -123,6 +123,17 @@ fn forty_spellings_of_one_bearer_token_share_a_limit_of_one() {
     assert_eq!(count, 1);
 }
 
+/// Rows of the next test in which servers could disagree about the token.
+const AMBIGUOUS: [&str; 7] = [
+    "two tokens",
+    "another scheme first",
+    "another scheme behind",
+    "an empty line behind",
+    "two words",
+    "two tokens on a line",
+    "not ASCII",
+];
+
 #[test]
 fn a_bearer_token() {
     type Row = (&'static str, &'static [&'static [u8]], Option<&'static str>);
@@ -173,7 +184,10 @@ fn a_bearer_token() {
             expected.map(Key::from).as_ref(),
             "{name}"
         );
-        assert!(found.is_ok() || found.is_err_and(|error| error.is_missing()));
+        let is_ambiguous = found.as_ref().is_err_and(KeyError::is_ambiguous);
+        assert_eq!(is_ambiguous, AMBIGUOUS.contains(name), "{name}");
+        let is_missing = found.as_ref().is_err_and(KeyError::is_missing);
+        assert_ne!(found.is_ok(), is_missing || is_ambiguous, "{name}");
     }
 }
 
@@ -219,7 +233,7 @@ fn junk_cookies_before_the_real_one_open_no_bucket() {
 
 /// Another cookie of the same name before or after the real one identifies no caller.
 #[test]
-fn a_cookie_that_occurs_twice_with_different_values_is_a_missing_key() {
+fn a_cookie_that_occurs_twice_with_different_values_is_ambiguous() {
     let by = key::cookie("sid");
     for junk in 0..40 {
         let junk = format!("sid=junk-{junk}");
@@ -241,7 +255,7 @@ fn a_cookie_that_occurs_twice_with_different_values_is_a_missing_key() {
                 .map(|line| ("cookie", line.as_bytes()))
                 .collect();
             let error = extract(&by, &lines).unwrap_err();
-            assert!(error.is_missing(), "{lines:?}");
+            assert!(error.is_ambiguous(), "{lines:?}");
             assert!(
                 error
                     .to_string()
@@ -258,10 +272,10 @@ fn a_cookie_that_occurs_twice_with_different_values_is_a_missing_key() {
 }
 
 #[test]
-fn a_header_that_occurs_twice_with_different_values_is_a_missing_key() {
+fn a_header_that_occurs_twice_with_different_values_is_ambiguous() {
     let by = key::header("x-api-key");
     let error = extract(&by, &[("x-api-key", b"junk"), ("x-api-key", b"real")]).unwrap_err();
-    assert!(error.is_missing());
+    assert!(error.is_ambiguous() && !error.is_missing());
     assert!(
         error
             .to_string()
@@ -422,7 +436,7 @@ proptest! {
         if let Some(login) = bearer_login(request(&lines).headers()) {
             match extract(&key::bearer_token(), &lines) {
                 Ok(key) => prop_assert_eq!(key, Key::from(login.trim_end())),
-                Err(error) => prop_assert!(error.is_missing()),
+                Err(error) => prop_assert!(error.is_missing() || error.is_ambiguous()),
             }
         }
     }
@@ -434,7 +448,7 @@ proptest! {
         if let Some(login) = cookie_login(request(&lines).headers()) {
             match &found {
                 Ok(key) => prop_assert_eq!(key, &Key::from(login)),
-                Err(error) => prop_assert!(error.is_missing()),
+                Err(error) => prop_assert!(error.is_missing() || error.is_ambiguous()),
             }
         }
         if let Some(login) = typed_cookie_login(request(&lines).headers()) {
@@ -443,7 +457,7 @@ proptest! {
                 // Bytes that are not UTF-8 are a login for some extractors only.
                 Ok(key) if !login.is_empty() => prop_assert_eq!(key, Key::from(&login[..])),
                 Ok(_) => {}
-                Err(error) => prop_assert!(error.is_missing()),
+                Err(error) => prop_assert!(error.is_missing() || error.is_ambiguous()),
             }
         }
     }
@@ -455,7 +469,7 @@ proptest! {
         if let Some(login) = request(&lines).headers().get("x-api-key") {
             match extract(&by, &lines) {
                 Ok(key) => prop_assert_eq!(key, Key::from(login.as_bytes().trim_ascii())),
-                Err(error) => prop_assert!(error.is_missing()),
+                Err(error) => prop_assert!(error.is_missing() || error.is_ambiguous()),
             }
         }
     }

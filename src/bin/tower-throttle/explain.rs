@@ -177,12 +177,14 @@ fn state(explained: &Explanation) -> String {
 }
 
 fn one(policy: &ExplainedPolicy, limits: bool, names: &Naming) -> (String, Value, bool) {
-    let caller = policy.caller.as_ref().filter(|_| limits);
+    let is_exempt = limits && policy.is_exempt;
+    let caller = policy.caller.as_ref().filter(|_| limits && !is_exempt);
     let denies = limits && policy.denies_missing_key;
     let what = match (caller, denies) {
         (Some(_), _) => "applies",
         (None, true) if policy.is_enforced => "denies the request, which lacks its key",
         (None, true) => "would deny the request, which lacks its key",
+        (None, false) if is_exempt => "is not asked: its key is on the allow list",
         (None, false) => "does not apply",
     };
     let mut text = format!(

@@ -17,7 +17,6 @@ use crate::{
         tree::{Node, Value},
     },
     key::{KeyError, KeyExtractor, Reason},
-    lists::stronger,
 };
 
 impl Config {
@@ -79,8 +78,7 @@ impl Config {
         reading.problems.finish(self.file_name().as_ref())?;
         let uses_lists = table.get("lists").and_then(|field| field.flag());
         let lists = lists.filter(|_| uses_lists.unwrap_or(true));
-        let keys = explained.iter().filter_map(|policy| policy.caller.as_ref());
-        let listed = lists.map_or(Ok(None), |lists| listed(&lists, head, keys));
+        let listed = lists.map_or(Ok(None), |lists| listed(&lists, head, &mut explained));
         Ok(Some(Explanation {
             conditions,
             list: listed.as_ref().ok().copied().flatten(),
@@ -123,6 +121,7 @@ fn explain(
             .map(|(text, key)| (text, key.map_err(|error| in_words(&error))))
             .collect(),
         caller,
+        is_exempt: false,
         denies_missing_key,
         cost: cost_of(reading, table, head, compiled.demand.cost),
         quota,
@@ -215,19 +214,33 @@ fn found(
     found
 }
 
-/// Finds the list of a request's caller, as a layer does.
-fn listed<'a>(
+/// Finds the list of a request's caller, and which policies its keys exempt it from, as a layer does.
+fn listed(
     lists: &crate::Lists,
     head: &RequestHead<'_>,
-    keys: impl Iterator<Item = &'a Key>,
+    policies: &mut [ExplainedPolicy],
 ) -> Result<Option<List>, KeyError> {
     let entries = lists.load();
-    let by_address = match entries.address_reader() {
-        Some(reader) => entries.find_address(reader.address(head)?),
-        None => None,
+    if let Some(reader) = entries.address_reader() {
+        if let Some(list) = entries.find_address(reader.address(head)?) {
+            return Ok(Some(list));
+        }
+    }
+    let list_of = |policy: &ExplainedPolicy| entries.find_key(policy.caller.as_ref()?);
+    if policies
+        .iter()
+        .any(|policy| list_of(policy) == Some(List::Deny))
+    {
+        return Ok(Some(List::Deny));
+    }
+    for policy in policies.iter_mut() {
+        policy.is_exempt = list_of(policy) == Some(List::Allow);
+    }
+    let is_limited = |policy: &ExplainedPolicy| {
+        policy.denies_missing_key || (policy.caller.is_some() && !policy.is_exempt)
     };
-    let by_key = keys.map(|key| entries.find_key(key));
-    Ok(by_key.fold(by_address, stronger))
+    let is_exempt = policies.iter().any(|policy| policy.is_exempt);
+    Ok((is_exempt && !policies.iter().any(is_limited)).then_some(List::Allow))
 }
 
 fn in_words(error: &KeyError) -> String {

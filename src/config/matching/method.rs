@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use super::Finding;
+
 /// Parses the name of a method.
 ///
 /// # Errors
@@ -19,9 +21,20 @@ pub(in crate::config) fn parse_method(name: &str) -> Result<Method, String> {
 }
 
 /// Returns whether a request has one of the methods. `GET` includes `HEAD`, which servers answer
-/// with the handler of `GET`: a client could otherwise avoid the limit of a `GET`.
-pub(super) fn contain(methods: &[Method], method: &Method) -> bool {
-    let is_it =
-        |known: &Method| known == method || (known == Method::GET && method == Method::HEAD);
-    methods.iter().any(is_it)
+/// with the handler of `GET`: a client could otherwise avoid the limit of a `GET`. Some servers read
+/// `post` as `POST`.
+pub(super) fn find(methods: &[Method], method: &Method) -> Finding {
+    let is_one = |is_same: fn(&str, &str) -> bool| {
+        methods.iter().any(|known| {
+            is_same(known.as_str(), method.as_str())
+                || (known == Method::GET && is_same("HEAD", method.as_str()))
+        })
+    };
+    if is_one(str::eq) {
+        Finding::Holds
+    } else if is_one(str::eq_ignore_ascii_case) {
+        Finding::Unclear
+    } else {
+        Finding::Fails
+    }
 }

@@ -89,7 +89,7 @@ impl Matcher {
 impl Condition {
     fn find(&self, head: &RequestHead<'_>) -> Finding {
         match self {
-            Self::Method(methods) => method::contain(methods, head.method()).into(),
+            Self::Method(methods) => method::find(methods, head.method()),
             Self::Host(patterns) => host::find(patterns, head),
             Self::Path(patterns) => path::find(patterns, head.uri().path()),
             #[cfg(feature = "axum")]

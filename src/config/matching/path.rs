@@ -4,8 +4,8 @@
 //! Segments are compared with their case, after percent-decoding.
 //!
 //! A path that servers could read as another one is [unclear](Finding::Unclear): it has an empty
-//! segment, `.` or `..`, a backslash, a semicolon or a control character, or it encodes a
-//! character that needs no encoding, a slash or a percent sign, or it is not UTF-8.
+//! segment or one that ends with a dot, a backslash, a semicolon or a control character, or it encodes
+//! a character that needs no encoding, a slash, a blank, `?`, `#` or a percent sign, or it is not UTF-8.
 
 use smallvec::SmallVec;
 
@@ -42,7 +42,8 @@ impl PathPattern {
         let path = Path::read(pattern).ok_or_else(|| {
             format!(
                 "path {pattern:?} can be read in more than one way, and such requests are not compared; \
-                 write it without empty segments, `.`, `..`, `;` and needless percent-encoding"
+                 write it without blanks, empty segments, `;`, segments that end with a dot, and needless \
+                 percent-encoding"
             )
         })?;
         let mut segments = Vec::new();
@@ -137,7 +138,8 @@ impl<'a> Path<'a> {
         }
         let inner = inner.strip_suffix('/').unwrap_or(inner);
         let mut segments = inner.split('/');
-        if segments.any(|segment| matches!(segment, "" | "." | "..")) {
+        // Some file systems leave out a final dot.
+        if segments.any(|segment| segment.is_empty() || segment.ends_with('.')) {
             return None;
         }
         if !inner.bytes().all(|byte| byte != b'%' && is_clear(byte)) {
@@ -175,17 +177,18 @@ impl<'a> Path<'a> {
 }
 
 /// Returns whether all servers read this character in the same way: some take a backslash for a
-/// slash, and cut a segment at a semicolon.
+/// slash, and cut a segment at a semicolon. A proxy that decodes a path before it sends it on makes
+/// a blank the end of the path.
 const fn is_clear(byte: u8) -> bool {
-    !byte.is_ascii_control() && !matches!(byte, b'\\' | b';')
+    !byte.is_ascii_control() && !matches!(byte, b'\\' | b';' | b' ')
 }
 
 /// Returns whether a path can hold this character only in its encoding (RFC 3986, `pchar`). An
-/// encoded slash or percent sign is read in more than one way.
+/// encoded slash, percent sign, question mark or number sign is read in more than one way.
 const fn needs_encoding(byte: u8) -> bool {
     !matches!(
         byte,
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&'
-            | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/' | b'%'
+            | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/' | b'%' | b'?' | b'#'
     )
 }

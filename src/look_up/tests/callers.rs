@@ -10,7 +10,7 @@ use crate::{
     Fingerprint, FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota,
     RateLimitLayer, RequestHead, TokenBucket,
     control::Mode,
-    key::{self, KeyExtractor, PeerAddr},
+    key::{self, PeerAddr},
 };
 
 fn hourly(name: &str) -> Policy {
@@ -307,9 +307,14 @@ async fn lists_of_code_and_documents_are_seen() {
         (denied, denied)
     );
     world.control.allow_key("k1").await.expect("it is made");
+    // Of the policy whose key it is, and not at a denied address.
+    assert_eq!(
+        listed(&["header:x-api-key=k1", "ip:192.0.2.1"]).await,
+        (allowed, None)
+    );
     assert_eq!(
         listed(&["header:x-api-key=k1", "ip:2001:db8::1"]).await,
-        (allowed, allowed)
+        (denied, denied)
     );
 
     let limiter = Limiter::builder().policy(hourly("plan")).lists(lists);

@@ -71,11 +71,24 @@ tuple_extractor!(A, B);
 tuple_extractor!(A, B, C);
 tuple_extractor!(A, B, C, D);
 
-/// Implements `or` as a method of the types themselves, so that no import is needed.
-macro_rules! inherent_or {
+/// Implements methods of the trait for the types themselves, so that no import is needed.
+macro_rules! inherent_methods {
     ($([$($generics:tt)*] $type:ty),+ $(,)?) => {
         $(
             impl<$($generics)*> $type {
+                /// Reads the key of a request, for a [`Limiter`](crate::Limiter) in a handler. See
+                /// [`KeyExtractor::extract`].
+                ///
+                /// # Errors
+                ///
+                /// Returns an error if the request has no key that is clear.
+                pub fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError>
+                where
+                    Self: KeyExtractor,
+                {
+                    KeyExtractor::extract(self, head)
+                }
+
                 /// Uses `other` if this key is missing. See [`KeyExtractor::or`].
                 pub fn or<Other: KeyExtractor>(self, other: Other) -> Or<Self, Other> {
                     Or::new(self, other)
@@ -84,9 +97,9 @@ macro_rules! inherent_or {
         )+
     };
 }
-inherent_or!(
+inherent_methods!(
     [] Header, [] BearerToken, [] Cookie, [T] Extension<T>, [] MethodKey, [] Global, [] Peer, [] ClientIp,
     [A, B] Or<A, B>,
 );
 #[cfg(feature = "axum")]
-inherent_or!([] super::MatchedRoute);
+inherent_methods!([] super::MatchedRoute);

@@ -1,27 +1,30 @@
 //! Keys that a client sends: a header, a bearer token, a cookie.
 //!
 //! Each reads one credential as one key, however the client spells it. If the extractors
-//! of handlers could disagree about which credential was sent, the key is missing.
+//! of handlers could disagree about which credential was sent, the key is ambiguous.
 //! Otherwise one login would have a bucket for each junk value beside it.
 
 use std::{iter, sync::Arc};
 
 use http::{
-    HeaderName, HeaderValue,
-    header::{AUTHORIZATION, COOKIE, GetAll, HOST},
+    HeaderName,
+    header::{AUTHORIZATION, COOKIE, HOST},
 };
 use smallvec::SmallVec;
 
 use super::{
     Key, KeyError, KeyExtractor, RequestHead,
     error::{Source, keep_name},
+    host::{Host, Unclear},
 };
 use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
 
 /// Reads the value of the header of this name, without blanks around it.
 ///
-/// The key is missing if the header is absent, empty, or occurs several times with
-/// different values. `host` is that of the URI if there is no such header, as under HTTP/2.
+/// The key is missing if the header is absent or empty, and [ambiguous](KeyError::is_ambiguous) if
+/// it occurs several times with different values. `host` is the host that the target of the request
+/// and the `Host` field name, in lower case and without port and final dot. It is ambiguous if they
+/// disagree, and if it is no host.
 ///
 /// **The client chooses it.** A client that invents a value for each request has a bucket
 /// for each. Use [`extension`](super::extension) with what authentication found. For
@@ -47,17 +50,18 @@ impl KeyExtractor for Header {
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         let missing = |source| KeyError::missing_from(source, self.kept_name);
         let name = self.name.as_ref().ok_or(missing(Source::Header))?;
-        let value = only_value(head.headers().get_all(name), |value| {
-            Some(value.trim_ascii())
-        });
-        match value {
-            None if *name == HOST => {
-                let host = authority(head).ok_or(missing(Source::Header))?;
-                Ok(Key::from(host))
-            }
-            Some(Some([])) | None => Err(missing(Source::Header)),
-            Some(Some(value)) => Ok(Key::from(value)),
-            Some(None) => Err(missing(Source::Headers)),
+        if *name == HOST {
+            return match Host::of(head) {
+                Ok(Some(host)) => Ok(Key::from(&*host.to_string())),
+                Ok(None) => Err(missing(Source::Header)),
+                Err(Unclear) => Err(missing(Source::Headers)),
+            };
+        }
+        let lines = head.headers().get_all(name).iter();
+        match only(lines.map(|line| line.as_bytes().trim_ascii())) {
+            Ok(None | Some([])) => Err(missing(Source::Header)),
+            Ok(Some(value)) => Ok(Key::from(value)),
+            Err(Unclear) => Err(missing(Source::Headers)),
         }
     }
 
@@ -71,29 +75,23 @@ impl KeyExtractor for Header {
     }
 }
 
-/// Returns the host and the port of the URI, without the user as in `http://user@host/`.
-fn authority<'a>(head: &RequestHead<'a>) -> Option<&'a str> {
-    let text = head.uri().authority()?.as_str();
-    Some(text.rsplit_once('@').map_or(text, |(_, host)| host))
-}
-
-/// Returns what `read` returns for all lines of a header. `None` without a line;
-/// `Some(None)` if the values differ, or if `read` returns `None` for the first.
-fn only_value<'a>(
-    lines: GetAll<'a, HeaderValue>,
-    read: impl Fn(&'a [u8]) -> Option<&'a [u8]>,
-) -> Option<Option<&'a [u8]>> {
-    let mut values = lines.into_iter().map(|line| read(line.as_bytes()));
-    let first = values.next()?;
-    Some(first.filter(|_| values.all(|value| value == first)))
+/// Returns the value that all of them have.
+fn only<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Unclear> {
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    match values.all(|value| value == first) {
+        true => Ok(Some(first)),
+        false => Err(Unclear),
+    }
 }
 
 /// Reads the token of `Authorization: Bearer ..` (RFC 6750).
 ///
 /// The case of the scheme and the number of blanks do not matter, as for axum-extra's
 /// `TypedHeader<Authorization<Bearer>>`, so one token is one key. The key is missing
-/// without such a header, if the token is empty or not visible ASCII, and if several lines
-/// have different credentials.
+/// without such a header and if the token is empty. It is [ambiguous](KeyError::is_ambiguous) if
+/// the token is not visible ASCII, and if several lines have different credentials.
 ///
 /// **The client chooses it**, as with [`header`], and one user may have many valid tokens.
 /// To count users, use [`extension`](super::extension) with the user that authentication
@@ -121,32 +119,32 @@ pub struct BearerToken;
 
 impl KeyExtractor for BearerToken {
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        match only_value(head.headers().get_all(AUTHORIZATION), token_of) {
-            Some(Some(token)) => Ok(Key::from(token)),
-            _ => Err(KeyError::missing_from(
-                Source::BearerToken,
-                Some("authorization"),
-            )),
+        let error = |source| KeyError::missing_from(source, Some("authorization"));
+        let lines = head.headers().get_all(AUTHORIZATION).iter();
+        match only(lines.map(|line| token_of(line.as_bytes()))) {
+            Ok(None | Some(None)) => Err(error(Source::BearerToken)),
+            Ok(Some(Some(token))) if token.iter().all(u8::is_ascii_graphic) => Ok(Key::from(token)),
+            Ok(Some(Some(_))) | Err(Unclear) => Err(error(Source::BearerTokens)),
         }
     }
 }
 
+/// Returns what stands behind the scheme, unless it is another scheme or nothing.
 fn token_of(credentials: &[u8]) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"Bearer";
 
     let (scheme, rest) = credentials.split_at_checked(SCHEME.len())?;
     let is_bearer = scheme.eq_ignore_ascii_case(SCHEME) && matches!(rest, [b' ' | b'\t', ..]);
     let token = rest.trim_ascii();
-    let is_token = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
-    (is_bearer && is_token).then_some(token)
+    (is_bearer && !token.is_empty()).then_some(token)
 }
 
 /// Reads the value of the cookie of this name.
 ///
 /// It is read as by axum-extra's `CookieJar`: names and values are percent-decoded, and a
 /// pair of quotes around the value is removed. The key is missing if the cookie is absent
-/// or empty, or if it occurs several times with different values, since cookie jars
-/// disagree about which of them counts.
+/// or empty, and [ambiguous](KeyError::is_ambiguous) if it occurs several times with different
+/// values, since cookie jars disagree about which of them counts.
 ///
 /// **The client chooses it**, as with [`header`]. Use [`extension`](super::extension) with
 /// the session that authentication found. A site on a neighboring subdomain can set a

@@ -16,7 +16,7 @@ pub(crate) enum Reason {
     Misconfigured(&'static str),
 }
 
-/// What a request lacks.
+/// What a request lacks, or has several of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     source: Source,
@@ -34,7 +34,20 @@ pub(super) enum Source {
     Cookie,
     Cookies,
     BearerToken,
+    /// Several that differ, or one that is no token.
+    BearerTokens,
     Extension,
+    /// Several readings, of a closure.
+    Several,
+}
+
+impl Source {
+    const fn is_ambiguous(self) -> bool {
+        matches!(
+            self,
+            Self::Headers | Self::Cookies | Self::BearerTokens | Self::Several
+        )
+    }
 }
 
 impl KeyError {
@@ -43,6 +56,15 @@ impl KeyError {
     #[must_use]
     pub const fn missing() -> Self {
         Self::missing_from(Source::Unknown, None)
+    }
+
+    /// Creates the error of a request whose key could be read in several ways: a field that occurs
+    /// twice with different values, for example. The response is 403, whatever
+    /// [`on_missing_key`](crate::Policy::on_missing_key) says, and no alternative is read: otherwise
+    /// clients could choose their bucket by what they send beside their key.
+    #[must_use]
+    pub const fn ambiguous() -> Self {
+        Self::missing_from(Source::Several, None)
     }
 
     pub(super) const fn missing_from(source: Source, name: Option<&'static str>) -> Self {
@@ -62,10 +84,17 @@ impl KeyError {
         Self(Reason::Misconfigured(advice))
     }
 
-    /// Returns whether the request lacks the key. If not, the application is misconfigured.
+    /// Returns whether the request lacks the key.
     #[must_use]
     pub const fn is_missing(&self) -> bool {
-        matches!(self.0, Reason::Missing(_))
+        matches!(self.0, Reason::Missing(missing) if !missing.source.is_ambiguous())
+    }
+
+    /// Returns whether the request has a key that could be read in several ways. If it is neither
+    /// that nor [missing](Self::is_missing), the application is misconfigured.
+    #[must_use]
+    pub const fn is_ambiguous(&self) -> bool {
+        matches!(self.0, Reason::Missing(missing) if missing.source.is_ambiguous())
     }
 
     pub(crate) const fn reason(&self) -> Reason {
@@ -100,14 +129,18 @@ impl Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("missing client key")?;
+        f.write_str(match self.source.is_ambiguous() {
+            true => "ambiguous client key",
+            false => "missing client key",
+        })?;
         let lacks = match self.source {
-            Source::Unknown => return Ok(()),
+            Source::Unknown | Source::Several => return Ok(()),
             Source::Header => "no header",
             Source::Headers => "different values in header",
             Source::Cookie => "no cookie",
             Source::Cookies => "different values in cookie",
             Source::BearerToken => "no bearer token in header",
+            Source::BearerTokens => "several or unreadable bearer tokens in header",
             Source::Extension => "no request extension",
         };
         write!(f, " ({lacks}")?;

@@ -49,20 +49,17 @@
 //!     .layer(RateLimitLayer::new(TokenBucket::per_second(100))); // failed logins count, too
 //! ```
 //!
-//! **Clients choose the host name, too.** Under HTTP/1.1 it is in the `Host` header, and
-//! `uri().host()` is absent. Compare both with the hosts that you serve:
+//! **Clients choose the host name, too.** [`header("host")`](header) reads it where the protocol has
+//! it, in one spelling. Compare it with the hosts that you serve:
 //!
 //! ```
-//! use tower_throttle::{Key, RequestHead, key::KeyExtractor};
+//! use tower_throttle::{Key, RequestHead, key::{self, KeyExtractor}};
 //!
 //! const TENANTS: [&str; 2] = ["acme.example", "globex.example"];
 //!
 //! fn by_tenant(head: &RequestHead<'_>) -> Option<Key> {
-//!     let host = head.headers().get("host").and_then(|host| host.to_str().ok());
-//!     let host = head.uri().authority().map(|authority| authority.as_str()).or(host)?;
-//!     let host = host.split(':').next()?;
-//!     let tenant = TENANTS.iter().position(|tenant| tenant.eq_ignore_ascii_case(host))?;
-//!     Some(Key::from(tenant))
+//!     let host = key::header("host").extract(head).ok()?;
+//!     TENANTS.into_iter().map(Key::from).find(|tenant| *tenant == host)
 //! }
 //!
 //! let request = |host: &str| http::Request::get("/").header("host", host).body(()).unwrap();
@@ -83,6 +80,7 @@ mod combine;
 mod credential;
 mod error;
 mod forwarded;
+pub(crate) mod host;
 mod known;
 mod proxies;
 pub(crate) mod request_head;
@@ -126,6 +124,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// Returns [`KeyError::missing`] if the request lacks the key;
     /// [`on_missing_key`](crate::Policy::on_missing_key) says what happens then. Returns
+    /// [`KeyError::ambiguous`] if it could be read in several ways; the response is 403. Returns
     /// [`KeyError::misconfigured`] if the application lacks a part; the response is 500.
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError>;
 

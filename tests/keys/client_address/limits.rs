@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use http::{Request, StatusCode};
 use tower_throttle::{
     RequestHead,
-    key::{KeyExtractor, client_ip, peer},
+    key::{client_ip, peer},
 };
 
 use super::{Mode, PROXIES, PROXY, key_of, request, with_peer};

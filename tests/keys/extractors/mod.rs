@@ -61,7 +61,13 @@ struct Case {
     name: &'static str,
     reads: &'static str,
     lines: Vec<(&'static str, Vec<u8>)>,
-    expected: Option<Key>,
+    expected: Result<Key, Absent>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Absent {
+    Missing,
+    Ambiguous,
 }
 
 /// Returns the cases of one section of the table, whose head describes the format.
@@ -83,7 +89,11 @@ fn cases(section: &str) -> Vec<Case> {
                 name,
                 reads,
                 lines: columns.map(line).collect(),
-                expected: (expected != "(missing)").then(|| Key::from(&unescape(expected)[..])),
+                expected: match expected {
+                    "(missing)" => Err(Absent::Missing),
+                    "(ambiguous)" => Err(Absent::Ambiguous),
+                    key => Ok(Key::from(&unescape(key)[..])),
+                },
             });
         }
     }
@@ -98,9 +108,14 @@ fn assert_finds(by: &impl KeyExtractor, case: &Case) {
         ..
     } = case;
     assert_eq!(by.validate(), Ok(()), "{name}");
-    let found = extract(by, &request(lines));
-    assert_eq!(found.as_ref().ok(), expected.as_ref(), "{name}");
-    assert!(expected.is_some() || is_missing(&found), "{name}");
+    let found = extract(by, &request(lines)).map_err(|error| {
+        match (error.is_missing(), error.is_ambiguous()) {
+            (true, false) => Absent::Missing,
+            (false, true) => Absent::Ambiguous,
+            other => panic!("{name}: {other:?}"),
+        }
+    });
+    assert_eq!(found, *expected, "{name}");
 }
 
 #[test]
@@ -403,13 +418,49 @@ fn closures() {
 fn the_host_is_found_where_the_protocol_has_it() {
     let by_host = key::header("host");
     let mut request = request::<&str>(&[]);
-    assert!(extract(&by_host, &request).is_err());
+    assert!(is_missing(&extract(&by_host, &request)));
     *request.uri_mut() = "https://ann@a.example:8443/b".parse().unwrap();
-    assert_eq!(extract(&by_host, &request), Ok(Key::from("a.example:8443")));
+    assert_eq!(extract(&by_host, &request), Ok(Key::from("a.example")));
     assert!(extract(&key::header("x-api-key"), &request).is_err());
-    let field = HeaderValue::from_static("b.example");
+    let field = HeaderValue::from_static("A.example.");
     request.headers_mut().insert("host", field);
-    assert_eq!(extract(&by_host, &request), Ok(Key::from("b.example")));
+    assert_eq!(extract(&by_host, &request), Ok(Key::from("a.example")));
+}
+
+#[test]
+fn a_host_is_one_key_however_it_is_spelled() {
+    let by_host = key::header("Host");
+    for (spelling, expected) in [
+        ("a.example", "a.example"),
+        ("A.EXAMPLE", "a.example"),
+        ("a.example.", "a.example"),
+        ("a.example:443", "a.example"),
+        ("a.example:65535", "a.example"),
+        ("a.example:", "a.example"),
+        (" a.example.:80 ", "a.example"),
+        ("192.0.2.7:80", "192.0.2.7"),
+        ("[2001:DB8:0::1]:80", "2001:db8::1"),
+        ("[::ffff:192.0.2.7]", "192.0.2.7"),
+    ] {
+        let request = request(&[("host", spelling)]);
+        let found = extract(&by_host, &request);
+        assert_eq!(found, Ok(Key::from(expected)), "{spelling}");
+    }
+    for hosts in [
+        &["a.example", "b.example"][..],
+        &[""],
+        &["a.example/b"],
+        &["b@a.example"],
+        &["a%2eexample"],
+    ] {
+        let fields: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+        let found = extract(&by_host, &request(&fields));
+        assert!(found.is_err_and(|error| error.is_ambiguous()), "{hosts:?}");
+    }
+    let mut request = request(&[("host", "junk-1")]);
+    *request.uri_mut() = "https://a.example/".parse().unwrap();
+    let found = extract(&by_host, &request);
+    assert!(found.is_err_and(|error| error.is_ambiguous()));
 }
 
 #[test]
@@ -439,6 +490,11 @@ fn errors_say_what_is_wrong() {
     let misconfigured = KeyError::misconfigured("add the auth layer");
     assert!(!misconfigured.is_missing());
     assert_eq!(misconfigured.to_string(), "add the auth layer");
+    assert!(!misconfigured.is_ambiguous() && !missing.is_ambiguous());
+
+    let ambiguous = KeyError::ambiguous();
+    assert!(ambiguous.is_ambiguous() && !ambiguous.is_missing());
+    assert_eq!(ambiguous.to_string(), "ambiguous client key");
     assert_ne!(missing, misconfigured);
 }
 

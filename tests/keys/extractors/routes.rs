@@ -14,10 +14,7 @@ use axum::{
 };
 use http::{Method, Request, StatusCode};
 use tower::ServiceExt;
-use tower_throttle::{
-    Key, Policy, RateLimitLayer, RequestHead, TokenBucket,
-    key::{self, KeyExtractor},
-};
+use tower_throttle::{Key, Policy, RateLimitLayer, RequestHead, TokenBucket, key};
 
 use super::{extract, request};
 

@@ -1,0 +1,180 @@
+//! What a client sends beside its key, or in another spelling, gives it no bucket of its choice.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request};
+use http_body_util::Full;
+use tower_throttle::{
+    DenialReason, FixedWindow, Key, Limiter, Lists, MemoryStore, OnMissingKey, Policy,
+    RateLimitLayer, RequestHead,
+    key::{self, KeyError, KeyExtractor, PeerAddr},
+};
+
+use crate::support::web::{ask, layer_of, layer_with, plain};
+
+/// A request of this peer with these lines.
+fn of(peer: impl Into<IpAddr>, lines: &[(&'static str, &str)]) -> Request<Full<Bytes>> {
+    let mut request = plain();
+    for (name, value) in lines {
+        let value = HeaderValue::from_str(value).expect("a value");
+        request.headers_mut().append(*name, value);
+    }
+    let peer = SocketAddr::new(peer.into(), 4711);
+    request.extensions_mut().insert(PeerAddr(peer));
+    request
+}
+
+fn once(key: impl KeyExtractor) -> Policy {
+    Policy::new("api", FixedWindow::per_day(1)).key(key)
+}
+
+/// The key of README.md, others like it, and the lines that name the caller twice.
+fn ambiguous() -> Vec<(&'static str, Policy, Vec<(&'static str, &'static str)>)> {
+    let header = || key::header("x-api-key");
+    let twice = || vec![("x-api-key", "known"), ("x-api-key", "junk")];
+    let by_closure = |head: &RequestHead<'_>| {
+        let mut keys = head.headers().get_all("x-api-key").iter();
+        match (keys.next(), keys.next()) {
+            (Some(key), None) => Ok(Key::from(key.as_bytes())),
+            (Some(_), Some(_)) => Err(KeyError::ambiguous()),
+            (None, _) => Err(KeyError::missing()),
+        }
+    };
+    vec![
+        ("header or peer", once(header().or(key::peer())), twice()),
+        (
+            "peer behind two",
+            once(header().or(key::cookie("id")).or(key::peer())),
+            twice(),
+        ),
+        (
+            "skip",
+            once(header()).on_missing_key(OnMissingKey::Skip),
+            twice(),
+        ),
+        (
+            "share",
+            once(header()).on_missing_key(OnMissingKey::Share),
+            twice(),
+        ),
+        (
+            "closure",
+            once(KeyExtractor::or(by_closure, key::peer())),
+            twice(),
+        ),
+        (
+            "bearer token",
+            once(key::bearer_token().or(key::peer())),
+            vec![
+                ("authorization", "Bearer known"),
+                ("authorization", "Bearer junk"),
+            ],
+        ),
+        (
+            "no token",
+            once(key::bearer_token().or(key::peer())),
+            vec![("authorization", "Bearer known, junk")],
+        ),
+        (
+            "cookie",
+            once(key::cookie("sid").or(key::peer())),
+            vec![("cookie", "sid=known; sid=junk")],
+        ),
+        (
+            "host",
+            once(key::header("host").or(key::peer())),
+            vec![("host", "known"), ("host", "junk")],
+        ),
+    ]
+}
+
+#[test]
+fn a_credential_that_is_sent_twice_leaves_no_bucket() {
+    for (name, policy, lines) in ambiguous() {
+        let (layer, _) = layer_of([policy]);
+        for network in 0..40 {
+            let answer = ask(&layer, of([192, 0, network, 1], &lines));
+            assert_eq!(answer.status, 403, "{name}");
+            assert_eq!(answer.reason, Some(DenialReason::KeyMissing), "{name}");
+        }
+        // Once is no mistake.
+        let (field, value) = lines[0];
+        let value = value.split([';', ',']).next().expect("a part");
+        let known = |network| ask(&layer, of([192, 0, network, 1], &[(field, value)])).status;
+        assert_eq!([known(1), known(2)], [200, 429], "{name}");
+    }
+}
+
+/// Also where the policy denies nothing.
+#[test]
+fn a_key_that_is_sent_twice_is_on_no_list_and_passes_none() {
+    let lists = || Lists::new().deny_keys(["known"]).expect("lists");
+    for (name, policy, lines) in ambiguous() {
+        for policy in [policy.clone(), policy.shadow()] {
+            let (layer, _) = layer_with([policy], |builder| builder.lists(lists()));
+            for lines in [lines.clone(), lines.iter().rev().copied().collect()] {
+                assert_eq!(
+                    ask(&layer, of([192, 0, 2, 1], &lines)).status,
+                    403,
+                    "{name}"
+                );
+            }
+        }
+    }
+    let allowed = Lists::new().allow_keys(["known"]).expect("lists");
+    let (_, policy, lines) = ambiguous().swap_remove(0);
+    let (layer, _) = layer_with([policy], |builder| builder.lists(allowed));
+    assert_eq!(ask(&layer, of([192, 0, 2, 1], &lines)).status, 403);
+}
+
+/// A login name is chosen by whoever guesses.
+#[test]
+fn the_name_of_an_allowed_key_does_not_open_other_limits() {
+    let lists = Lists::new().allow_keys(["monitoring"]).expect("lists");
+    let by_name = Policy::new("name", FixedWindow::per_hour(3)).key(key::header("x-login"));
+    let by_peer = Policy::new("peer", FixedWindow::per_hour(10)).key(key::peer());
+    let (layer, _) = layer_with([by_name, by_peer], |builder| builder.lists(lists));
+    let guess = || ask(&layer, of([192, 0, 2, 1], &[("x-login", "monitoring")]));
+    let passed = (0..500).filter(|_| guess().status == 200).count();
+    assert_eq!(passed, 10);
+}
+
+/// The recipe of docs/authentication.md.
+#[tokio::test]
+async fn a_network_of_ipv6_has_the_guesses_of_one_client() {
+    let client = key::client_ip(["10.0.0.7"]);
+    let limit = Policy::new("failures", FixedWindow::per_hour(3));
+    let failures = Limiter::new(MemoryStore::new(), limit);
+    let mut passed = 0;
+    for host in 0..100 {
+        let address = Ipv6Addr::new(0x2001, 0xdb8, 7, 7, host, 0, 0, host);
+        let request = of([10, 0, 0, 7], &[("x-forwarded-for", &address.to_string())]);
+        // No trait is imported for this.
+        let address = client
+            .extract(&RequestHead::from(&request))
+            .expect("an address");
+        let decision = failures
+            .check(("alice", address))
+            .await
+            .expect("a decision");
+        passed += usize::from(decision.is_allowed());
+    }
+    assert_eq!(passed, 3);
+}
+
+#[test]
+fn other_policies_of_a_layer_limit_who_is_exempt_from_one() {
+    let lists = Lists::new().allow_keys(["partner"]).expect("lists");
+    let keyed = once(key::header("x-api-key"));
+    let all = Policy::new("all", FixedWindow::per_day(2)).shared();
+    let layer: RateLimitLayer = layer_with([keyed, all], |builder| builder.lists(lists)).0;
+    let partner = || ask(&layer, of([192, 0, 2, 1], &[("x-api-key", "partner")]));
+    assert_eq!(
+        [partner(), partner(), partner()].map(|it| it.status.as_u16()),
+        [200, 200, 429]
+    );
+    let seen = layer.metrics();
+    let asked = |name| seen.policy(name).map(|it| it.allowed + it.near + it.denied);
+    assert_eq!((asked("api"), asked("all")), (Some(0), Some(3)));
+}
