@@ -85,6 +85,7 @@ const OF_TRAITS: &[&str] = &[
     "from_str",
     "hash",
     "hidden_field",
+    "is_trusted_proxy",
     "settle",
     "validate",
 ];
