@@ -13,68 +13,79 @@ fn main() {
 #[cfg(not(unix))]
 fn main() {}
 
-/// Two forks draw numbers from the same copied state. As one holder, the second one would replace the
-/// permits of the first.
+/// Both forks draw numbers from the same copied state. As one holder, each would replace what the other one
+/// has stated of its permits.
 #[cfg(unix)]
 fn forked_processes_are_holders_of_their_own() {
+    use std::io::{Read, Write};
+
     let server = support::RedisServer::start();
-    let url = server.url();
     // The state that each fork copies.
     drop(std::hash::RandomState::new());
-    let held = [(); 3].map(|()| in_fork(|| hold_all(&url)));
-    assert_eq!(held, [3, 0, 0]);
+    let mut forks = [(); 2].map(|()| fork(|turns| hold(&server.url(), turns)));
+    let mut held = 0;
+    for _ in 0..5 {
+        for turns in &mut forks {
+            turns.write_all(&[0]).expect("a fork that reads");
+            let mut answer = [0];
+            turns.read_exact(&mut answer).expect("a fork that answers");
+            held += u32::from(answer[0]);
+        }
+    }
+    assert_eq!(held, 3);
 }
 
-/// Takes all permits that are left, and returns how many. They are never released.
+/// Tries to take one of three permits in each turn, and answers how many it got. It holds them until the
+/// turns end.
 #[cfg(unix)]
-fn hold_all(url: &str) -> i32 {
-    use std::time::Duration;
+fn hold(url: &str, mut turns: std::os::unix::net::UnixStream) {
+    use std::{
+        io::{Read, Write},
+        time::Duration,
+    };
     use tower_throttle::{Concurrency, Limiter, OnStoreFailure, Policy, RedisStore};
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    runtime.expect("a runtime").block_on(async {
+        .build()
+        .expect("a runtime");
+    let limiter = runtime.block_on(async {
         let store = RedisStore::builder().timeout(support::DEADLINE);
         let permits = Concurrency::new(3).lifetime(Duration::from_secs(3_600));
-        let limiter = Limiter::builder()
+        Limiter::builder()
             .store(store.connect(url).expect("a store"))
             .policy(Policy::new("jobs", permits))
             .on_store_failure(OnStoreFailure::Deny)
             .build()
-            .expect("a limiter");
-        let mut held = 0;
-        loop {
-            let permit = limiter.acquire("ann", Duration::ZERO).await;
-            let permit = permit.expect("a decision");
-            if !permit.is_allowed() {
-                return held;
-            }
-            std::mem::forget(permit);
-            held += 1;
-        }
-    })
+            .expect("a limiter")
+    });
+    let mut held = Vec::new();
+    while turns.read_exact(&mut [0]).is_ok() {
+        let permit = runtime.block_on(limiter.acquire("ann", Duration::ZERO));
+        let permit = permit.expect("a decision");
+        let answer = [u8::from(permit.is_allowed())];
+        held.push(permit);
+        turns.write_all(&answer).expect("a parent that reads");
+    }
+    std::mem::forget(held);
 }
 
-/// Runs a function in a fork of this process, and returns its result: a byte.
+/// Runs a function in a fork of this process, and returns the other end of its stream. The fork ends with
+/// the function.
 #[cfg(unix)]
-fn in_fork(run: impl FnOnce() -> i32) -> i32 {
-    /// The fork has panicked.
-    const PANICKED: i32 = 255;
-
+fn fork(run: impl FnOnce(std::os::unix::net::UnixStream)) -> std::os::unix::net::UnixStream {
+    let (here, there) = std::os::unix::net::UnixStream::pair().expect("a pair of streams");
     // Sound: this process has one thread.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-        // Nothing of the parent's is dropped here: its Redis server, for example.
-        unsafe { libc::_exit(result.unwrap_or(PANICKED)) }
+    match unsafe { libc::fork() } {
+        0 => {
+            drop(here);
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(there)));
+            // Nothing of the parent's is dropped here: its Redis server, for example.
+            unsafe { libc::_exit(i32::from(result.is_err())) }
+        }
+        child => {
+            assert!(child > 0, "{}", std::io::Error::last_os_error());
+            here
+        }
     }
-    assert!(child > 0, "{}", std::io::Error::last_os_error());
-    let mut status = 0;
-    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(waited, child, "{}", std::io::Error::last_os_error());
-    assert!(libc::WIFEXITED(status), "{status}");
-    let result = libc::WEXITSTATUS(status);
-    assert_ne!(result, PANICKED, "the fork panicked");
-    result
 }

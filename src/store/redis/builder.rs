@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::runtime::Handle;
-
 #[cfg(feature = "control")]
 use super::document::OneControl;
 use super::{
@@ -208,7 +206,7 @@ impl RedisStoreBuilder {
     pub(crate) fn with_pool(
         self,
         process: impl FnOnce(Option<Arc<dyn Clock>>) -> ProcessContext,
-        pool: impl FnOnce(&Handle) -> Pool,
+        pool: impl FnOnce(&tokio::runtime::Handle) -> Pool,
     ) -> Result<RedisStore, ConfigError> {
         let process = process(self.clock.clone());
         self.build(process, |shared| {
