@@ -74,6 +74,13 @@ impl Limits {
         })
     }
 
+    /// Ends the store of the file, if there is one.
+    pub(crate) async fn shutdown(&self) {
+        if let Some(file) = &self.file {
+            file.shutdown().await;
+        }
+    }
+
     pub(crate) fn layer(&self, route: &str) -> Result<RateLimitLayer, Box<dyn Error>> {
         let layer = self.layers.get(route).cloned();
         layer.ok_or_else(|| format!("the route {route} has no limit").into())

@@ -126,7 +126,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let traffic = Traffic::start(address, options.traffic);
     let (stop, stopping) = oneshot::channel::<()>();
     let app = routes::router(App {
-        limits,
+        limits: limits.clone(),
         history: Arc::new(History::default()),
         traffic: traffic.clone(),
         outage,
@@ -148,6 +148,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         if let Ok(served) = timeout(PATIENCE, server).await {
             served?;
         }
+        limits.shutdown().await;
         if let Some(redis) = redis {
             redis.shutdown().await;
         }

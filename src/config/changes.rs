@@ -100,6 +100,13 @@ impl Changes {
         self.iter().next().is_none()
     }
 
+    /// Returns the policies that are not there any more.
+    pub(super) fn lost_policies(&self) -> impl Iterator<Item = &Change> {
+        let is_policy = |change: &&Change| change.path.starts_with("policy ");
+        let changes = self.iter().filter(is_policy);
+        changes.filter(|change| change.effect == Effect::Gone)
+    }
+
     /// Returns the changes as one line without values, for logs.
     pub(super) fn summary(&self) -> String {
         let parts = self

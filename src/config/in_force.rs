@@ -121,6 +121,14 @@ impl InForce {
     /// Logs that this version has just taken effect.
     pub(super) fn log_applied(&self) {
         telemetry::config_applied(self.version, &self.changes.summary());
+        let lost: Vec<_> = self
+            .changes
+            .lost_policies()
+            .map(|lost| &*lost.path)
+            .collect();
+        if !lost.is_empty() {
+            telemetry::config_lost_policies(self.version, &lost.join(", "));
+        }
     }
 
     /// Lets a control document take effect. Returns what of it does not.

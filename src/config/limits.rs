@@ -146,6 +146,10 @@ impl Limits {
     /// Watches the file: reads it at this interval, at least 10 ms, and applies it when it has
     /// changed and two readings in a row agree.
     ///
+    /// A version without a policy that is in force is applied when the file has been the same for five
+    /// seconds, as half a file that a slow writer has begun may have no mistake, and it is logged as
+    /// a warning. [`reload`](Self::reload) does not wait for that.
+    ///
     /// It reads the whole content, so it sees a file that is moved into place, a link that
     /// points elsewhere, as of a Kubernetes ConfigMap, a file that is written in place, and one on a
     /// network file system. A file that is gone or wrong changes nothing: see
@@ -213,6 +217,27 @@ impl Limits {
             });
         }
         self.shared.control()
+    }
+
+    /// Stops watching the file, and ends the store of the file: waits up to a second until Redis has
+    /// what was refunded and settled, and then closes its connections. See
+    /// [`RedisStore::shutdown`](crate::RedisStore::shutdown).
+    ///
+    /// Call it last, when no request is being served. Without it, each deployment leaves behind what
+    /// this process had taken for a while: permits for 30 seconds, leased units for good. A store
+    /// that the application has [registered](super::Readers::store) is the application's to end.
+    ///
+    /// ```no_run
+    /// # use tower_throttle::config::Limits;
+    /// # async fn serve(limits: Limits) -> Result<(), std::io::Error> {
+    /// # let (listener, app) = (tokio::net::TcpListener::bind("127.0.0.1:0").await?, axum::Router::new());
+    /// # async fn ctrl_c() {}
+    /// axum::serve(listener, app).with_graceful_shutdown(ctrl_c()).await?;
+    /// limits.shutdown().await;
+    /// # Ok(()) }
+    /// ```
+    pub async fn shutdown(&self) {
+        self.shared.shutdown().await;
     }
 
     /// Returns which version is in force, and whether a newer one was rejected.

@@ -1,9 +1,15 @@
 //! [`Poller`]: when there is something new.
 
+use std::time::Duration;
+
 use blake3::Hash;
+use tokio::time::Instant;
 
 /// So many readings in a row that differ in the file of lists alone are not waited for.
 const MOST_RESTLESS: u32 = 5;
+
+/// A writer that pauses between two tables has gone on by then.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Decides when content that is read again and again is to be taken: when it is new, and two
 /// readings in a row agree. So a file that is being written is not taken, and a moment without a
@@ -15,6 +21,8 @@ pub(super) struct Poller {
     before: Option<Reading>,
     /// The readings in a row in which the file was the same, and the file of lists was not.
     restless: u32,
+    /// When the last change was read.
+    changed_at: Option<Instant>,
 }
 
 /// One look at the files.
@@ -42,6 +50,7 @@ impl Poller {
             taken,
             before: None,
             restless: 0,
+            changed_at: None,
         }
     }
 
@@ -49,6 +58,9 @@ impl Poller {
     pub(super) fn is_due(&mut self, reading: Reading) -> Due {
         let before = self.before.replace(reading);
         let is_settled = before == Some(reading);
+        if before.map(|before| before.main) != Some(reading.main) {
+            self.changed_at = Some(Instant::now());
+        }
         let is_same_file = before.is_some_and(|before| before.main == reading.main);
         self.restless = match is_same_file && !is_settled {
             true => self.restless + 1,
@@ -64,6 +76,12 @@ impl Poller {
         } else {
             Due::No
         }
+    }
+
+    /// Returns whether the file has been the same for so long that its writer has probably ended.
+    pub(super) fn is_old(&self) -> bool {
+        self.changed_at
+            .is_none_or(|since| since.elapsed() >= LONGEST_PAUSE)
     }
 
     /// Notes that content was taken.

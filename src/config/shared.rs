@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::{
     Changes, Config, ConfigErrors, ReloadError, Status,
-    builders::{Builders, OpenControl, Opened},
+    builders::{Builders, OpenStore},
     content::{Content, Files},
     in_force::InForce,
     poll::{Due, Poller, Reading},
@@ -44,8 +44,9 @@ pub(super) struct Shared {
     turn: Mutex<()>,
     /// Not held for long: [`status`](Self::status) and others wait for it.
     state: Mutex<State>,
-    open_control: Option<OpenControl>,
-    control: OnceLock<Control>,
+    open: OpenStore,
+    /// `None`: the store has none.
+    control: OnceLock<Option<Control>>,
 }
 
 struct Watched {
@@ -78,11 +79,12 @@ impl Shared {
         let is_of = |content: &Content| content.config().is_ok_and(|read| read.root == config.root);
         let hash = content.filter(is_of).map(|content| content.hash);
         let builders = Builders::read(config)?;
-        let Opened { store, control } = builders.store.open().map_err(|error| {
+        let open = builders.store.open().map_err(|error| {
             let mut problems = Problems::default();
             problems.push(config.root().error(&error));
             problems.into_errors(config.file_name().as_ref())
         })?;
+        let store = open.store();
         let builders = (builders.layers, builders.limiters);
         let in_force = InForce::first(config, builders, &store, hash)?;
         let files = files.map(|files| {
@@ -107,7 +109,7 @@ impl Shared {
                 watcher: None,
                 follower: None,
             }),
-            open_control: control,
+            open,
             control: OnceLock::new(),
         })
     }
@@ -140,13 +142,22 @@ impl Shared {
 
     /// Returns the control document of the store, which the limits follow from then on.
     pub(super) fn control(self: &Arc<Self>) -> Option<Control> {
-        let open = self.open_control.as_ref()?;
         let control = self.control.get_or_init(|| {
-            let control = open();
+            let control = self.open.control()?;
             control.held().subscribe(self);
-            control
+            Some(control)
         });
-        Some(control.clone())
+        control.clone()
+    }
+
+    /// Ends what runs in the background, and the store.
+    pub(super) async fn shutdown(&self) {
+        let tasks = {
+            let mut state = self.state();
+            [state.watcher.take(), state.follower.take()]
+        };
+        tasks.iter().flatten().for_each(AbortHandle::abort);
+        self.open.shutdown().await;
     }
 
     pub(super) fn has_file(&self) -> bool {
@@ -178,7 +189,7 @@ impl Shared {
             main: content.main_hash,
             all: content.hash,
         });
-        if due == Due::No {
+        if due == Due::No || (!watched.poller.is_old() && self.loses_a_policy(&content)) {
             return;
         }
         let is_restless = due == Due::Restless;
@@ -188,6 +199,19 @@ impl Shared {
         watched.is_restless = is_restless;
         // The status and the log say what was wrong.
         let _ = self.take(&mut watched, &content);
+    }
+
+    /// Returns whether a policy in force is not in this content: perhaps not yet, as half a file that
+    /// is being written may have no mistake.
+    fn loses_a_policy(&self, content: &Content) -> bool {
+        let config = content.config();
+        config.is_ok_and(|config| {
+            let former = self.state().in_force.config().clone();
+            Config::diff(&former, &config)
+                .lost_policies()
+                .next()
+                .is_some()
+        })
     }
 
     /// Reads the files, and applies them if they are as they were `before`.
@@ -216,7 +240,8 @@ impl Shared {
 
     /// Lets the control document find out which of its entries fit the new version.
     fn tell_control(&self, changes: &Changes) {
-        if let Some(control) = self.control.get().filter(|_| !changes.is_empty()) {
+        let control = self.control.get().and_then(Option::as_ref);
+        if let Some(control) = control.filter(|_| !changes.is_empty()) {
             control.held().publish();
         }
     }

@@ -12,6 +12,16 @@ pub(crate) fn config_applied(version: u64, changes: &str) {
     );
 }
 
+/// Logs which policies another version does not have.
+pub(crate) fn config_lost_policies(version: u64, policies: &str) {
+    tell!(
+        warn,
+        "config",
+        version,
+        "configuration version {version} lacks policies that were in force ({policies}): nothing limits what they limited"
+    );
+}
+
 /// Logs that the files are again those of the version in force.
 pub(crate) fn config_restored(version: u64) {
     tell!(

@@ -4,8 +4,8 @@
 
 use std::{io::Write, net::TcpStream};
 
-use crate::support::eventually;
-use crate::{in_flight::Open, process::Demo};
+use crate::support::{RedisServer, eventually};
+use crate::{folder::Folder, in_flight::Open, process::Demo};
 
 #[test]
 fn sigterm_ends_the_demo_with_success() {
@@ -59,5 +59,24 @@ fn a_process_that_is_stopped_twice_ends_at_once() {
                 }
             }
         });
+    }
+}
+
+/// Permits that were given back just before the end reach Redis: the next process has them.
+#[test]
+fn a_process_that_is_stopped_leaves_no_permit_behind() {
+    let redis = RedisServer::start();
+    let folder = Folder::with_slow_limits(Some(&redis));
+    let start = || Demo::start(&["--config", &folder.file()]);
+    let open = |demo: &Demo, seconds| {
+        let callers = (0..12).map(|caller| format!("caller-{caller}"));
+        let open = callers.map(|caller| [(); 2].map(|()| Open::new(demo, &caller, seconds)));
+        open.flatten().collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        let demo = start();
+        let responses = open(&demo, 1);
+        assert!(responses.iter().all(Open::is_admitted));
+        assert_eq!(demo.terminate().code(), Some(0));
     }
 }

@@ -29,7 +29,7 @@ mod tiers;
 use self::{addresses::Addresses, reading::Reading};
 pub(super) use self::{
     layer::{Layers, Limiters},
-    store::{OpenControl, Opened, StoreChoice},
+    store::{OpenStore, StoreChoice},
 };
 use super::{Config, ConfigErrors};
 

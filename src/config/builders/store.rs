@@ -3,12 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use super::reading::Reading;
-#[cfg(feature = "redis")]
-use crate::RedisStoreBuilder;
 use crate::{
     Clock, ConfigError, MemoryStore, MemoryStoreBuilder, config::field::Field, control::Control,
     store::Store,
 };
+#[cfg(feature = "redis")]
+use crate::{RedisStore, RedisStoreBuilder};
 
 /// Where the file says to keep buckets.
 pub(in crate::config) enum StoreChoice {
@@ -24,39 +24,52 @@ impl StoreChoice {
     /// # Errors
     ///
     /// Returns an error if there is no Tokio runtime for a store that needs one.
-    pub(in crate::config) fn open(self) -> Result<Opened, ConfigError> {
+    pub(in crate::config) fn open(self) -> Result<OpenStore, ConfigError> {
         Ok(match self {
-            Self::Memory(builder) => {
-                let store = builder.build();
-                Opened {
-                    store: Arc::new(store.clone()),
-                    control: Some(Box::new(move || store.control())),
-                }
-            }
+            Self::Memory(builder) => OpenStore::Memory(builder.build()),
             #[cfg(feature = "redis")]
-            Self::Redis(builder, url) => {
-                let store = builder.connect(&url)?;
-                Opened {
-                    store: Arc::new(store.clone()),
-                    control: Some(Box::new(move || store.control())),
-                }
-            }
-            Self::Registered(store) => Opened {
-                store,
-                control: None,
-            },
+            Self::Redis(builder, url) => OpenStore::Redis(builder.connect(&url)?),
+            Self::Registered(store) => OpenStore::Registered(store),
         })
     }
 }
 
 /// A store that was started.
-pub(in crate::config) struct Opened {
-    pub(in crate::config) store: Arc<dyn Store>,
-    /// Returns its control document, if the type of the store has one.
-    pub(in crate::config) control: Option<OpenControl>,
+pub(in crate::config) enum OpenStore {
+    Memory(MemoryStore),
+    #[cfg(feature = "redis")]
+    Redis(RedisStore),
+    Registered(Arc<dyn Store>),
 }
 
-pub(in crate::config) type OpenControl = Box<dyn Fn() -> Control + Send + Sync>;
+impl OpenStore {
+    pub(in crate::config) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(store) => Arc::new(store.clone()),
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => Arc::new(store.clone()),
+            Self::Registered(store) => Arc::clone(store),
+        }
+    }
+
+    /// Returns its control document, if the type of the store has one.
+    pub(in crate::config) fn control(&self) -> Option<Control> {
+        match self {
+            Self::Memory(store) => Some(store.control()),
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => Some(store.control()),
+            Self::Registered(_) => None,
+        }
+    }
+
+    /// Ends it, unless the application has registered it.
+    pub(in crate::config) async fn shutdown(&self) {
+        #[cfg(feature = "redis")]
+        if let Self::Redis(store) = self {
+            store.shutdown().await;
+        }
+    }
+}
 
 impl fmt::Debug for StoreChoice {
     /// Does not show the URL, which may hold a password.
@@ -132,7 +145,7 @@ fn redis(
         Some(usize::try_from(number).unwrap_or(usize::MAX))
     };
     let time = |name: &str| table.get(name)?.duration();
-    let mut builder = crate::RedisStore::builder();
+    let mut builder = RedisStore::builder();
     if let Some(name) = expanded(reading, table, "name") {
         builder = builder.name(name);
     }

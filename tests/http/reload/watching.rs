@@ -58,6 +58,36 @@ async fn a_change_is_in_force_within_five_seconds() {
     assert!(limits.status().read_at.is_some());
 }
 
+/// A writer that stalls between two tables.
+#[tokio::test(start_paused = true)]
+async fn half_a_file_lifts_no_limit() {
+    let file = File::new("half");
+    let [half, rest] = [policy("api", "10 per day"), policy("login", "3 per day")];
+    let whole = format!("{half}{}", rest.replace("version = 1\n", ""));
+    fs::write(&file.0, &whole).expect("written");
+    let limits = file.limits();
+    let layer = limits.layer("default").expect("a layer");
+    let policies = || {
+        ask_plainly(&layer)
+            .field("ratelimit-policy")
+            .map(|field| field.matches("q=").count())
+    };
+    limits.watch(Duration::from_millis(100)).expect("a runtime");
+    assert_eq!(policies(), Some(2));
+    for _ in 0..3 {
+        fs::write(&file.0, &half).expect("written");
+        sleep(Duration::from_secs(4)).await;
+        assert_eq!(policies(), Some(2));
+        fs::write(&file.0, whole.replace("3 per day", "4 per day")).expect("written");
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(limits.status().version, 2);
+    }
+    // It is meant so.
+    fs::write(&file.0, &half).expect("written");
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!((policies(), limits.status().version), (Some(1), 3));
+}
+
 #[tokio::test(start_paused = true)]
 async fn watching_ends_when_nothing_uses_the_limits() {
     let file = File::new("dropped");
