@@ -73,6 +73,7 @@ impl Ban {
     }
 
     /// Returns whether it has not ended.
+    #[cfg(feature = "admin")]
     pub(crate) fn is_live(&self) -> bool {
         self.until_ms > clock::read(&*self.clock) / 1_000
     }
