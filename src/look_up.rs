@@ -285,16 +285,14 @@ impl PolicyState {
         }
     }
 
-    pub(crate) fn new(terms: &Terms<'_>, is_constant: bool, store: &StoreHandle) -> Self {
+    pub(crate) fn new(terms: &Terms<'_>, is_constant: bool) -> Self {
         let policy = terms.policy;
         let (mode, enforced_percent) = match policy.enforcement {
             Enforcement::ForAll => (Mode::Enforce, 100),
             Enforcement::For(Percent(percent)) => (Mode::Enforce, percent),
             Enforcement::ForNone => (Mode::Shadow, 0),
         };
-        let now_ms = store.now_us() / 1_000;
         let given = || policy.overrides.iter().flat_map(|callers| callers.values());
-        let is_banned = |until_ms: Option<u64>| until_ms.is_some_and(|until| until > now_ms);
         Self {
             name: policy.name.text.to_string(),
             quota: is_constant.then_some(*policy.demand.quota),
@@ -304,7 +302,8 @@ impl PolicyState {
             is_shared: terms.is_shared,
             overrides: given().filter(|given| given.quota.is_some()).count(),
             bans: given()
-                .filter(|given| is_banned(given.banned_until_ms))
+                .filter_map(|given| given.ban.as_ref())
+                .filter(|ban| ban.is_live())
                 .count(),
             on_store_failure: policy.on_store_failure,
         }

@@ -12,7 +12,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 #[cfg(feature = "control")]
-use crate::{ConfigError, Fingerprint, List, lists::ListsByHand};
+use crate::{Clock, ConfigError, Fingerprint, List, clock, lists::ListsByHand, policy_name::Name};
 use crate::{Lists, PolicyDecision, Quota, lists::AllLists, util::interned::Interned};
 
 /// What a control document says on top of code and files. By default: nothing.
@@ -49,12 +49,41 @@ pub(crate) type Callers = HashMap<Fingerprint, Override>;
 
 /// What an operator gives one caller of a policy.
 #[cfg(feature = "control")]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum CallerOverride {
     /// This quota, in place of any other.
     Quota(Interned<Quota>),
-    /// Nothing, until this many milliseconds after the UNIX epoch.
-    Banned { until_ms: u64 },
+    /// Nothing, until the end.
+    Banned(Ban),
+}
+
+/// When a ban ends, by the clock of its document.
+#[cfg(feature = "control")]
+#[derive(Clone, Debug)]
+pub(crate) struct Ban {
+    /// In milliseconds after the UNIX epoch.
+    pub(crate) until_ms: u64,
+    clock: Arc<dyn Clock>,
+}
+
+#[cfg(feature = "control")]
+impl Ban {
+    pub(crate) const fn new(until_ms: u64, clock: Arc<dyn Clock>) -> Self {
+        Self { until_ms, clock }
+    }
+
+    /// Returns whether it has not ended.
+    #[cfg(feature = "admin")]
+    pub(crate) fn is_live(&self) -> bool {
+        self.until_ms > clock::read(&*self.clock) / 1_000
+    }
+
+    /// Returns the decision for the caller, unless the ban has ended.
+    pub(crate) fn decision(&self, policy: &Name) -> Option<PolicyDecision> {
+        let now_us = clock::read(&*self.clock);
+        let decision = PolicyDecision::banned(policy.clone(), self.until_ms, now_us);
+        Some(decision).filter(PolicyDecision::is_denied)
+    }
 }
 
 /// What all operators give one caller of a policy. A caller that is banned still has its quota, in
@@ -63,7 +92,7 @@ pub(crate) enum CallerOverride {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Override {
     pub(crate) quota: Option<Interned<Quota>>,
-    pub(crate) banned_until_ms: Option<u64>,
+    pub(crate) ban: Option<Ban>,
 }
 
 /// What one check finds for its caller.
@@ -86,7 +115,7 @@ impl Overlay {
         let given = Arc::make_mut(callers).entry(caller).or_default();
         match gets {
             CallerOverride::Quota(quota) => given.quota = Some(quota),
-            CallerOverride::Banned { until_ms } => given.banned_until_ms = Some(until_ms),
+            CallerOverride::Banned(ban) => given.ban = Some(ban),
         }
     }
 

@@ -5,11 +5,11 @@
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::fuzzing;
 
-/// Where the entries begin: each text has a mark of its own before them.
-fn entries(text: &[u8]) -> &[u8] {
-    let start = b"\"entries\":";
+/// Where the changes begin: each text has a mark of its own before them.
+fn changes(text: &[u8]) -> &[u8] {
+    let start = b"\"changes\":";
     let place = text.windows(start.len()).position(|part| part == start);
-    &text[place.expect("its entries")..]
+    &text[place.expect("its changes")..]
 }
 
 fuzz_target!(|text: &[u8]| {
@@ -17,5 +17,5 @@ fuzz_target!(|text: &[u8]| {
         return;
     };
     let again = fuzzing::control_document(&written).expect("what was written");
-    assert_eq!(entries(&written), entries(&again));
+    assert_eq!(changes(&written), changes(&again));
 });

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{compile::compile, document::Document};
-use crate::{overlay::Overlay, telemetry};
+use crate::{Clock, overlay::Overlay, telemetry};
 
 /// A version, and what of it does not apply.
 #[derive(Default)]
@@ -38,23 +38,23 @@ impl Applied {
     }
 
     /// Makes the overlay of what has not ended now.
-    pub(super) fn compile(&mut self, now: SystemTime) {
-        let (overlay, problems) = compile(&self.document, now);
+    pub(super) fn compile(&mut self, now: SystemTime, clock: &Arc<dyn Clock>) {
+        let (overlay, problems) = compile(&self.document, now, clock);
         self.log_new(&self.not_compiled, &problems);
         self.not_compiled = problems;
         self.overlay = Arc::new(overlay);
-        let ends = self.document.entries.iter().filter_map(|entry| entry.until);
+        let ends = self.document.entries().filter_map(|entry| entry.until);
         self.next_end = ends.clone().filter(|end| *end > now).min();
         self.last_end = ends.filter(|end| *end <= now).max();
     }
 
     /// Leaves out what has ended, and takes back what has not, if the clock was ahead. Returns
     /// whether anything changes.
-    pub(super) fn expire(&mut self, now: SystemTime) -> bool {
+    pub(super) fn expire(&mut self, now: SystemTime, clock: &Arc<dyn Clock>) -> bool {
         let has_ended = self.next_end.is_some_and(|end| end <= now);
         let is_back = self.last_end.is_some_and(|end| end > now);
         if has_ended || is_back {
-            self.compile(now);
+            self.compile(now, clock);
         }
         has_ended || is_back
     }
@@ -97,7 +97,7 @@ impl Applied {
     }
 
     pub(super) fn unknown_policies(&self, is_known: impl Fn(&str) -> bool) -> Vec<String> {
-        let entries = self.document.entries.iter();
+        let entries = self.document.entries();
         let named: BTreeSet<_> = entries.filter_map(|entry| entry.action.policy()).collect();
         let unknown = named.into_iter().filter(|name| !is_known(name));
         unknown.map(str::to_owned).collect()

@@ -41,8 +41,8 @@ impl Change {
         }
     }
 
-    /// Sets when the entry ends: at a [`SystemTime`], or a [`Duration`] after it is made. Default:
-    /// it stays until it is removed.
+    /// Sets when the entry ends: at a [`SystemTime`], or a [`Duration`] after it is made, both by
+    /// the clock of Redis. Default: it stays until it is removed.
     ///
     /// Processes leave it out within about a second.
     pub fn until(mut self, end: impl Into<End>) -> Self {
@@ -70,35 +70,24 @@ impl Change {
     }
 
     async fn make(self) -> Result<(), ControlError> {
-        let now = self.held.now();
-        let until = match self.until {
-            None => None,
-            Some(End(EndKind::At(at))) => Some(at),
-            // An end that no clock can express is the last one: without any, a ban is no entry.
-            Some(End(EndKind::After(wait))) => Some(now.checked_add(wait).unwrap_or(last_time())),
-        };
-        if until.is_some_and(|until| until <= now) {
-            return Err(ControlError::invalid(
-                "the end has passed already; set a later one",
-            ));
-        }
         for text in [&self.author, &self.reason, &self.label]
             .into_iter()
             .flatten()
         {
             check_text(text).map_err(ControlError::invalid)?;
         }
-        let whole = |at: SystemTime| time(milliseconds(at)).unwrap_or(at);
         let entry = Entry {
             action: self.action?,
-            until: until.map(whole),
-            created: whole(now),
+            // Both times are read from the clock of Redis when the entry is made.
+            until: None,
+            created: SystemTime::UNIX_EPOCH,
             author: self.author,
             reason: self.reason,
             label: self.label,
         };
-        let edit = Edit::Put(Box::new(entry));
+        let (entry, until) = (Box::new(entry), self.until);
         self.held.follow();
+        let edit = Edit::Put { entry, until };
         self.held.change(&edit).await.map(drop)
     }
 }
@@ -129,6 +118,18 @@ pub struct End(EndKind);
 enum EndKind {
     At(SystemTime),
     After(Duration),
+}
+
+impl End {
+    /// Returns the end of an entry that is made now, as a document has it.
+    pub(super) fn when_made(self, now: SystemTime) -> SystemTime {
+        let end = match self.0 {
+            EndKind::At(at) => at,
+            // An end that no clock can express is the last one: without any, a ban is no entry.
+            EndKind::After(wait) => now.checked_add(wait).unwrap_or(last_time()),
+        };
+        time(milliseconds(end)).unwrap_or(end)
+    }
 }
 
 impl From<SystemTime> for End {

@@ -1,21 +1,27 @@
 //! Makes an overlay of a document.
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
 use super::{
     document::Document,
     entry::{Action, Entry, milliseconds},
 };
 use crate::{
-    List,
-    overlay::{CallerOverride, Overlay},
+    Clock, List,
+    overlay::{Ban, CallerOverride, Overlay},
 };
 
 /// Returns what a document says now, and what of it cannot be taken.
-pub(super) fn compile(document: &Document, now: SystemTime) -> (Overlay, Vec<String>) {
+///
+/// `clock`: by which bans end.
+pub(super) fn compile(
+    document: &Document,
+    now: SystemTime,
+    clock: &Arc<dyn Clock>,
+) -> (Overlay, Vec<String>) {
     let mut overlay = Overlay::default();
-    let live = || document.entries.iter().filter(|entry| entry.is_live(now));
-    for Entry { action, .. } in live() {
+    let live = || document.live(now);
+    for Entry { action, until, .. } in live() {
         match action {
             Action::Override {
                 policy,
@@ -24,14 +30,13 @@ pub(super) fn compile(document: &Document, now: SystemTime) -> (Overlay, Vec<Str
             } => overlay.set_caller(policy, *caller, CallerOverride::Quota(quota.intern())),
             Action::Mode { policy, mode } => overlay.set_mode(policy, *mode),
             Action::ListKey { list, key } => overlay.list_key(*list, *key),
-            // These follow: a ban is in place of a quota, and ranges are indexed at once.
-            Action::Ban { .. } | Action::ListIp { .. } => {}
-        }
-    }
-    for Entry { action, until, .. } in live() {
-        if let (Action::Ban { policy, caller }, Some(until)) = (action, until) {
-            let until_ms = milliseconds(*until);
-            overlay.set_caller(policy, *caller, CallerOverride::Banned { until_ms });
+            Action::Ban { policy, caller } => {
+                let until_ms = until.map_or(0, milliseconds);
+                let ban = Ban::new(until_ms, Arc::clone(clock));
+                overlay.set_caller(policy, *caller, CallerOverride::Banned(ban));
+            }
+            // These follow: ranges are indexed at once.
+            Action::ListIp { .. } => {}
         }
     }
     let mut problems = Vec::new();

@@ -1,36 +1,41 @@
-//! The document: its text, and its limits.
+//! The document: the last change of each subject, its text, and its limits.
 
-use std::{collections::HashSet, fmt};
+use std::{
+    collections::HashMap,
+    fmt,
+    time::{Duration, SystemTime},
+};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
-    entry::{Entry, Subject},
-    lineage::Lineages,
-    wire::WireEntry,
+    entry::{Entry, Last, Subject, milliseconds},
+    wire::{self, WireChange},
 };
 use crate::util::random::random;
 
 /// The largest text that is written or read.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// The most entries.
+/// The most changes.
 pub(crate) const MAX_ENTRIES: usize = 10_000;
-/// The bytes at the start that tell one document from all others: format, version and the
-/// mark of the write.
+/// The bytes at the start that tell one text from all others: format, version and the mark of
+/// the write.
 pub(crate) const HEAD_BYTES: usize = 80;
 /// What this version reads and writes. A version that adds a field writes a higher one.
 const FORMAT: u64 = 1;
+/// How long removed and ended entries are kept. A process that was cut off for longer takes what
+/// is stored.
+pub(super) const KEPT: Duration = Duration::from_secs(86_400);
+/// No clock of a server is wrong by more. A change of a later version could not be replaced.
+const MOST_AHEAD_MS: u64 = 100 * 365 * 86_400_000;
 
 /// Everything that operators have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Document {
-    /// Rises by 1 with each change. 0: no change has been made.
+    /// When it was written, in milliseconds by the clock of Redis, and higher with each write.
+    /// 0: never.
     pub(super) version: u64,
-    /// When the last change was made.
-    pub(super) changed_ms: u64,
-    pub(super) lineages: Lineages,
-    /// The entries, the oldest first.
-    pub(super) entries: Vec<Entry>,
+    pub(super) changes: HashMap<Subject, Last>,
 }
 
 /// Why a text is not taken. The limits that were known before stay.
@@ -65,30 +70,23 @@ impl fmt::Display for Unreadable {
     }
 }
 
-#[derive(Serialize)]
-struct Writing {
+#[derive(Deserialize)]
+struct Format {
     format: u64,
-    version: u64,
-    write: String,
-    changed_ms: u64,
-    lineages: Vec<String>,
-    entries: Vec<WireEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reading {
-    format: u64,
+    #[serde(rename = "format")]
+    _format: u64,
     version: u64,
-    #[serde(rename = "write")]
-    _write: String,
-    changed_ms: u64,
-    lineages: Vec<String>,
-    entries: Vec<WireEntry>,
+    write: String,
+    changes: Vec<WireChange>,
 }
 
 impl Document {
-    /// Reads a text. An empty one is a document without entries.
+    /// Reads a text. An empty one is a document without changes.
     pub(super) fn parse(text: &[u8]) -> Result<Self, Unreadable> {
         if text.is_empty() {
             return Ok(Self::default());
@@ -96,51 +94,53 @@ impl Document {
         if text.len() > MAX_BYTES {
             return Err(Unreadable::TooLarge);
         }
-        let version = head_version(text)?;
-        let read = serde_json::from_slice::<Reading>(text);
-        let read = read.map_err(|error| Unreadable::new(error.to_string()))?;
-        if (read.format, read.version) != (FORMAT, version) {
-            return Err(Unreadable::new("it has two versions"));
+        let no_json = |error: serde_json::Error| Unreadable::new(error.to_string());
+        let Format { format } = serde_json::from_slice(text).map_err(no_json)?;
+        if format > FORMAT {
+            return Err(Unreadable::NewerFormat { format });
         }
-        let lineages = Lineages::read(&read.lineages).map_err(Unreadable::new)?;
-        let count = read.entries.len();
+        let read: Reading = serde_json::from_slice(text).map_err(no_json)?;
+        let head = start(read.version, &read.write);
+        if !text.starts_with(head.as_bytes()) || read.write.len() != 16 {
+            return Err(Unreadable::new(format!("it does not start with {head}")));
+        }
+        let count = read.changes.len();
         if count > MAX_ENTRIES {
             return Err(Unreadable::TooManyEntries { count });
         }
-        let mut subjects = HashSet::with_capacity(count);
-        let mut entries = Vec::with_capacity(count);
-        for (number, wire) in (1..).zip(read.entries) {
-            let wrong = |reason| Unreadable::new(format!("entry {number}: {reason}"));
-            let entry = wire.read().map_err(wrong)?;
-            if !subjects.insert(entry.action.subject()) {
+        let mut changes = HashMap::with_capacity(count);
+        for (number, wire) in (1..).zip(read.changes) {
+            let wrong = |reason| Unreadable::new(format!("change {number}: {reason}"));
+            let (subject, last) = wire.read().map_err(wrong)?;
+            if last.ms() > read.version {
+                return Err(wrong("it is later than the document".to_owned()));
+            }
+            if changes.insert(subject, last).is_some() {
                 return Err(wrong("it repeats an earlier one".to_owned()));
             }
-            entries.push(entry);
         }
-        Ok(Self {
-            version,
-            changed_ms: read.changed_ms,
-            lineages,
-            entries,
-        })
+        let version = read.version;
+        Ok(Self { version, changes })
+    }
+
+    /// Reads a text, and refuses it if its version leaves no later ones.
+    pub(super) fn parse_at(text: &[u8], now: SystemTime) -> Result<Self, Unreadable> {
+        let document = Self::parse(text)?;
+        match document.version > milliseconds(now).saturating_add(MOST_AHEAD_MS) {
+            true => Err(Unreadable::new("its version is a century after now")),
+            false => Ok(document),
+        }
     }
 
     /// Returns the text, with a mark of its own: two texts of one version differ in their heads.
-    #[expect(clippy::expect_used, reason = "a vector takes all bytes")]
     pub(super) fn text(&self) -> Result<Vec<u8>, Unreadable> {
-        let count = self.entries.len();
-        if count > MAX_ENTRIES {
-            return Err(Unreadable::TooManyEntries { count });
-        }
-        let writing = Writing {
-            format: FORMAT,
-            version: self.version,
-            write: format!("{:016x}", random()),
-            changed_ms: self.changed_ms,
-            lineages: self.lineages.texts(),
-            entries: self.entries.iter().map(WireEntry::from).collect(),
-        };
-        let text = serde_json::to_vec(&writing).expect("texts and numbers become JSON");
+        let changes = self.changes.iter();
+        let changes = changes.map(|(subject, last)| (last.ms(), wire::text(subject, last)));
+        let mut changes: Vec<_> = changes.collect();
+        changes.sort();
+        let changes: Vec<_> = changes.into_iter().map(|(_, text)| text).collect();
+        let start = start(self.version, &format!("{:016x}", random()));
+        let text = format!(r#"{start}"changes":[{}]}}"#, changes.join(",")).into_bytes();
         // What no process can read would end all changes, so it is never written.
         match Self::parse(&text)? == *self {
             true => Ok(text),
@@ -148,43 +148,78 @@ impl Document {
         }
     }
 
-    /// Returns the entry of a subject.
-    pub(super) fn find(&self, subject: &Subject) -> Option<&Entry> {
-        let mut entries = self.entries.iter();
-        entries.find(|entry| entry.action.subject() == *subject)
+    /// Returns all entries, with those that have ended.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> + Clone {
+        self.changes.values().filter_map(Last::entry)
     }
+
+    /// Returns the entries that have not ended.
+    pub(super) fn live(&self, now: SystemTime) -> impl Iterator<Item = &Entry> + Clone {
+        self.entries().filter(move |entry| entry.is_live(now))
+    }
+
+    /// Returns the later change of each subject, in whatever order documents are merged.
+    pub(super) fn merge(&self, other: &Self) -> Self {
+        let mut merged = self.clone();
+        merged.version = self.version.max(other.version);
+        for (subject, last) in &other.changes {
+            let known = self.changes.get(subject);
+            // At the same millisecond, on two primaries, any order is right that all share.
+            let order = |last: &Last| (last.ms(), wire::text(subject, last));
+            if known.is_none_or(|known| known != last && order(known) < order(last)) {
+                merged.changes.insert(subject.clone(), last.clone());
+            }
+        }
+        merged
+    }
+
+    /// Returns how many changes of another document this one lacks.
+    pub(super) fn lacks(&self, other: &Self) -> usize {
+        let changes = other.changes.iter();
+        let lacking = changes.filter(|(subject, last)| self.changes.get(subject) != Some(last));
+        lacking.count()
+    }
+
+    /// Drops what was removed or has ended a day ago, and the oldest of these if there is no
+    /// room for all.
+    pub(super) fn tidy(&mut self, now: SystemTime) {
+        let is_over = |last: &Last, ago: Duration| {
+            let end = last.over_at().and_then(|at| at.checked_add(ago));
+            end.is_some_and(|end| end <= now)
+        };
+        self.changes.retain(|_, last| !is_over(last, KEPT));
+        let changes = self.changes.iter();
+        let sizes = changes.map(|(subject, last)| 1 + wire::text(subject, last).len());
+        let mut bytes = HEAD_BYTES + sizes.sum::<usize>();
+        let over = self.changes.iter();
+        let over = over.filter(|(_, last)| is_over(last, Duration::ZERO));
+        let mut over: Vec<_> = over
+            .map(|(subject, last)| (last.ms(), subject.clone()))
+            .collect();
+        over.sort_by_key(|(ms, _)| *ms);
+        for (_, subject) in over {
+            if bytes <= MAX_BYTES && self.changes.len() <= MAX_ENTRIES {
+                break;
+            }
+            let dropped = self.changes.remove(&subject);
+            bytes -= dropped.map_or(0, |last| 1 + wire::text(&subject, &last).len());
+        }
+    }
+
+    /// Returns the document that is written next, without another change.
+    pub(super) fn next(&self, now: SystemTime) -> Self {
+        // The clock of another server may be behind.
+        let version = milliseconds(now).max(self.version.saturating_add(1));
+        let changes = self.changes.clone();
+        Self { version, changes }
+    }
+}
+
+fn start(version: u64, write: &str) -> String {
+    format!(r#"{{"format":{FORMAT},"version":{version},"write":"{write}","#)
 }
 
 /// Returns the head of a text.
 pub(super) fn head(text: &[u8]) -> &[u8] {
     text.get(..HEAD_BYTES).unwrap_or(text)
-}
-
-/// Reads the version from a head. This decides whether the text is read at all, so each document
-/// must start in the same way.
-pub(super) fn head_version(text: &[u8]) -> Result<u64, Unreadable> {
-    let strange = || Unreadable::new(r#"it does not start with {"format":1,"version":"#);
-    let text = text.strip_prefix(br#"{"format":"#).ok_or_else(strange)?;
-    let (format, text) = number(text).ok_or_else(strange)?;
-    if format > FORMAT {
-        return Err(Unreadable::NewerFormat { format });
-    }
-    let text = text.strip_prefix(br#","version":"#).ok_or_else(strange)?;
-    let (version, text) = number(text).ok_or_else(strange)?;
-    let mark = text
-        .strip_prefix(br#","write":""#)
-        .and_then(|text| text.split_first_chunk::<16>());
-    let (mark, text) = mark.ok_or_else(strange)?;
-    let is_mark = mark.iter().all(u8::is_ascii_hexdigit) && text.first() == Some(&b'"');
-    match is_mark && format == FORMAT && version > 0 {
-        true => Ok(version),
-        false => Err(strange()),
-    }
-}
-
-/// Splits a number from the start of a text.
-fn number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (digits, rest) = text.split_at_checked(digits)?;
-    Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
 }

@@ -3,66 +3,64 @@
 use std::time::SystemTime;
 
 use super::{
-    document::{Document, Unreadable},
-    entry::{Entry, Subject, milliseconds},
-    error::ErrorKind,
+    change::End,
+    document::Document,
+    entry::{Entry, Last, Subject, time},
+    error::ControlError,
 };
 
 /// One change.
 #[derive(Clone, Debug)]
 pub(super) enum Edit {
     /// Adds an entry, in place of one with the same subject.
-    Put(Box<Entry>),
+    Put {
+        entry: Box<Entry>,
+        until: Option<End>,
+    },
     Remove(Subject),
     RemoveAll,
-    /// Stores again what this process knows, if the document was lost.
+    /// Stores again what this process knows, if that was lost.
     Restore,
 }
 
 impl Edit {
-    /// Returns the next document, without what has ended. `None`: there is nothing to write.
-    ///
-    /// `is_lost`: this document is not what is stored.
+    /// Returns the next document. `None`: this one says so already.
     pub(super) fn apply(
         &self,
         document: &Document,
-        is_lost: bool,
         now: SystemTime,
-    ) -> Result<Option<Document>, ErrorKind> {
-        if self.is_done(document) && !is_lost {
-            return Ok(None);
-        }
-        let live = document.entries.iter().filter(|entry| entry.is_live(now));
-        let is_kept = |entry: &&Entry| match self {
-            Self::Put(new) => entry.action.subject() != new.action.subject(),
-            Self::Remove(subject) => entry.action.subject() != *subject,
-            Self::RemoveAll => false,
-            Self::Restore => true,
-        };
-        let mut entries: Vec<_> = live.filter(is_kept).cloned().collect();
-        if let Self::Put(new) = self {
-            entries.push((**new).clone());
-        }
-        let version = document.version.checked_add(1).ok_or_else(|| {
-            let reason = "no version is higher than its own".to_owned();
-            ErrorKind::Unwritable(Unreadable::NoDocument { reason })
-        })?;
-        Ok(Some(Document {
-            version,
-            // Clocks differ: this never goes back.
-            changed_ms: document.changed_ms.max(milliseconds(now)),
-            lineages: document.lineages.or_new(),
-            entries,
-        }))
-    }
-
-    /// Returns whether a document has this change.
-    pub(super) fn is_done(&self, document: &Document) -> bool {
+    ) -> Result<Option<Document>, ControlError> {
+        let mut next = document.next(now);
+        let ms = next.version;
         match self {
-            Self::Put(new) => document.entries.contains(new),
-            Self::Remove(subject) => document.find(subject).is_none(),
-            Self::RemoveAll => document.entries.is_empty(),
-            Self::Restore => true,
+            Self::Put { entry, until } => {
+                let mut entry = (**entry).clone();
+                entry.created = time(ms).unwrap_or(now);
+                entry.until = until.map(|until| until.when_made(now));
+                if !entry.is_live(now) {
+                    let why = "the end has passed already; set a later one";
+                    return Err(ControlError::invalid(why));
+                }
+                next.changes
+                    .insert(entry.action.subject(), Last::Made(entry));
+            }
+            Self::Remove(_) | Self::RemoveAll => {
+                let subjects = document.live(now).map(|entry| entry.action.subject());
+                let mut removed: Vec<_> = subjects.collect();
+                if let Self::Remove(subject) = self {
+                    removed.retain(|live| live == subject);
+                }
+                if removed.is_empty() {
+                    return Ok(None);
+                }
+                let tombstones = removed
+                    .into_iter()
+                    .map(|subject| (subject, Last::Removed { ms }));
+                next.changes.extend(tombstones);
+            }
+            Self::Restore => return Ok(None),
         }
+        next.tidy(now);
+        Ok(Some(next))
     }
 }

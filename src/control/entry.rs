@@ -10,9 +10,9 @@ use crate::{Fingerprint, List, Quota, overlay::Mode};
 pub struct Entry {
     /// What it changes.
     pub action: Action,
-    /// When it ends. `None`: when it is removed.
+    /// When it ends, by the clock of Redis. `None`: when it is removed.
     pub until: Option<SystemTime>,
-    /// When it was made.
+    /// When it was made, by the clock of Redis.
     pub created: SystemTime,
     /// The author of the entry.
     pub author: Option<String>,
@@ -72,7 +72,7 @@ pub enum Action {
     },
 }
 
-/// What an entry is about. A document has at most one entry for each.
+/// What a change is about. A document has the last change of each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     Override(String, Fingerprint),
@@ -108,6 +108,43 @@ impl Entry {
     /// Returns whether it has not ended.
     pub(super) fn is_live(&self, now: SystemTime) -> bool {
         self.until.is_none_or(|until| until > now)
+    }
+}
+
+/// The last change of a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are entries")]
+pub(super) enum Last {
+    Made(Entry),
+    /// A tombstone: without it, a process that missed the removal would store the entry again.
+    Removed {
+        ms: u64,
+    },
+}
+
+impl Last {
+    /// Returns the version of the document that this change made.
+    pub(super) fn ms(&self) -> u64 {
+        match self {
+            Self::Made(entry) => milliseconds(entry.created),
+            Self::Removed { ms } => *ms,
+        }
+    }
+
+    /// Returns the entry, unless it was removed.
+    pub(super) const fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::Made(entry) => Some(entry),
+            Self::Removed { .. } => None,
+        }
+    }
+
+    /// Returns when it was removed, or when it ends.
+    pub(super) fn over_at(&self) -> Option<SystemTime> {
+        match self {
+            Self::Made(entry) => entry.until,
+            Self::Removed { ms } => time(*ms),
+        }
     }
 }
 

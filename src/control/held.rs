@@ -47,7 +47,8 @@ pub(crate) trait Subscriber: Send + Sync {
 /// A document, and what follows it in this process.
 pub(crate) struct Held {
     pub(super) source: Box<dyn Source>,
-    clock: Arc<dyn Clock>,
+    /// That of the source.
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) secret: Secret,
     /// Held while the document is read or changed: no older version is applied after a newer one.
     pub(super) turn: tokio::sync::Mutex<()>,
@@ -131,7 +132,7 @@ impl Held {
     /// Leaves out what has ended.
     fn expire(&self) {
         let now = self.now();
-        let has_changed = self.state().applied.expire(now);
+        let has_changed = self.state().applied.expire(now, &self.clock);
         if has_changed {
             self.publish();
         }

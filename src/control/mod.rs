@@ -21,8 +21,6 @@ mod edit;
 mod entry;
 mod error;
 mod held;
-mod lineage;
-mod reconcile;
 mod source;
 mod state;
 mod status;
@@ -107,11 +105,11 @@ use crate::{
 /// and nobody can read keys in it. A [label](Change::label) names a caller for people.
 ///
 /// **A document that cannot be read** changes nothing: too large, of a newer version of this crate,
-/// not a document, or gone. The process keeps what it knows, logs a warning under
-/// `tower_throttle::control`, and says so in [`status`](Self::status).
+/// or not a document. The process keeps what it knows, logs a warning under
+/// `tower_throttle::control`, and reports it in [`status`](Self::status).
 ///
-/// **After a loss** of the data of Redis, a process that knows the document stores it again by itself,
-/// if its user has the rights `+eval` and `+set`.
+/// **Changes that Redis has lost** are stored again by a process that knows them, with a warning that
+/// counts them. Its user needs the rights `+eval` and `+set`.
 ///
 /// **Bounded**: 10,000 entries and 1 MiB, which may come first: an entry with an author and a
 /// reason takes about 150 bytes. A change that would exceed that is an error.
@@ -248,9 +246,9 @@ impl Control {
         self.remove(Subject::Key(key)).await
     }
 
-    /// Removes all entries. Returns whether there were any.
+    /// Removes all entries that this process knows. Returns whether there were any.
     ///
-    /// Deleting the key in Redis does not do that: processes keep what they know.
+    /// Deleting the key in Redis does not do that: processes store again what they know.
     ///
     /// # Errors
     ///
@@ -259,11 +257,10 @@ impl Control {
         self.edit(Edit::RemoveAll).await
     }
 
-    /// Stores again what this process knows, if Redis has lost the document or changes of it.
-    /// Returns whether it had.
+    /// Stores again what this process knows, if Redis has lost changes. Returns whether it had.
     ///
-    /// Each process that may write does that by itself within about two seconds, and any change
-    /// does it at once.
+    /// Each process that may write does that on its own within about a second, and any change does
+    /// it at once.
     ///
     /// # Errors
     ///
@@ -273,8 +270,7 @@ impl Control {
     }
 
     /// Looks at the document now, and applies it if it is new: before the first request, or to
-    /// see what another process changed a moment ago. A second look after a loss stores the
-    /// document again.
+    /// see what another process changed a moment ago. Stores again what it lacks.
     ///
     /// # Errors
     ///
@@ -287,9 +283,10 @@ impl Control {
     /// Returns the entries that apply in this process, the oldest first.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
-        let (document, now) = (self.0.document(), self.0.now());
-        let live = document.entries.iter().filter(|entry| entry.is_live(now));
-        live.cloned().collect()
+        let document = self.0.document();
+        let mut live: Vec<_> = document.live(self.0.now()).cloned().collect();
+        live.sort_by_key(|entry| entry.created);
+        live
     }
 
     /// Returns the version that applies in this process, since when, and what is wrong.

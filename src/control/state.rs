@@ -9,33 +9,37 @@ use tokio::time::Instant;
 
 use super::{
     applied::Applied,
-    document::{Document, Unreadable},
+    document::{Document, KEPT, Unreadable},
     error::ControlError,
     status::Status,
 };
-use crate::{StoreError, metrics::store::StoreMetrics, telemetry};
+use crate::{Clock, StoreError, metrics::store::StoreMetrics, telemetry};
 
 /// A document that cannot be reached for this long is reported. Outages of the store have log
 /// lines of their own.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
-/// A process that may not write tries so rarely to store a lost document again.
-const STORE_AFTER: Duration = Duration::from_secs(60);
+/// How long a process that may not write waits until it tries again to store changes: at first it
+/// may have reached a primary that is about to be replaced.
+const STORE_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 pub(super) struct State {
     pub(super) applied: Applied,
     /// The head of what is stored, whether it applies or not.
     seen: Vec<u8>,
+    /// How many of the known changes are not stored.
+    lacking: usize,
     /// Why what is stored does not apply.
     rejected: Option<String>,
     /// Why it could not be read the last time.
     unread: Option<String>,
     /// What was logged about that.
     logged: Option<String>,
-    /// Why a document that was lost could not be stored again, and when that is tried again.
-    not_stored: Option<(String, Instant)>,
-    /// When the document was last read, or when this was made.
+    /// Why changes could not be stored again, for how long that is left, and until when.
+    not_stored: Option<(String, Duration, Instant)>,
+    /// When the document was last read, by the clock of Redis.
+    looked_at: Option<SystemTime>,
+    /// The same by that of this process, or when this was made.
     read_at: Instant,
-    has_been_read: bool,
 }
 
 impl State {
@@ -43,12 +47,13 @@ impl State {
         Self {
             applied: Applied::default(),
             seen: Vec::new(),
+            lacking: 0,
             rejected: None,
             unread: None,
             logged: None,
             not_stored: None,
+            looked_at: None,
             read_at: Instant::now(),
-            has_been_read: false,
         }
     }
 
@@ -61,73 +66,71 @@ impl State {
         self.seen == head
     }
 
-    /// Applies a document with this head.
-    pub(super) fn accept(&mut self, document: Document, head: Vec<u8>, now: SystemTime) {
-        self.applied = Applied::new(document, now);
+    /// Returns whether this is the head of what applies.
+    pub(super) fn is_known(&self, head: &[u8]) -> bool {
+        self.is_seen(head) && self.rejected.is_none()
+    }
+
+    /// Returns the head of what is stored, and how many of the known changes that lacks.
+    pub(super) fn seen(&self) -> (Vec<u8>, usize) {
+        (self.seen.clone(), self.lacking)
+    }
+
+    /// Returns whether the last look is so long ago that others may have forgotten removals.
+    pub(super) fn was_cut_off(&self, now: SystemTime) -> bool {
+        let end = self.looked_at.and_then(|at| at.checked_add(KEPT));
+        end.is_some_and(|end| end <= now)
+    }
+
+    /// Records that what is stored can be read.
+    pub(super) fn see(&mut self, head: &[u8], lacking: usize, now: SystemTime) {
+        self.seen = head.to_vec();
+        self.lacking = lacking;
         self.rejected = None;
-        self.not_stored = None;
-        self.seen = head;
-        self.record_read();
-        let document = &self.applied.document;
-        telemetry::control_applied(document.version, document.entries.len());
-        self.applied.compile(now);
+        if lacking == 0 {
+            self.not_stored = None;
+        }
+        self.record_read(now);
+    }
+
+    /// Applies a document.
+    pub(super) fn accept(&mut self, document: Document, now: SystemTime, clock: &Arc<dyn Clock>) {
+        telemetry::control_applied(document.version, document.live(now).count());
+        self.applied = Applied::new(document, now);
+        self.applied.compile(now, clock);
     }
 
     /// Keeps what applies, because what is stored cannot be read.
-    pub(super) fn reject(&mut self, why: &Unreadable, head: Vec<u8>) {
-        telemetry::control_rejected(why, self.version());
+    pub(super) fn reject(&mut self, why: &Unreadable, head: &[u8], now: SystemTime) {
+        if self.rejected.is_none() || self.seen != head {
+            telemetry::control_rejected(why, self.version());
+        }
         self.rejected = Some(why.to_string());
-        self.seen = head;
-        self.record_read();
+        self.seen = head.to_vec();
+        self.record_read(now);
     }
 
-    /// Records that nothing is stored. What applies stays: a store that lost its data must not
-    /// lift a ban.
-    pub(super) fn find_nothing(&mut self) {
-        self.record_read();
-        if self.seen.is_empty() {
-            return;
-        }
-        self.seen = Vec::new();
-        self.rejected = None;
-        if self.version() > 0 {
-            telemetry::control_lost(self.version());
-            let why = "it is gone; the next look stores it again";
-            self.rejected = Some(why.to_owned());
-        }
-    }
-
-    /// Returns what is to be stored, if nothing is stored any more.
-    pub(super) fn lost(&self) -> Option<Arc<Document>> {
-        let again = self.not_stored.as_ref().map(|(_, again)| *again);
+    /// Returns whether changes are to be stored again.
+    pub(super) fn is_to_store(&self) -> bool {
+        let again = self.not_stored.as_ref().map(|(.., again)| *again);
         let is_time = again.is_none_or(|again| again <= Instant::now());
-        let is_lost = self.seen.is_empty() && self.version() > 0;
-        (is_lost && is_time).then(|| Arc::clone(&self.applied.document))
+        self.lacking > 0 && self.rejected.is_none() && is_time
     }
 
-    /// Records that what was lost could not be stored again.
+    /// Records that changes could not be stored again.
     pub(super) fn cannot_store(&mut self, error: &ControlError) {
         let why = error.cause();
-        let is_new = self
-            .not_stored
-            .as_ref()
-            .is_none_or(|(former, _)| *former != why);
-        if is_new {
-            telemetry::control_not_stored(&why, self.version());
+        let former = self.not_stored.as_ref();
+        if former.is_none_or(|(former, ..)| *former != why) {
+            telemetry::control_not_stored(&why, self.lacking);
         }
         let is_refused = error.store_error().is_none_or(StoreError::is_refused);
-        let wait = if is_refused {
-            STORE_AFTER
-        } else {
-            Duration::ZERO
+        let wait = match former {
+            _ if !is_refused => Duration::ZERO,
+            None => STORE_AFTER.0,
+            Some((_, wait, _)) => (*wait * 2).clamp(STORE_AFTER.0, STORE_AFTER.1),
         };
-        self.rejected = Some(format!("it lacks changes, and was not stored again: {why}"));
-        self.not_stored = Some((why, Instant::now() + wait));
-    }
-
-    /// Records that nothing has changed.
-    pub(super) fn find_same(&mut self) {
-        self.record_read();
+        self.not_stored = Some((why, wait, Instant::now() + wait));
     }
 
     /// Records that the document could not be reached.
@@ -141,9 +144,9 @@ impl State {
         self.unread = Some(error_text);
     }
 
-    fn record_read(&mut self) {
+    pub(super) fn record_read(&mut self, now: SystemTime) {
         self.unread = None;
-        self.has_been_read = true;
+        self.looked_at = Some(now);
         self.read_at = Instant::now();
         if self.logged.take().is_some() {
             telemetry::control_read_again(self.version());
@@ -151,17 +154,21 @@ impl State {
     }
 
     pub(super) fn status(&self, now: SystemTime, is_known: impl Fn(&str) -> bool) -> Status {
-        let entries = self.applied.document.entries.iter();
+        let not_stored = self.not_stored.as_ref().map(|(why, ..)| {
+            let lacking = self.lacking;
+            format!("it lacks {lacking} known changes, which were not stored again: {why}")
+        });
         let problem = self
             .unread
             .iter()
             .chain(&self.rejected)
+            .chain(&not_stored)
             .chain(self.applied.not_applied());
         Status {
             version: self.version(),
             applied_at: self.applied.since,
-            entries: entries.filter(|entry| entry.is_live(now)).count(),
-            age: self.has_been_read.then(|| self.read_at.elapsed()),
+            entries: self.applied.document.live(now).count(),
+            age: self.looked_at.map(|_| self.read_at.elapsed()),
             problem: problem.map(String::as_str).next().map(str::to_owned),
             unknown_policies: self.applied.unknown_policies(is_known),
         }
@@ -170,6 +177,7 @@ impl State {
     /// Adds the version, and whether something is wrong that was logged.
     pub(super) fn add_to(&self, metrics: &mut StoreMetrics) {
         let is_wrong = self.rejected.is_some()
+            || self.not_stored.is_some()
             || self.logged.is_some()
             || self.applied.not_applied().next().is_some();
         metrics.control_version = Some(self.version());

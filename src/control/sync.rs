@@ -1,15 +1,14 @@
-//! How a process reads the document, changes it, and stores it again after a loss.
+//! How a process reads the document, changes it, and stores again what it lacks.
 
 use std::time::Duration;
 
 use tokio::{runtime::Handle, time::sleep};
 
 use super::{
-    document::{Document, Unreadable, head, head_version},
+    document::{Document, Unreadable, head},
     edit::Edit,
     error::{ControlError, ErrorKind},
     held::Held,
-    reconcile::{Reconciled, reconcile},
 };
 use crate::{
     telemetry,
@@ -20,138 +19,114 @@ use crate::{
 const MAX_ATTEMPTS: u32 = 64;
 
 impl Held {
-    /// Looks at what is stored.
+    /// Looks at what is stored, and stores again what it lacks.
     pub(super) async fn read(&self) -> Result<(), ControlError> {
-        let stored = match self.source.head().await {
-            Ok(stored) => stored,
-            Err(error) => {
-                self.state().fail(&error);
-                return Err(ErrorKind::NotRead(error).into());
+        let mut read = self.source.head().await;
+        if read.as_ref().is_ok_and(|head| !self.state().is_seen(head)) {
+            read = self.source.text().await;
+            if let Ok(text) = &read {
+                // The status says what is wrong with it.
+                let _ = self.take(text);
             }
-        };
-        if self.state().is_seen(&stored) {
+        } else if read.is_ok() {
             self.find_same();
-            // The second look after a loss: looks are at random times, so most processes of a
-            // fleet find that another one was faster.
-            let lost = self.state().lost();
-            return match lost {
-                Some(lost) => self.store_again(&lost, &[]).await,
-                None => Ok(()),
-            };
         }
-        if let Err(why) = check_head(&stored) {
-            self.state().reject(&why, stored);
-            return Ok(());
+        if let Err(error) = read {
+            self.state().fail(&error);
+            return Err(ErrorKind::NotRead(error).into());
         }
-        match self.source.text().await {
-            Ok(text) => match self.take(&text) {
-                None => Ok(()),
-                Some(restored) => self.store_again(&restored, &text).await,
-            },
-            Err(error) => {
-                self.state().fail(&error);
-                Err(ErrorKind::NotRead(error).into())
+        if self.state().is_to_store() {
+            let next = self.document().next(self.now());
+            // If another process was faster, the next look finds what it wrote.
+            if let Err(error) = self.write(next).await {
+                self.state().cannot_store(&error);
             }
         }
+        Ok(())
     }
 
     fn find_same(&self) {
         let is_known = self.known_policies();
         let has_subscribers = !lock(&self.subscribers).is_empty();
+        let now = self.now();
         let mut state = self.state();
-        state.find_same();
+        state.record_read(now);
         if has_subscribers {
             state.applied.check_policies(is_known);
         }
     }
 
-    /// Takes what is stored. Returns what is to be written in its place, if it lacks entries that
-    /// this process knows: then nothing has changed yet.
-    fn take(&self, text: &[u8]) -> Option<Document> {
-        let head = head(text);
-        if self.state().is_seen(head) {
-            self.state().find_same();
-            return None;
+    /// Merges what is stored into what this process knows.
+    fn take(&self, text: &[u8]) -> Result<(), Unreadable> {
+        let (head, now, known) = (head(text), self.now(), self.document());
+        if self.state().is_known(head) {
+            self.state().record_read(now);
+            return Ok(());
         }
-        if text.is_empty() {
-            self.state().find_nothing();
-            return None;
-        }
-        let stored = match Document::parse(text) {
+        let stored = match Document::parse_at(text, now) {
             Ok(stored) => stored,
             Err(why) => {
-                self.state().reject(&why, head.to_vec());
-                return None;
+                self.state().reject(&why, head, now);
+                return Err(why);
             }
         };
-        match reconcile(&self.document(), stored, self.now()) {
-            Reconciled::Stored(document) => {
-                self.accept(document, head);
-                None
-            }
-            Reconciled::Restored(document) => Some(document),
+        let mut merged = known.merge(&stored);
+        merged.tidy(now);
+        let mut lacking = stored.lacks(&merged);
+        // What it lacks may have been removed so long ago that its removal is forgotten.
+        if lacking > 0 && stored.version > 0 && self.state().was_cut_off(now) {
+            telemetry::control_dropped(lacking);
+            (merged, lacking) = (stored.clone(), 0);
         }
-    }
-
-    fn accept(&self, document: Document, head: &[u8]) {
-        let now = self.now();
-        self.state().accept(document, head.to_vec(), now);
-        self.publish();
-    }
-
-    /// Writes what this process knows in place of a text that lacks it.
-    async fn store_again(&self, restored: &Document, stored: &[u8]) -> Result<(), ControlError> {
-        let next = Edit::Restore.apply(restored, true, self.now());
-        let text = next.and_then(|next| match next {
-            Some(next) => next.text().map_err(ErrorKind::Unwritable),
-            None => Ok(Vec::new()),
-        });
-        let error: ControlError = match text {
-            Err(kind) => kind.into(),
-            Ok(text) => {
-                let replaced = self.source.replace(head(stored).to_vec(), text.clone());
-                match replaced.await {
-                    Ok(false) => return self.take_of_faster().await,
-                    Ok(true) => {
-                        self.take_restored(&text);
-                        return Ok(());
-                    }
-                    Err(error) => error.into(),
-                }
-            }
-        };
-        let is_final = error.store_error().is_none_or(|error| error.is_refused());
-        let document = Document::parse(stored).ok();
-        match document.filter(|document| is_final && document.version > 0) {
-            // Without the right to write, a process cannot hold on to what operators may have
-            // changed since.
-            Some(document) => {
-                let former = self.document().version;
-                telemetry::control_lacks_changes(&error.cause(), former, document.version);
-                self.accept(document, head(stored));
-                Ok(())
-            }
-            None => {
-                self.state().cannot_store(&error);
-                Err(error)
-            }
+        if lacking == 0 {
+            merged.version = stored.version;
         }
-    }
-
-    /// Takes what another process has just written.
-    async fn take_of_faster(&self) -> Result<(), ControlError> {
-        let text = self.source.text().await?;
-        // If it lacks something again, the next look stores that.
-        self.take(&text);
+        self.state().see(head, lacking, now);
+        if merged != *known {
+            self.accept(merged);
+        }
         Ok(())
     }
 
-    /// Takes what this process has just written after a loss.
-    fn take_restored(&self, text: &[u8]) {
-        let former = self.document().version;
-        self.take(text);
-        let document = self.document();
-        telemetry::control_restored(former, document.version, document.entries.len());
+    fn accept(&self, document: Document) {
+        let now = self.now();
+        self.state().accept(document, now, &self.clock);
+        self.publish();
+    }
+
+    /// Writes a document in place of what is stored. Returns `false` if another process was faster.
+    async fn write(&self, next: Document) -> Result<bool, ControlError> {
+        let text = next.text().map_err(ErrorKind::Unwritable)?;
+        let (seen, lacking) = self.state().seen();
+        let is_written = match self.source.replace(seen, text.clone()).await {
+            Ok(true) => {
+                self.state().see(head(&text), 0, self.now());
+                self.accept(next);
+                true
+            }
+            Ok(false) => false,
+            Err(error) if error.may_have_run() && self.finds(&next).await => true,
+            Err(error) => return Err(error.into()),
+        };
+        if is_written && lacking > 0 {
+            telemetry::control_restored(lacking, self.document().version);
+        }
+        Ok(is_written)
+    }
+
+    /// Returns whether what is stored has a document whose answer was lost, and all that is known.
+    async fn finds(&self, next: &Document) -> bool {
+        let Ok(text) = self.source.text().await else {
+            return false;
+        };
+        let is_read = self.take(&text).is_ok();
+        let known = self.document();
+        let mut new = next
+            .changes
+            .iter()
+            .filter(|(_, last)| last.ms() == next.version);
+        let is_known = new.all(|(subject, last)| known.changes.get(subject) == Some(last));
+        is_read && is_known && self.state().seen().1 == 0
     }
 
     /// Changes what is stored. Returns `false` if it says so already.
@@ -163,65 +138,22 @@ impl Held {
                 sleep(Duration::from_secs_f64(random_between(0.0, most))).await;
             }
             let _turn = self.turn.lock().await;
-            if let Some(is_changed) = self.try_change(edit).await? {
+            let text = self.source.text().await.map_err(ErrorKind::NotRead)?;
+            self.take(&text).map_err(ErrorKind::Unreadable)?;
+            let (known, now) = (self.document(), self.now());
+            let (_, lacking) = self.state().seen();
+            let edited = edit.apply(&known, now)?;
+            let is_changed = edited.is_some() || (lacking > 0 && matches!(edit, Edit::Restore));
+            if edited.is_none() && lacking == 0 {
+                return Ok(false);
+            }
+            if self
+                .write(edited.unwrap_or_else(|| known.next(now)))
+                .await?
+            {
                 return Ok(is_changed);
             }
         }
         Err(ErrorKind::Contended.into())
-    }
-
-    /// Returns `None` if another process changed the document meanwhile.
-    async fn try_change(&self, edit: &Edit) -> Result<Option<bool>, ControlError> {
-        let stored = self.source.text().await?;
-        let document = Document::parse(&stored).map_err(ErrorKind::Unreadable)?;
-        let (document, is_lost) = match reconcile(&self.document(), document, self.now()) {
-            Reconciled::Stored(document) => (document, false),
-            Reconciled::Restored(document) => (document, true),
-        };
-        let is_changed = match edit {
-            Edit::Restore => is_lost,
-            _ => !edit.is_done(&document),
-        };
-        let Some(next) = edit.apply(&document, is_lost, self.now())? else {
-            self.take(&stored);
-            return Ok(Some(false));
-        };
-        let text = next.text().map_err(ErrorKind::Unwritable)?;
-        let replaced = self.source.replace(head(&stored).to_vec(), text.clone());
-        match replaced.await {
-            Ok(true) => {
-                match is_lost {
-                    true => self.take_restored(&text),
-                    false => drop(self.take(&text)),
-                }
-                Ok(Some(is_changed))
-            }
-            Ok(false) => Ok(None),
-            Err(error) => {
-                if error.may_have_run() && self.has(edit).await {
-                    return Ok(Some(true));
-                }
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Returns whether what is stored has a change whose answer was lost.
-    async fn has(&self, edit: &Edit) -> bool {
-        let Ok(text) = self.source.text().await else {
-            return false;
-        };
-        let known = self.document();
-        let stored = Document::parse(&text).map(|stored| reconcile(&known, stored, self.now()));
-        self.take(&text);
-        // What lacks known entries was not made from this change.
-        matches!(stored, Ok(Reconciled::Stored(stored)) if edit.is_done(&stored))
-    }
-}
-
-fn check_head(stored: &[u8]) -> Result<(), Unreadable> {
-    match stored.is_empty() {
-        true => Ok(()),
-        false => head_version(stored).map(drop),
     }
 }

@@ -40,9 +40,8 @@ impl Limiter {
     pub(crate) fn policy_states(&self) -> Vec<PolicyState> {
         let limits = self.limits.load();
         let policies = limits.all();
-        let state = |(policy, is_off): (&Compiled, bool)| {
-            PolicyState::new(&terms(policy, is_off), true, &limits.store)
-        };
+        let state =
+            |(policy, is_off): (&Compiled, bool)| PolicyState::new(&terms(policy, is_off), true);
         policies.map(state).collect()
     }
 

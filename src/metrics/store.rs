@@ -54,10 +54,11 @@ pub struct StoreMetrics {
     /// How many units this process has leased and not used.
     pub leased_units: Option<u64>,
     /// The version of the [control document](https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md)
-    /// that applies, if the store's control is in use. 0: none.
+    /// that applies, if the store's control is in use: when it was last written, in milliseconds
+    /// since the UNIX epoch. 0: none.
     pub control_version: Option<u64>,
-    /// 1 while what is stored of the control document does not apply as a whole, as it was logged:
-    /// it cannot be read, is gone, or has a part that cannot apply. 0 if it does.
+    /// 1 while what is stored of the control document differs from what applies, as it was logged:
+    /// it cannot be read, lacks changes, or has a part that cannot apply. 0 if it does not.
     pub control_problems: Option<u64>,
     /// The number of the store, which no other store of the process has.
     pub(crate) id: Option<usize>,

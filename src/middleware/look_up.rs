@@ -44,7 +44,7 @@ impl RateLimitLayer {
         let settings = self.settings.load();
         let rules = settings.plan.all();
         let state = |(rule, is_off): (&Rule, bool)| {
-            PolicyState::new(&rule.terms(is_off), rule.is_constant(), &settings.store)
+            PolicyState::new(&rule.terms(is_off), rule.is_constant())
         };
         rules.map(state).collect()
     }

@@ -22,11 +22,7 @@ use crate::{
     policy::Compiled,
 };
 #[cfg(feature = "control")]
-use crate::{
-    Fingerprint, PolicyDecision,
-    clock::{self, SystemClock},
-    overlay::Callers,
-};
+use crate::{Fingerprint, overlay::Callers};
 
 /// A store, its fallback, and its background tasks.
 #[derive(Clone)]
@@ -242,22 +238,12 @@ impl StoreHandle {
         let Some(given) = callers.get(&self.fingerprint(key)) else {
             return Found::default();
         };
-        let ban = given
-            .banned_until_ms
-            .map(|until_ms| PolicyDecision::banned(policy.name.clone(), until_ms, self.now_us()));
         Found {
             quota: given.quota.as_ref(),
-            // One that has ended denies nothing.
-            ban: ban.filter(PolicyDecision::is_denied),
-        }
-    }
-
-    /// Returns the time, by the clock of a memory store or else that of the machine.
-    #[cfg(feature = "control")]
-    pub(crate) fn now_us(&self) -> u64 {
-        match &self.memory {
-            Some(memory) => clock::read(&*memory.clock()),
-            None => clock::read(&SystemClock::new()),
+            ban: given
+                .ban
+                .as_ref()
+                .and_then(|ban| ban.decision(&policy.name)),
         }
     }
 

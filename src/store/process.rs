@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "control")]
-use crate::clock::WallClock;
 use crate::{Clock, clock::SystemClock, util::hash::SecretHasher};
 
 /// The clock and the secret hasher of this process.
@@ -13,17 +11,12 @@ pub(crate) struct ProcessContext {
     /// Whether the store uses this clock, too. Then no time passes between the two.
     pub(crate) is_the_stores_clock: bool,
     pub(crate) hash: SecretHasher,
-    /// The clock of dates that people write.
-    #[cfg(feature = "control")]
-    pub(crate) calendar: Arc<dyn Clock>,
 }
 
 impl ProcessContext {
     /// `clock`: the store's clock, unless a server has its own.
     pub(crate) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
         Self {
-            #[cfg(feature = "control")]
-            calendar: clock.clone().unwrap_or_else(|| Arc::new(WallClock)),
             is_the_stores_clock: clock.is_some(),
             clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
             hash: SecretHasher::new(),

@@ -92,42 +92,35 @@ pub(crate) fn control_rejected(why: &impl fmt::Display, version: u64) {
     );
 }
 
+/// Logs that this process stored changes again that Redis had lost.
 #[cfg(feature = "control")]
-pub(crate) fn control_lost(version: u64) {
+pub(crate) fn control_restored(lacking: usize, version: u64) {
     tell!(
         warn,
         "control",
-        "control document is gone from the store; keeping version {version}, and storing it again"
+        lacking,
+        "control document lacked {lacking} known changes; stored them again as version {version}"
     );
 }
 
-/// Logs that this process stored what Redis had lost.
+/// Logs that lost changes cannot be stored again, once for each reason.
 #[cfg(feature = "control")]
-pub(crate) fn control_restored(former: u64, version: u64, entries: usize) {
+pub(crate) fn control_not_stored(why: &str, lacking: usize) {
     tell!(
         warn,
         "control",
-        entries,
-        "control document had lost changes of version {former}; stored again as version {version}"
+        lacking,
+        "control document lacks {lacking} known changes, which cannot be stored again ({why}); they apply in this process"
     );
 }
 
-/// Logs that lost changes cannot be stored again.
+/// Logs that a process that was cut off forgets changes that no other process knows.
 #[cfg(feature = "control")]
-pub(crate) fn control_lacks_changes(why: &impl fmt::Display, former: u64, version: u64) {
+pub(crate) fn control_dropped(lacking: usize) {
     tell!(
         warn,
         "control",
-        "control document lacks changes of version {former}, which cannot be stored again ({why}); version {version} applies"
-    );
-}
-
-/// Logs that a lost document cannot be stored again, once for each reason.
-#[cfg(feature = "control")]
-pub(crate) fn control_not_stored(why: &str, version: u64) {
-    tell!(
-        warn,
-        "control",
-        "control document cannot be stored again ({why}); keeping version {version}"
+        lacking,
+        "control document was out of reach for a day and lacks {lacking} known changes; dropping them, as they may have been removed"
     );
 }

@@ -6,7 +6,7 @@ use http::Request;
 use serde_json::json;
 use tower_throttle::{
     Concurrency, FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, RequestHead, TokenBucket,
-    key::{self, KeyExtractor, PeerAddr},
+    key::{self, PeerAddr},
 };
 
 use crate::{

@@ -23,6 +23,8 @@ mod support;
 mod wait;
 
 mod cluster_failover;
+#[cfg(feature = "control")]
+mod control_document;
 mod crash;
 mod crash_rate;
 mod cut_connection;

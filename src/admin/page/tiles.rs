@@ -126,10 +126,7 @@ pub(super) fn document(status: &Status) -> Html {
     let html = match control.since_ms {
         Some(since_ms) => {
             let applied = ago(since_ms, status.now_ms);
-            note(
-                html,
-                &format!("Version {}, applied {applied}", control.version),
-            )
+            note(html, &format!("Changes applied {applied}"))
         }
         None => note(html, "Nothing was changed yet"),
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{HOUR, Shelf, made, modes, policies};
+use super::{FIRST, HOUR, Shelf, made, modes, policies};
 use crate::{
     ManualClock, StoreError,
     control::{ControlError, Mode},
@@ -15,14 +15,15 @@ async fn a_change_is_made_on_top_of_those_that_others_made_meanwhile() {
     let clock = Arc::new(ManualClock::new());
     let shelf = Shelf::default();
     let control = shelf.held(&clock);
-    lock(&shelf.0).rivals = vec![modes(2, &["a", "b"]), modes(1, &["a"])];
+    lock(&shelf.0).rivals = vec![modes(&["a", "b"]), modes(&["a"])];
     made(control.set_mode("c", Mode::Off)).await;
     assert_eq!(
         (policies(&control).join(" "), control.status().version),
-        ("a b c".to_owned(), 3)
+        ("a b c".to_owned(), FIRST)
     );
 
-    lock(&shelf.0).rivals = (0..64).map(|_| modes(9, &["a"])).collect();
+    // More than its attempts: its looks meet some, too.
+    lock(&shelf.0).rivals = (0..80).map(|_| modes(&["a"])).collect();
     let error = control
         .set_mode("d", Mode::Off)
         .await

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn entries_end_by_themselves_and_leave_the_text_with_the_next_change() {
+async fn entries_end_by_themselves_and_leave_the_text_a_day_later() {
     let clock = Arc::new(ManualClock::new());
     let control = Control::in_memory_with(Arc::clone(&clock) as Arc<dyn Clock>);
     let layer = Arc::new(Layer::default());
@@ -38,9 +38,12 @@ async fn entries_end_by_themselves_and_leave_the_text_with_the_next_change() {
     clock.advance(HOUR);
     sleep(Duration::from_millis(1_300)).await;
     assert_eq!((found(), control.entries()), (None, Vec::new()));
-    assert_eq!(control.0.document().entries.len(), 2);
     made(control.set_mode("plan", Mode::Off)).await;
-    assert_eq!(control.0.document().entries.len(), 1);
+    assert_eq!(control.0.document().changes.len(), 3);
+    // The ban ended an hour before the quota.
+    clock.advance(23 * HOUR);
+    made(control.clear_mode("plan")).await;
+    assert_eq!(control.0.document().changes.len(), 2);
 }
 
 #[tokio::test]

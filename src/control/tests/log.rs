@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{Layer, Shelf, modes};
+use super::{HOUR, Layer, Shelf, modes};
 use crate::{
     ManualClock, StoreError,
     error::StoreErrorKind,
@@ -15,7 +15,8 @@ use crate::{
 async fn each_content_and_each_reason_is_logged_once() {
     let log = Log::start();
     let shelf = Shelf::default();
-    let control = shelf.held(&Arc::new(ManualClock::new()));
+    let clock = Arc::new(ManualClock::new());
+    let control = shelf.held(&clock);
     let layer = Arc::new(Layer {
         policies: vec!["a"],
         ..Layer::default()
@@ -32,57 +33,61 @@ async fn each_content_and_each_reason_is_logged_once() {
         log.take().into_iter().map(line).collect::<Vec<_>>()
     };
     assert_eq!(look().await, [""; 0]);
-    shelf.put(modes(3, &["a"]));
+    shelf.put(modes(&["a"]));
     assert_eq!(
         look().await,
-        ["INFO control document applied version=3 entries=1"]
+        ["INFO control document applied version=1 entries=1"]
     );
-    shelf.put(modes(4, &["a", "b"]));
+    shelf.put(modes(&["a", "b"]));
     assert_eq!(
         look().await,
         [
-            "INFO control document applied version=4 entries=2",
-            "INFO control document names policies that this process does not have version=4 policies=[\"b\"]",
+            "INFO control document applied version=2 entries=2",
+            "INFO control document names policies that this process does not have version=2 policies=[\"b\"]",
         ]
     );
     shelf.put("garbage");
     assert_eq!(
         look().await,
         [
-            "WARN control document not applied (it is no control document: it does not start with {\"format\":1,\"version\":); keeping version 4"
+            "WARN control document not applied (it is no control document: expected value at line 1 column 1); keeping version 2"
         ]
     );
     shelf.put("");
     assert_eq!(
         look().await,
         [
-            "WARN control document is gone from the store; keeping version 4, and storing it again",
-            "INFO control document applied version=5 entries=2",
-            "WARN control document had lost changes of version 4; stored again as version 5 entries=2",
-            "INFO control document names policies that this process does not have version=5 policies=[\"b\"]",
+            "INFO control document applied version=1767225600000 entries=2",
+            "WARN control document lacked 2 known changes; stored them again as version 1767225600000 lacking=2",
+            "INFO control document names policies that this process does not have version=1767225600000 policies=[\"b\"]",
         ]
     );
     // Reading is allowed, and writing is not.
-    let refuse = || {
-        let error = StoreError::new(StoreErrorKind::Refused);
-        lock(&shelf.0).lost_answers = vec![(error, false)];
-    };
-    refuse();
+    let error = StoreError::new(StoreErrorKind::Refused);
+    lock(&shelf.0).lost_answers = vec![(error, false)];
     shelf.put("");
     assert_eq!(
         look().await,
         [
-            "WARN control document is gone from the store; keeping version 5, and storing it again",
-            "WARN control document cannot be stored again (the store refused the check); keeping version 5",
+            "WARN control document lacks 2 known changes, which cannot be stored again (the store refused the check); they apply in this process lacking=2",
         ]
     );
-    refuse();
-    shelf.put(modes(2, &["a"]));
+    shelf.put(modes(&["c"]));
     assert_eq!(
         look().await,
         [
-            "WARN control document lacks changes of version 5, which cannot be stored again (the store refused the check); version 2 applies",
-            "INFO control document applied version=2 entries=1",
+            "INFO control document applied version=1767225600000 entries=3",
+            "INFO control document names policies that this process does not have version=1767225600000 policies=[\"b\", \"c\"]",
+        ]
+    );
+    // Others have written for a day what this process did not see.
+    clock.advance(25 * HOUR);
+    shelf.put(modes(&["a"]));
+    assert_eq!(
+        look().await,
+        [
+            "WARN control document was out of reach for a day and lacks 2 known changes; dropping them, as they may have been removed lacking=2",
+            "INFO control document applied version=1 entries=1",
         ]
     );
 
@@ -91,13 +96,13 @@ async fn each_content_and_each_reason_is_logged_once() {
     assert_eq!(
         look().await,
         [
-            "WARN control document cannot be read (the store refused the check); keeping version 2 kind=\"refused\""
+            "WARN control document cannot be read (the store refused the check); keeping version 1 kind=\"refused\""
         ]
     );
     shelf.fail(None);
     assert_eq!(
         look().await,
-        ["INFO control document can be read again version=2"]
+        ["INFO control document can be read again version=1"]
     );
     shelf.fail(Some(StoreError::new(StoreErrorKind::Timeout)));
     sleep(Duration::from_secs(9)).await;
@@ -106,7 +111,7 @@ async fn each_content_and_each_reason_is_logged_once() {
     assert_eq!(
         look().await,
         [
-            "WARN control document cannot be read (the store did not answer before the deadline); keeping version 2 kind=\"timeout\""
+            "WARN control document cannot be read (the store did not answer before the deadline); keeping version 1 kind=\"timeout\""
         ]
     );
     shelf.fail(None);
@@ -121,7 +126,7 @@ async fn each_content_and_each_reason_is_logged_once() {
     assert_eq!(
         look().await,
         [
-            "WARN part of the control document not applied (policy \"a\" cannot be off); the rest applies version=2"
+            "WARN part of the control document not applied (policy \"a\" cannot be off); the rest applies version=1"
         ]
     );
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{HOUR, Layer, Shelf, made, modes, policies};
+use super::{FIRST, HOUR, Layer, Shelf, made, modes, policies, text};
 use crate::{
     ManualClock, StoreError,
     control::{Mode, document::Document},
@@ -18,29 +18,28 @@ async fn a_look_reads_the_text_only_if_its_head_is_new() {
     let control = shelf.held(&clock);
     control.refresh().await.expect("nothing is stored");
     assert_eq!(shelf.reads(), (1, 0));
-    shelf.put(modes(1, &["a"]));
+    shelf.put(modes(&["a"]));
     control.refresh().await.expect("it is read");
     assert_eq!(
-        (shelf.reads(), policies(&control)),
-        ((1, 1), vec!["a".to_owned()])
+        (shelf.reads(), &*policies(&control).join(" ")),
+        ((1, 1), "a")
     );
     control.refresh().await.expect("nothing is new");
     assert_eq!(shelf.reads(), (1, 0));
-    shelf.put(modes(2, &["b"]));
+    shelf.put(modes(&["a", "b"]));
     control.refresh().await.expect("it is read");
-    assert_eq!(policies(&control), ["b"]);
-    // What is no document is read once, too, and not at all if its head says so.
-    let mut cut = modes(3, &["c"]);
+    assert_eq!(policies(&control), ["a", "b"]);
+    // What is no document is read once, too.
+    let mut cut = modes(&["c"]);
     cut.pop();
-    shelf.put(cut);
     shelf.reads();
-    for expected in [(1, 1), (1, 0)] {
-        control.refresh().await.expect_err("it is cut off");
-        assert_eq!(shelf.reads(), expected);
+    for stored in [cut, b"garbage".to_vec()] {
+        shelf.put(stored);
+        for expected in [(1, 1), (1, 0)] {
+            control.refresh().await.expect_err("it is no document");
+            assert_eq!(shelf.reads(), expected);
+        }
     }
-    shelf.put("garbage");
-    control.refresh().await.expect_err("it is no document");
-    assert_eq!(shelf.reads(), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,12 +49,13 @@ async fn what_cannot_be_read_changes_nothing_and_is_not_overwritten() {
     let control = shelf.held(&clock);
     let layer = Arc::new(Layer::default());
     control.held().subscribe(&layer);
-    shelf.put(modes(3, &["a"]));
+    shelf.put(modes(&["a"]));
     control.refresh().await.expect("it is read");
-    let too_large = [modes(9, &["b"]), vec![b' '; 1 << 20]].concat();
-    let newer = String::from_utf8(modes(9, &["b"]))
+    let too_large = [modes(&["b"]), vec![b' '; 1 << 20]].concat();
+    let newer = String::from_utf8(modes(&["b"]))
         .unwrap()
         .replace(r#""format":1"#, r#""format":2"#);
+    let century = 100 * 365 * 24 * 3_600_000;
     for (stored, expected) in [
         (b"garbage".to_vec(), "it is no control document"),
         (
@@ -63,6 +63,8 @@ async fn what_cannot_be_read_changes_nothing_and_is_not_overwritten() {
             "it has format 2, and this version reads format 1",
         ),
         (too_large, "it is larger than 1048576 bytes"),
+        (text(u64::MAX, ""), "a century after now"),
+        (text(FIRST + century + 1, ""), "a century after now"),
     ] {
         shelf.put(stored.clone());
         let error = control
@@ -74,7 +76,7 @@ async fn what_cannot_be_read_changes_nothing_and_is_not_overwritten() {
         let status = control.status();
         assert_eq!(
             (status.version, policies(&control)),
-            (3, vec!["a".to_owned()])
+            (1, vec!["a".to_owned()])
         );
         let problem = status.problem.expect("a problem");
         assert!(problem.contains(expected), "{problem}");
@@ -88,12 +90,35 @@ async fn what_cannot_be_read_changes_nothing_and_is_not_overwritten() {
         assert_eq!(shelf.text(), stored);
     }
     assert_eq!(layer.times(), 2);
-    shelf.put(modes(10, &["c"]));
-    control.refresh().await.expect("it is read");
+    // What is deleted because it cannot be read takes nothing along.
+    shelf.put("");
+    made(control.set_mode("c", Mode::Off)).await;
     assert_eq!(
         (control.status().problem, policies(&control)),
-        (None, vec!["c".to_owned()])
+        (None, vec!["a".to_owned(), "c".to_owned()])
     );
+}
+
+/// The latest that is read: somebody wrote it by hand, or the clock of the server was wrong.
+#[tokio::test]
+async fn a_document_of_a_far_version_can_be_changed() {
+    let clock = Arc::new(ManualClock::new());
+    let shelf = Shelf::default();
+    let far = FIRST + 100 * 365 * 24 * 3_600_000;
+    shelf.put(text(
+        far,
+        &format!(r#"{{"kind":"mode","policy":"a","changed_ms":{far},"mode":"off"}}"#),
+    ));
+    let (one, other) = (shelf.held(&clock), shelf.held(&clock));
+    other.refresh().await.expect("it is read");
+    clock.advance(Duration::from_millis(2));
+    made(one.set_mode("a", Mode::Shadow)).await;
+    made(one.clear_mode("a")).await;
+    other.refresh().await.expect("it is read");
+    for control in [&one, &other] {
+        let status = control.status();
+        assert_eq!((status.entries, status.version), (0, far + 2));
+    }
 }
 
 #[tokio::test]
@@ -101,30 +126,25 @@ async fn a_lost_document_is_kept_and_the_next_change_stores_it_again() {
     let clock = Arc::new(ManualClock::new());
     let shelf = Shelf::default();
     let control = shelf.held(&clock);
-    shelf.put(modes(3, &["a"]));
+    shelf.put(modes(&["a"]));
     control.refresh().await.expect("it is read");
     shelf.put("");
-    control.refresh().await.expect_err("it is gone");
-    assert_eq!(
-        (policies(&control), control.status().version),
-        (vec!["a".to_owned()], 3)
-    );
     made(control.set_mode("b", Mode::Off)).await;
-    assert_eq!(
-        (policies(&control), control.status().version),
-        (vec!["a".into(), "b".into()], 4)
-    );
+    assert_eq!(policies(&control), ["a", "b"]);
     assert_eq!(control.status().problem, None);
 
     assert!(!control.restore().await.expect("it is there"));
     shelf.put("");
     assert!(control.restore().await.expect("it is stored"));
     let stored = Document::parse(&shelf.text()).expect("a document");
-    assert_eq!((stored.version, stored.entries.len()), (5, 2));
+    assert_eq!((stored.version, stored.changes.len()), (FIRST + 1, 2));
     // One that was emptied by intent is empty.
     assert!(made(control.remove_all()).await);
     control.refresh().await.expect("nothing is new");
-    assert_eq!((policies(&control).len(), control.status().version), (0, 6));
+    assert_eq!(
+        (policies(&control).len(), control.status().version),
+        (0, FIRST + 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +167,7 @@ async fn an_outage_keeps_what_is_known() {
     let status = control.status();
     assert_eq!(
         (status.version, status.entries, status.age),
-        (1, 1, Some(Duration::from_secs(20)))
+        (FIRST, 1, Some(Duration::from_secs(20)))
     );
     assert_eq!(
         status.problem.as_deref(),

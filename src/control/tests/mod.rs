@@ -159,7 +159,7 @@ async fn made<T>(change: impl IntoFuture<Output = Result<T, ControlError>>) -> T
 fn gets(given: &Override) -> (Option<Quota>, Option<u64>) {
     (
         given.quota.as_ref().map(|quota| **quota),
-        given.banned_until_ms,
+        given.ban.as_ref().map(|ban| ban.until_ms),
     )
 }
 
@@ -174,18 +174,23 @@ fn start() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(ManualClock::new().now_us())
 }
 
-const LINEAGE: &str = "0123456789abcdef";
+/// The version that the first change makes.
+const FIRST: u64 = 1_767_225_600_000;
 
-/// A document that switches these policies off.
-fn modes(version: u64, policies: &[&str]) -> Vec<u8> {
-    let entries = policies.iter().map(|policy| {
-        format!(r#"{{"kind":"mode","policy":"{policy}","mode":"off","created_ms":1}}"#)
+/// A document that switches these policies off, one after the other and long ago.
+fn modes(policies: &[&str]) -> Vec<u8> {
+    let changes = (1..).zip(policies).map(|(ms, policy)| {
+        format!(r#"{{"kind":"mode","policy":"{policy}","changed_ms":{ms},"mode":"off"}}"#)
     });
-    let entries: Vec<_> = entries.collect();
-    let write = format!("{:016x}", crate::util::random::random());
-    let entries = entries.join(",");
-    format!(
-        r#"{{"format":1,"version":{version},"write":"{write}","changed_ms":1,"lineages":["{LINEAGE}"],"entries":[{entries}]}}"#
+    text(
+        policies.len() as u64,
+        &changes.collect::<Vec<_>>().join(","),
     )
-    .into()
+}
+
+fn text(version: u64, changes: &str) -> Vec<u8> {
+    let write = format!("{:016x}", crate::util::random::random());
+    let text =
+        format!(r#"{{"format":1,"version":{version},"write":"{write}","changes":[{changes}]}}"#);
+    text.into()
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{Layer, quota};
+use super::{FIRST, Layer, quota};
 use crate::{
     Limiter, Policy, RedisStore, TokenBucket,
     control::{Control, Mode},
@@ -49,7 +49,7 @@ async fn a_change_of_one_process_reaches_the_others_within_two_seconds() {
                 .expect("soon")
                 .contains_key(&ann)
         );
-        assert_eq!(control.status().version, 1);
+        assert_eq!(control.status().version, one.status().version);
     }
 }
 
@@ -71,10 +71,7 @@ async fn all_changes_of_many_writers_are_made() {
     }
     let (_store, control, _) = process(&redis);
     control.refresh().await.expect("it is read");
-    assert_eq!(
-        (control.entries().len(), control.status().version),
-        (40, 40)
-    );
+    assert_eq!(control.entries().len(), 40);
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,15 +158,17 @@ async fn the_metrics_of_a_store_have_the_version_and_whether_something_is_wrong(
     let control = store.control();
     assert_eq!(numbers(), (Some(0), Some(0)));
     control.set_mode("a", Mode::Off).await.expect("it is made");
-    assert_eq!(numbers(), (Some(1), Some(0)));
+    let version = Some(control.status().version);
+    assert!(version >= Some(FIRST));
+    assert_eq!(numbers(), (version, Some(0)));
     far.set_connected(false);
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(numbers(), (Some(1), Some(0)), "a short outage");
+    assert_eq!(numbers(), (version, Some(0)), "a short outage");
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(numbers(), (Some(1), Some(1)));
+    assert_eq!(numbers(), (version, Some(1)));
     far.set_connected(true);
     sleep(SOON).await;
-    assert_eq!(numbers(), (Some(1), Some(0)));
+    assert_eq!(numbers(), (version, Some(0)));
     drop(control);
     assert_eq!(numbers(), (None, None));
 
@@ -177,7 +176,8 @@ async fn the_metrics_of_a_store_have_the_version_and_whether_something_is_wrong(
     assert_eq!(memory.metrics().control_version, None);
     let change = memory.control().set_mode("a", Mode::Off);
     change.await.expect("it is made");
-    assert_eq!(memory.clone().metrics().control_version, Some(1));
+    let version = memory.control().status().version;
+    assert_eq!(memory.clone().metrics().control_version, Some(version));
 }
 
 /// A builder may be all that ever had it.

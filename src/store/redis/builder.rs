@@ -171,7 +171,8 @@ impl RedisStoreBuilder {
     /// `TIME` in scripts.
     ///
     /// **The danger**: the clocks of all processes must agree. A clock that is ahead admits
-    /// callers early everywhere.
+    /// callers early everywhere. The [control document](RedisStore::control) still follows the
+    /// clock of Redis.
     pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -244,8 +245,6 @@ impl RedisStoreBuilder {
         if let Some(error) = self.zero_setting() {
             return Err(error);
         }
-        #[cfg(feature = "control")]
-        let control = OneControl::new(Arc::clone(&process.calendar));
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
         let runtime = runtime_with_timers().ok_or(ConfigError::NoRuntime)?;
         let shared = Arc::new(Shared {
@@ -267,7 +266,7 @@ impl RedisStoreBuilder {
             shared: Arc::clone(&shared),
             name: self.name,
             #[cfg(feature = "control")]
-            control,
+            control: OneControl::default(),
         });
         let leases = Leases::new(process, runtime);
         let tasks = shared.tasks.clone();

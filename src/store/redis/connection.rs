@@ -184,7 +184,8 @@ impl Connection {
         self.send("DEL", keys, mode, deadline).await.map(drop)
     }
 
-    /// Reads the first bytes of a string. It is empty if there is no such key.
+    /// Reads the first bytes of a string, and the server's time in microseconds. The text is empty
+    /// if there is no such key.
     #[cfg(feature = "control")]
     pub(super) async fn read_text(
         &self,
@@ -192,16 +193,23 @@ impl Connection {
         bytes: usize,
         mode: SendMode,
         deadline: Deadline,
-    ) -> Result<Vec<u8>, StoreError> {
+    ) -> Result<(Vec<u8>, u64), StoreError> {
         let last = Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX) - 1);
         let range = vec![Value::from(key), Value::Integer(0), last];
-        match self.send("GETRANGE", range, mode, deadline).await? {
-            Value::Bytes(text) => Ok(text.to_vec()),
+        // Both are sent before either is answered.
+        let (text, time) = tokio::try_join!(
+            self.send("GETRANGE", range, mode, deadline),
+            self.send("TIME", Vec::new(), mode, deadline),
+        )?;
+        let text = match text {
+            Value::Bytes(text) => Some(text.to_vec()),
             // The client takes some rows of bytes for text.
-            Value::String(text) => Ok(text.as_bytes().to_vec()),
-            Value::Null => Ok(Vec::new()),
-            _ => Err(StoreError::new(StoreErrorKind::ForeignReply)),
-        }
+            Value::String(text) => Some(text.as_bytes().to_vec()),
+            Value::Null => Some(Vec::new()),
+            _ => None,
+        };
+        let read = text.zip(microseconds(time));
+        read.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignReply))
     }
 
     /// Replaces a string that starts with `head`, by this script.
@@ -339,6 +347,21 @@ fn options(deadline: Deadline) -> Result<Options, FredError> {
         fail_fast: true,
         ..Options::default()
     })
+}
+
+/// Reads a reply to TIME: seconds and microseconds.
+#[cfg(feature = "control")]
+fn microseconds(reply: Value) -> Option<u64> {
+    let Reply::Array(words) = Reply::from(reply) else {
+        return None;
+    };
+    let [Reply::Text(seconds), Reply::Text(microseconds)] = &words[..] else {
+        return None;
+    };
+    let seconds: u64 = seconds.parse().ok()?;
+    seconds
+        .checked_mul(1_000_000)?
+        .checked_add(microseconds.parse().ok()?)
 }
 
 /// Returns the words behind EVAL and EVALSHA: the script, the number of KEYS, KEYS and ARGV.

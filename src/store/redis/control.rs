@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{
     RedisStore, SendMode,
     deadline::Deadline,
-    document::{OneControl, TextCommand, TextReply},
+    document::{ServerClock, TextCommand, TextReply},
     unleased::{Servers, Unleased},
 };
 use crate::{
@@ -23,6 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 struct InRedis {
     store: Arc<Unleased>,
     key: Arc<str>,
+    clock: Arc<ServerClock>,
 }
 
 impl InRedis {
@@ -45,9 +46,13 @@ impl InRedis {
 
     fn read(&self, bytes: usize) -> StoreFuture<Vec<u8>> {
         let reply = self.send(TextCommand::Read { bytes });
-        Box::pin(async {
+        let clock = Arc::clone(&self.clock);
+        Box::pin(async move {
             match reply.await? {
-                TextReply::Text(text) => Ok(text),
+                TextReply::Text { text, now_us } => {
+                    clock.set(now_us);
+                    Ok(text)
+                }
                 TextReply::Replaced(_) => Err(StoreError::new(StoreErrorKind::ForeignReply)),
             }
         })
@@ -68,7 +73,7 @@ impl Source for InRedis {
         Box::pin(async {
             match reply.await? {
                 TextReply::Replaced(is_replaced) => Ok(is_replaced),
-                TextReply::Text(_) => Err(StoreError::new(StoreErrorKind::ForeignReply)),
+                TextReply::Text { .. } => Err(StoreError::new(StoreErrorKind::ForeignReply)),
             }
         })
     }
@@ -85,20 +90,23 @@ impl RedisStore {
     /// [prefix](super::RedisStoreBuilder::prefix) share.
     ///
     /// From then on this process looks at it about once a second, while the [`Control`] or a
-    /// layer or limiter with it is in use: by one command of about 150 bytes, and one more if it
-    /// has changed. The user needs the right `+getrange`, and to make changes, or to store the
-    /// document again after a loss, `+eval` and `+set`. Its key is `ttC{control}`.
+    /// layer or limiter with it is in use: by two small commands in one packet, and two more if it
+    /// has changed. The user needs the rights `+getrange` and `+time`, and to make changes, or to
+    /// store lost ones again, `+eval` and `+set`. Its key is `ttC{control}`.
+    ///
+    /// Entries begin and end by the clock of Redis, even if the store has a
+    /// [`clock`](super::RedisStoreBuilder::clock) of its own.
     #[must_use]
     pub fn control(&self) -> Control {
-        let OneControl { held, clock } = &self.store.control;
-        let mut held = lock(held);
+        let mut held = lock(&self.store.control);
         let control = held.upgrade().unwrap_or_else(|| {
             let shared = &self.store.shared;
+            let clock = Arc::<ServerClock>::default();
             let source = InRedis {
                 store: Arc::clone(&self.store),
                 key: shared.names.control_key().into(),
+                clock: Arc::clone(&clock),
             };
-            let clock = Arc::clone(clock);
             let new = Held::new(Box::new(source), clock, shared.names.secret());
             new.follow_in(&shared.runtime);
             *held = Arc::downgrade(&new);

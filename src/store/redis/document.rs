@@ -1,6 +1,8 @@
 //! What is done with a control document in Redis: it is read, or replaced by a script.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Mutex, Weak};
+
+use tokio::time::Instant;
 
 use super::{SendMode, connection::Connection, deadline::Deadline};
 #[cfg(feature = "testing")]
@@ -20,7 +22,8 @@ pub(crate) enum TextCommand {
 
 #[derive(Clone, Debug)]
 pub(crate) enum TextReply {
-    Text(Vec<u8>),
+    /// With the server's time.
+    Text { text: Vec<u8>, now_us: u64 },
     /// Whether it was replaced.
     Replaced(bool),
 }
@@ -35,8 +38,9 @@ impl TextCommand {
     ) -> Result<TextReply, StoreError> {
         match self {
             Self::Read { bytes } => {
-                let text = connection.read_text(key, bytes, mode, deadline).await?;
-                Ok(TextReply::Text(text))
+                let read = connection.read_text(key, bytes, mode, deadline);
+                let (text, now_us) = read.await?;
+                Ok(TextReply::Text { text, now_us })
             }
             Self::Replace { head, text } => {
                 let texts = [&head[..], &text[..]];
@@ -48,10 +52,13 @@ impl TextCommand {
 
     /// Does what Redis does.
     #[cfg(feature = "testing")]
-    pub(crate) fn run_on(self, kept: &mut Vec<u8>) -> TextReply {
+    pub(crate) fn run_on(self, kept: &mut Vec<u8>, now_us: u64) -> TextReply {
         let start = |bytes: usize| kept.get(..bytes).unwrap_or(kept);
         match self {
-            Self::Read { bytes } => TextReply::Text(start(bytes).to_vec()),
+            Self::Read { bytes } => TextReply::Text {
+                text: start(bytes).to_vec(),
+                now_us,
+            },
             Self::Replace { head, text } => {
                 let is_expected = start(HEAD_BYTES) == head;
                 if is_expected {
@@ -64,19 +71,23 @@ impl TextCommand {
 }
 
 /// The control of a store, while it is in use. All clones of the store have the same.
-pub(super) struct OneControl {
-    pub(super) held: Mutex<Weak<Held>>,
-    pub(super) clock: Arc<dyn Clock>,
+pub(super) type OneControl = Mutex<Weak<Held>>;
+
+/// The clock of the server that was asked last. No clock of a process has a part in it.
+#[derive(Debug, Default)]
+pub(super) struct ServerClock(Mutex<Option<(Instant, u64)>>);
+
+impl ServerClock {
+    pub(super) fn set(&self, now_us: u64) {
+        *lock(&self.0) = Some((Instant::now(), now_us));
+    }
 }
 
-impl OneControl {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let held = Mutex::new(Weak::new());
-        Self { held, clock }
-    }
-
-    /// Returns the document, if it is in use.
-    pub(super) fn held(&self) -> Option<Arc<Held>> {
-        lock(&self.held).upgrade()
+impl Clock for ServerClock {
+    fn now_us(&self) -> u64 {
+        // Without a reply no document is known, so no time matters.
+        let (read_at, now_us) = lock(&self.0).unwrap_or((Instant::now(), 0));
+        let since = u64::try_from(read_at.elapsed().as_micros());
+        now_us.saturating_add(since.unwrap_or(u64::MAX))
     }
 }

@@ -19,6 +19,8 @@ use super::{
     request::ScriptRequest,
     shared::Shared,
 };
+#[cfg(feature = "control")]
+use crate::util::lock::lock;
 use crate::{
     Decision, Fingerprint, Key, StoreError,
     metrics::store::StoreMetrics,
@@ -275,7 +277,7 @@ impl Store for Unleased {
             ..StoreMetrics::new(&*self.name)
         };
         #[cfg(feature = "control")]
-        if let Some(held) = self.control.held() {
+        if let Some(held) = lock(&self.control).upgrade() {
             held.add_to(&mut metrics);
         }
         metrics

@@ -169,8 +169,6 @@ impl SimulatedRedis {
         let is_the_stores_clock = clock.is_some();
         let clock = clock.unwrap_or_else(|| Arc::new(self.server().clock));
         ProcessContext {
-            #[cfg(feature = "control")]
-            calendar: Arc::clone(&clock),
             is_the_stores_clock,
             clock,
             hash,

@@ -79,8 +79,9 @@ impl Server {
     /// Reads or replaces the text of a control document.
     #[cfg(feature = "control")]
     pub(super) fn text(&mut self, key: String, command: TextCommand) -> TextReply {
-        self.begin(0);
-        command.run_on(self.texts.entry(key).or_default())
+        let begun_at = self.begin(0);
+        let now_us = self.clock.us_at(begun_at);
+        command.run_on(self.texts.entry(key).or_default(), now_us)
     }
 
     /// Serves a call as soon as the calls before it are served. Returns when that is.

@@ -86,7 +86,7 @@ impl Link<'_> {
                 _ = reset => End::Reset,
             };
         }
-        let Ok(mut server) = TcpStream::connect(self.shared.server).await else {
+        let Ok(mut server) = TcpStream::connect(self.shared.server()).await else {
             return End::Reset;
         };
         let _ = (client.set_nodelay(true), server.set_nodelay(true));

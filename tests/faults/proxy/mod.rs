@@ -74,7 +74,7 @@ struct Control {
 
 #[derive(Debug)]
 struct Shared {
-    server: SocketAddr,
+    server: Mutex<SocketAddr>,
     control: watch::Sender<Control>,
     next_cut: Mutex<Option<Cut>>,
     cuts: AtomicU64,
@@ -84,6 +84,12 @@ struct Shared {
     calls: Mutex<BTreeMap<u64, u64>>,
     links: AtomicU64,
     dice: AtomicU64,
+}
+
+impl Shared {
+    fn server(&self) -> SocketAddr {
+        *lock(&self.server)
+    }
 }
 
 #[derive(Debug)]
@@ -102,7 +108,7 @@ impl Proxy {
             is_over: false,
         };
         let shared = Arc::new(Shared {
-            server: (Ipv4Addr::LOCALHOST, server_port).into(),
+            server: Mutex::new((Ipv4Addr::LOCALHOST, server_port).into()),
             control: watch::Sender::new(control),
             next_cut: Mutex::default(),
             cuts: AtomicU64::new(0),
@@ -141,6 +147,12 @@ impl Proxy {
         self.shared
             .control
             .send_modify(|control| control.mode = mode);
+    }
+
+    /// Leads all clients to another server.
+    pub(crate) fn lead_to(&self, server_port: u16) {
+        lock(&self.shared.server).set_port(server_port);
+        self.reset_all();
     }
 
     /// Resets all existing connections.

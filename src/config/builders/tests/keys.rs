@@ -223,7 +223,7 @@ key = { all = ["peer", "method"] }
 "#,
     );
     let mut builders = super::builders(&config);
-    let store = builders.store.open().expect("a store").store;
+    let store = builders.store.open().expect("a store").store();
     let of_file = builders.layers.remove("default").expect("the layer");
     let of_file = of_file.store(store).build().expect("a layer");
 

@@ -86,8 +86,6 @@ impl Scene {
                 clock: here.clone(),
                 is_the_stores_clock: is_one_clock,
                 hash: SecretHasher::new(),
-                #[cfg(feature = "control")]
-                calendar: here.clone(),
             },
             end_us: AtomicU64::new(0),
             given: RefundEpochs::new(),

@@ -67,7 +67,7 @@ function showStatus({ control, config }) {
   else {
     showTile("tile-document", control.problem ? "warn" : "quiet", control.problem ? "Not up to date" : plural(control.entries, "entry", "entries"),
       control.problem && ["bad", "", control.problem],
-      control.since_ms ? [`Version ${count(control.version)}, applied `, control.since_ms] : ["Nothing was changed yet"],
+      control.since_ms ? ["Changes applied ", control.since_ms] : ["Nothing was changed yet"],
       ...control.unknown_policies.slice(0, 1).map((name) => ["note", "No such policy here: ", name]),
       ...control.not_followed.slice(0, 1).map((name) => ["warn", "Not followed under ", name]));
   }
