@@ -100,6 +100,15 @@ impl Changes {
         self.iter().next().is_none()
     }
 
+    /// Returns whether a table or a field is not there any more, as in a file that is half written.
+    pub(super) fn take_away(&self) -> bool {
+        let is_gone = |change: &Change| {
+            let mut fields = change.fields.iter();
+            change.effect == Effect::Gone || fields.any(|field| field.after.is_none())
+        };
+        self.iter().any(is_gone)
+    }
+
     /// Returns the policies that are not there any more.
     pub(super) fn lost_policies(&self) -> impl Iterator<Item = &Change> {
         let is_policy = |change: &&Change| change.path.starts_with("policy ");

@@ -146,9 +146,10 @@ impl Limits {
     /// Watches the file: reads it at this interval, at least 10 ms, and applies it when it has
     /// changed and two readings in a row agree.
     ///
-    /// A version without a policy that is in force is applied when the file has been the same for five
-    /// seconds, as half a file that a slow writer has begun may have no mistake, and it is logged as
-    /// a warning. [`reload`](Self::reload) does not wait for that.
+    /// A version in which a table or a field is gone is applied when the file has been the same for
+    /// five seconds, as half a file that a slow writer has begun may have no mistake. A policy that is
+    /// gone is logged as a warning. [`reload`](Self::reload) does not wait for that, and a file of
+    /// lists is not asked: move a new one into place.
     ///
     /// It reads the whole content, so it sees a file that is moved into place, a link that
     /// points elsewhere, as of a Kubernetes ConfigMap, a file that is written in place, and one on a

@@ -189,7 +189,7 @@ impl Shared {
             main: content.main_hash,
             all: content.hash,
         });
-        if due == Due::No || (!watched.poller.is_old() && self.loses_a_policy(&content)) {
+        if due == Due::No || (!watched.poller.is_old() && self.takes_away(&content)) {
             return;
         }
         let is_restless = due == Due::Restless;
@@ -201,16 +201,13 @@ impl Shared {
         let _ = self.take(&mut watched, &content);
     }
 
-    /// Returns whether a policy in force is not in this content: perhaps not yet, as half a file that
-    /// is being written may have no mistake.
-    fn loses_a_policy(&self, content: &Content) -> bool {
+    /// Returns whether something in force is not in this content: perhaps not yet, as half a file
+    /// that is being written may have no mistake.
+    fn takes_away(&self, content: &Content) -> bool {
         let config = content.config();
         config.is_ok_and(|config| {
             let former = self.state().in_force.config().clone();
-            Config::diff(&former, &config)
-                .lost_policies()
-                .next()
-                .is_some()
+            Config::diff(&former, &config).take_away()
         })
     }
 

@@ -191,18 +191,23 @@ impl Document {
         let changes = self.changes.iter();
         let sizes = changes.map(|(subject, last)| 1 + wire::text(subject, last).len());
         let mut bytes = HEAD_BYTES + sizes.sum::<usize>();
-        let over = self.changes.iter();
-        let over = over.filter(|(_, last)| is_over(last, Duration::ZERO));
+        if bytes <= MAX_BYTES && self.changes.len() <= MAX_ENTRIES {
+            return;
+        }
+        // A server whose clock was ahead may have dated a removal far from now.
+        let gives_way = |last: &Last| last.entry().is_none() || is_over(last, Duration::ZERO);
+        let over = self.changes.iter().filter(|(_, last)| gives_way(last));
+        // All processes drop the same ones, or each would restore what another has dropped.
         let mut over: Vec<_> = over
-            .map(|(subject, last)| (last.ms(), subject.clone()))
+            .map(|(subject, last)| (last.ms(), wire::text(subject, last), subject.clone()))
             .collect();
-        over.sort_by_key(|(ms, _)| *ms);
-        for (_, subject) in over {
+        over.sort_unstable_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        for (_, text, subject) in over {
             if bytes <= MAX_BYTES && self.changes.len() <= MAX_ENTRIES {
                 break;
             }
-            let dropped = self.changes.remove(&subject);
-            bytes -= dropped.map_or(0, |last| 1 + wire::text(&subject, &last).len());
+            self.changes.remove(&subject);
+            bytes -= 1 + text.len();
         }
     }
 

@@ -24,14 +24,16 @@ pub(super) enum Edit {
 }
 
 impl Edit {
-    /// Returns the next document. `None`: this one says so already.
+    /// Returns the next document, and whether other entries apply by it. `None`: this one says so
+    /// already.
     pub(super) fn apply(
         &self,
         document: &Document,
         now: SystemTime,
-    ) -> Result<Option<Document>, ControlError> {
+    ) -> Result<Option<(Document, bool)>, ControlError> {
         let mut next = document.next(now);
         let ms = next.version;
+        let mut is_changed = true;
         match self {
             Self::Put { entry, until } => {
                 let mut entry = (**entry).clone();
@@ -44,23 +46,29 @@ impl Edit {
                 next.changes
                     .insert(entry.action.subject(), Last::Made(entry));
             }
-            Self::Remove(_) | Self::RemoveAll => {
-                let subjects = document.live(now).map(|entry| entry.action.subject());
-                let mut removed: Vec<_> = subjects.collect();
-                if let Self::Remove(subject) = self {
-                    removed.retain(|live| live == subject);
-                }
-                if removed.is_empty() {
+            // A process that may not write may know an entry that is lost, so what is not there is
+            // removed, too.
+            Self::Remove(subject) => {
+                let last = next.changes.insert(subject.clone(), Last::Removed { ms });
+                if matches!(last, Some(Last::Removed { .. })) {
                     return Ok(None);
                 }
-                let tombstones = removed
-                    .into_iter()
-                    .map(|subject| (subject, Last::Removed { ms }));
+                let entry = last.as_ref().and_then(Last::entry);
+                is_changed = entry.is_some_and(|entry| entry.is_live(now));
+            }
+            Self::RemoveAll => {
+                let subjects = document.live(now).map(|entry| entry.action.subject());
+                let tombstones: Vec<_> = subjects
+                    .map(|subject| (subject, Last::Removed { ms }))
+                    .collect();
+                if tombstones.is_empty() {
+                    return Ok(None);
+                }
                 next.changes.extend(tombstones);
             }
             Self::Restore => return Ok(None),
         }
         next.tidy(now);
-        Ok(Some(next))
+        Ok(Some((next, is_changed)))
     }
 }

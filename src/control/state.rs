@@ -38,6 +38,8 @@ pub(super) struct State {
     not_stored: Option<(String, Duration, Instant)>,
     /// When the document was last read, by the clock of Redis.
     looked_at: Option<SystemTime>,
+    /// When what is stored could be read last, by the same clock.
+    understood_at: Option<SystemTime>,
     /// The same by that of this process, or when this was made.
     read_at: Instant,
 }
@@ -53,6 +55,7 @@ impl State {
             logged: None,
             not_stored: None,
             looked_at: None,
+            understood_at: None,
             read_at: Instant::now(),
         }
     }
@@ -78,7 +81,7 @@ impl State {
 
     /// Returns whether the last look is so long ago that others may have forgotten removals.
     pub(super) fn was_cut_off(&self, now: SystemTime) -> bool {
-        let end = self.looked_at.and_then(|at| at.checked_add(KEPT));
+        let end = self.understood_at.and_then(|at| at.checked_add(KEPT));
         end.is_some_and(|end| end <= now)
     }
 
@@ -147,6 +150,9 @@ impl State {
     pub(super) fn record_read(&mut self, now: SystemTime) {
         self.unread = None;
         self.looked_at = Some(now);
+        if self.rejected.is_none() {
+            self.understood_at = Some(now);
+        }
         self.read_at = Instant::now();
         if self.logged.take().is_some() {
             telemetry::control_read_again(self.version());

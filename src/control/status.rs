@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 #[non_exhaustive]
 pub struct Status {
     /// The version of the document that applies: when it was written, in milliseconds since the
-    /// epoch by the clock of Redis. It is higher after each change. 0: no change has been made, or
+    /// epoch by the clock of Redis. It is higher after each change, and may be lower after a failover. 0: no change has been made, or
     /// none was read yet.
     pub version: u64,
     /// When this version was applied here.

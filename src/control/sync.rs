@@ -143,14 +143,12 @@ impl Held {
             let (known, now) = (self.document(), self.now());
             let (_, lacking) = self.state().seen();
             let edited = edit.apply(&known, now)?;
-            let is_changed = edited.is_some() || (lacking > 0 && matches!(edit, Edit::Restore));
-            if edited.is_none() && lacking == 0 {
-                return Ok(false);
-            }
-            if self
-                .write(edited.unwrap_or_else(|| known.next(now)))
-                .await?
-            {
+            let (next, is_changed) = match edited {
+                Some(edited) => edited,
+                None if lacking == 0 => return Ok(false),
+                None => (known.next(now), matches!(edit, Edit::Restore)),
+            };
+            if self.write(next).await? {
                 return Ok(is_changed);
             }
         }

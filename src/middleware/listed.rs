@@ -81,8 +81,15 @@ impl Settings {
         }
         let mut exempt = Exempt::new();
         let mut is_limited = false;
-        // A policy that is off has keys that are listed, too.
-        for rule in self.plan.rules.iter().chain(&self.plan.off) {
+        // A policy that is off limits nobody, and a stolen key is denied nevertheless.
+        for rule in &self.plan.off {
+            if let Some(Ok(key)) = rule.own_key(head) {
+                if self.store.find_listed(lists, &key) == Some(List::Deny) {
+                    return Ok(Some(Found::Denied(Some((&rule.base.name, key)))));
+                }
+            }
+        }
+        for rule in &*self.plan.rules {
             let name = &rule.base.name;
             match rule.own_key(head) {
                 None => {}

@@ -391,6 +391,27 @@ async fn keys_stay_listed_while_their_policy_is_off() {
     }
 }
 
+#[tokio::test]
+async fn an_allowed_key_stays_exempt_while_another_policy_is_off() {
+    let other = Policy::new("other", FixedWindow::per_hour(1)).key(key::header("x-other"));
+    let lists = Lists::new().allow_keys(["partner"]).expect("a key");
+    let (layer, control, _) = layer([plan(1), other], |builder| builder.lists(lists));
+    control
+        .set_mode("other", Mode::Off)
+        .await
+        .expect("it is made");
+    let request = || get([("x-api-key", "partner"), ("x-other", "bob")]);
+    for _ in 0..3 {
+        assert_eq!(ask(&layer, request()).status, 200);
+    }
+    assert_eq!(layer.metrics().requests.exempt, 3);
+    // What is off denies nothing for its key.
+    let mut twice = request();
+    let second = "cid".parse().expect("a value");
+    twice.headers_mut().append("x-other", second);
+    assert_eq!(ask(&layer, twice).status, 200);
+}
+
 /// Its handler is the same, whether the policy is on or off.
 #[tokio::test]
 async fn a_handler_has_its_handle_while_the_policy_is_off() {

@@ -13,6 +13,8 @@ use tower_throttle::{
 
 use crate::support::web::{ask, layer_of, layer_with, plain};
 
+type Lines = Vec<(&'static str, &'static str)>;
+
 /// A request of this peer with these lines.
 fn of(peer: impl Into<IpAddr>, lines: &[(&'static str, &str)]) -> Request<Full<Bytes>> {
     let mut request = plain();
@@ -30,7 +32,7 @@ fn once(key: impl KeyExtractor) -> Policy {
 }
 
 /// The key of README.md, others like it, and the lines that name the caller twice.
-fn ambiguous() -> Vec<(&'static str, Policy, Vec<(&'static str, &'static str)>)> {
+fn ambiguous() -> Vec<(&'static str, Policy, Lines)> {
     let header = || key::header("x-api-key");
     let twice = || vec![("x-api-key", "known"), ("x-api-key", "junk")];
     let by_closure = |head: &RequestHead<'_>| {

@@ -321,6 +321,30 @@ async fn a_process_without_the_right_to_write_keeps_what_it_knows_beside_what_is
     );
 }
 
+/// An application may read only, and is the last to know an entry. An operator lifts it from a process
+/// that has not heard of it.
+#[tokio::test(start_paused = true)]
+async fn what_only_a_reader_knows_can_be_removed() {
+    let fleet = Fleet::new();
+    let reader = fleet.start().await;
+    off(&reader, "a").await;
+    fleet.lose();
+    fleet.refuse_once(StoreErrorKind::Refused);
+    look(&reader).await;
+    assert_eq!(
+        (names(&reader), fleet.shelf.text()),
+        ("a".into(), Vec::new())
+    );
+    let operator = fleet.start().await;
+    assert!(!on(&operator, "a").await);
+    look(&reader).await;
+    assert_eq!(names(&reader), "");
+    // Once is enough.
+    let stored = fleet.shelf.text();
+    assert!(!on(&operator, "a").await);
+    assert_eq!(fleet.shelf.text(), stored);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_stored_again_is_tried_at_the_next_look() {
     let fleet = Fleet::new();
@@ -385,6 +409,28 @@ async fn the_oldest_removals_give_way_to_entries_everywhere() {
         assert_eq!(process.status().entries, 9_999);
     }
     assert_eq!(fleet.shelf.text(), stored);
+}
+
+/// Removals of one change have one date, and all processes drop the same ones for room.
+#[tokio::test]
+async fn removals_of_one_date_give_way_in_one_order() {
+    let names =
+        |from: u32| -> Vec<String> { (from..from + 6_000).map(|at| at.to_string()).collect() };
+    let words = |names: &[String]| modes(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let fleet = Fleet::new();
+    fleet.switch_to(words(&names(0)));
+    let (one, other) = (fleet.start().await, fleet.start().await);
+    assert!(one.remove_all().await.expect("it is made"));
+    look(&other).await;
+    // Those of another primary leave no room for all removals.
+    fleet.switch_to(words(&names(10_000)));
+    look(&one).await;
+    let merged = fleet.shelf.text();
+    for process in [&other, &one, &other] {
+        look(process).await;
+        assert_eq!(fleet.shelf.text(), merged);
+        assert_eq!(process.status().entries, 6_000);
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -82,6 +82,14 @@ async fn half_a_file_lifts_no_limit() {
         sleep(Duration::from_secs(1)).await;
         assert_eq!(limits.status().version, 2);
     }
+    // Nor is a field of the last policy.
+    let strict = whole.replace("3 per day", "4 per day");
+    let cut = strict.strip_suffix("shared = true\n").expect("a last line");
+    fs::write(&file.0, cut).expect("written");
+    sleep(Duration::from_secs(4)).await;
+    fs::write(&file.0, &strict).expect("written");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(limits.status().version, 2);
     // It is meant so.
     fs::write(&file.0, &half).expect("written");
     sleep(Duration::from_secs(6)).await;
