@@ -40,7 +40,9 @@ impl<T, F: Future<Output = Result<T, StoreError>>> Future for InRuntime<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if runtime_with_timers().is_some() {
+        // The store's runtime has timers, or the store would not have been built.
+        let is_of_store = Handle::try_current().is_ok_and(|here| here.id() == this.runtime.id());
+        if is_of_store || runtime_with_timers().is_some() {
             return this.future.poll(cx);
         }
         if this.runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
@@ -64,7 +66,8 @@ pub(super) fn runtime_with_timers() -> Option<Handle> {
     let has_timers = match known {
         Some((_, has_timers)) => has_timers,
         None => {
-            // Tokio tells by a panic only, which is reported. So each thread asks once.
+            // Tokio tells by a panic only, which is reported. So a thread asks when it is in another
+            // runtime than before.
             let has_timers = catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok();
             FOUND.set(Some((here.id(), has_timers)));
             has_timers
