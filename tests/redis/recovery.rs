@@ -3,12 +3,15 @@
 
 use std::{
     future::Future,
+    io::{self, Read, Write},
+    net::{Ipv4Addr, TcpStream},
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Waker},
+    thread,
     time::Duration,
 };
 
@@ -31,7 +34,7 @@ use tower_throttle::{
 use crate::support::{
     DEADLINE, RedisServer,
     cluster::{Frozen, RedisCluster},
-    eventually_async,
+    eventually_async, fake,
     port::Port,
 };
 
@@ -274,7 +277,7 @@ async fn a_dead_node_of_a_cluster_is_logged_once() {
     };
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
-    impl io::Write for Log {
+    impl Write for Log {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -485,7 +488,7 @@ fn first_may_die(server: &RedisServer) -> (u16, Arc<AtomicBool>) {
         net::{TcpListener, TcpStream},
     };
     fn copy(mut from: TcpStream, mut to: TcpStream, is_dead: Arc<AtomicBool>) {
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             let mut bytes = [0; 65_536];
             while let Ok(count @ 1..) = from.read(&mut bytes) {
                 if !is_dead.load(Ordering::Relaxed) && to.write_all(&bytes[..count]).is_err() {
@@ -498,7 +501,7 @@ fn first_may_die(server: &RedisServer) -> (u16, Arc<AtomicBool>) {
     let port = listener.local_addr().expect("an address").port();
     let first_is_dead = Arc::new(AtomicBool::new(false));
     let (dead, target) = (Arc::clone(&first_is_dead), server.port());
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for (number, client) in listener.incoming().enumerate() {
             let client = client.expect("a connection");
             let redis = TcpStream::connect(("127.0.0.1", target)).expect("Redis");
@@ -516,4 +519,69 @@ fn first_may_die(server: &RedisServer) -> (u16, Arc<AtomicBool>) {
         }
     });
     (port, first_is_dead)
+}
+
+/// Passes connections on to a server.
+#[derive(Default)]
+struct Relay {
+    /// The number of the connection that stands still, from 1.
+    still: AtomicUsize,
+    /// How many times that one was sent something.
+    sent: AtomicU64,
+}
+
+impl Relay {
+    fn run(self: &Arc<Self>, server: u16) -> u16 {
+        let relay = Arc::clone(self);
+        fake::listen(move |number, mut client| {
+            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server));
+            let mut server = server.expect("the server");
+            let mut replies = server.try_clone().expect("a second handle");
+            let mut back = client.try_clone().expect("a second handle");
+            thread::spawn(move || drop(io::copy(&mut replies, &mut back)));
+            let is_still = || relay.still.load(Ordering::SeqCst) == number + 1;
+            let (mut bytes, mut waiting) = ([0; 4_096], Vec::new());
+            while let Ok(read @ 1..) = client.read(&mut bytes) {
+                waiting.extend_from_slice(&bytes[..read]);
+                if is_still() {
+                    relay.sent.fetch_add(1, Ordering::SeqCst);
+                } else if server.write_all(&std::mem::take(&mut waiting)).is_err() {
+                    return;
+                }
+            }
+        })
+    }
+}
+
+/// A packet that is lost stops one flow for longer than a check may take. The others take its calls:
+/// it gets one in each second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_stands_still_is_left_out() {
+    let server = RedisServer::start();
+    let relay = Arc::new(Relay::default());
+    let port = relay.run(server.port());
+    let timeout = Duration::from_millis(100);
+    let store = RedisStore::builder().connections(4).timeout(timeout);
+    let store = store.connect(&format!("redis://127.0.0.1:{port}"));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_second(1_000));
+    eventually_async("twenty decisions in a row", || async {
+        for caller in 0..20 {
+            if limiter.check(caller).await.is_err() {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+    for number in 1..=3 {
+        relay.sent.store(0, Ordering::SeqCst);
+        relay.still.store(number, Ordering::SeqCst);
+        let began = Instant::now();
+        for caller in 0..200 {
+            let _ = limiter.check(caller).await;
+        }
+        let most = 3 + 2 * began.elapsed().as_secs();
+        let sent = relay.sent.load(Ordering::SeqCst);
+        assert!(sent <= most, "{number}: {sent}, of at most {most}");
+    }
 }

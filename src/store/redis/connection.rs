@@ -44,6 +44,8 @@ pub(super) struct Connection {
     has_replied: AtomicBool,
     /// Ticks since the last reply. Starts at 1, so that the first reply is recorded.
     quiet_ticks: AtomicU32,
+    /// Whether a call had no reply in time, and none has come since, nor a tick.
+    is_stalled: AtomicBool,
     replacement: Notify,
 }
 
@@ -69,6 +71,7 @@ impl Connection {
             client,
             has_replied: AtomicBool::new(false),
             quiet_ticks: AtomicU32::new(1),
+            is_stalled: AtomicBool::new(false),
             replacement: Notify::new(),
         })
     }
@@ -86,8 +89,15 @@ impl Connection {
         self.replacement.notified().await;
     }
 
+    /// Whether its flow probably stands still, as after a packet is lost.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.is_stalled.load(Ordering::Relaxed)
+    }
+
     /// Counts a tick. Returns how many have passed since the last reply.
     pub(super) fn tick(&self) -> u32 {
+        // The next call finds out.
+        self.is_stalled.store(false, Ordering::Relaxed);
         self.quiet_ticks
             .fetch_add(1, Ordering::Relaxed)
             .wrapping_add(1)
@@ -99,7 +109,11 @@ impl Connection {
     }
 
     fn record_reply(&self) {
-        // Nearly always 0: a value that many threads read and none writes is cheap to read.
+        // Nearly always `false` and 0: a value that many threads read and none writes is cheap to
+        // read.
+        if self.is_stalled() {
+            self.is_stalled.store(false, Ordering::Relaxed);
+        }
         if self.quiet_ticks.load(Ordering::Relaxed) != 0 {
             self.quiet_ticks.store(0, Ordering::Relaxed);
             self.has_replied.store(true, Ordering::Relaxed);
@@ -304,8 +318,11 @@ impl Command<'_> {
         match &reply {
             Ok(_) => self.connection.record_reply(),
             Err(error) if is_reply(error) => self.connection.record_reply(),
-            Err(error) if *error.kind() == ErrorKind::Timeout && self.was_quiet => {
-                self.connection.request_replacement();
+            Err(error) if *error.kind() == ErrorKind::Timeout => {
+                self.connection.is_stalled.store(true, Ordering::Relaxed);
+                if self.was_quiet {
+                    self.connection.request_replacement();
+                }
             }
             Err(_) => {}
         }

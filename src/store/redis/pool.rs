@@ -124,16 +124,20 @@ impl Pool {
         self.wires.len()
     }
 
-    /// Returns the next connection in turn.
-    #[expect(clippy::expect_used, reason = "the remainder is less than the length")]
+    /// Returns the next connection in turn that does not stall, if there is one.
+    #[expect(clippy::expect_used, reason = "there is at least one connection")]
     pub(super) fn next(&self) -> &Wire {
-        let turn = match self.wires.len() {
+        let count = self.wires.len();
+        let turn = match count {
             1 => 0,
             count => self.next.fetch_add(1, Ordering::Relaxed) % count,
         };
-        self.wires
-            .get(turn)
-            .expect("a pool has a connection for each turn")
+        let mut turns = self.wires.iter().cycle().skip(turn).take(count);
+        let in_turn = turns.next().expect("a pool has a connection for each turn");
+        if count == 1 || !in_turn.is_stalled() {
+            return in_turn;
+        }
+        turns.find(|wire| !wire.is_stalled()).unwrap_or(in_turn)
     }
 
     /// Replaces all connections.
@@ -234,6 +238,17 @@ impl Wire {
             }
             #[cfg(feature = "testing")]
             Self::Double(_) => true,
+        }
+    }
+
+    fn is_stalled(&self) -> bool {
+        match self {
+            Self::Redis(pooled) => match &*pooled.state.borrow() {
+                ConnectState::Connected(connection) => connection.is_stalled(),
+                _ => false,
+            },
+            #[cfg(feature = "testing")]
+            Self::Double(_) => false,
         }
     }
 
