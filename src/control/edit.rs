@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use super::{
-    change::End,
     document::Document,
+    end::End,
     entry::{Entry, Last, Subject, time},
     error::ControlError,
 };

@@ -18,6 +18,7 @@ mod change;
 mod compile;
 mod document;
 mod edit;
+mod end;
 mod entry;
 mod error;
 mod held;
@@ -44,7 +45,8 @@ use std::{fmt, sync::Arc};
 pub use self::caller::Caller;
 pub(crate) use self::held::{Held, Subscriber};
 pub use self::{
-    change::{Change, End},
+    change::Change,
+    end::End,
     entry::{Action, Entry},
     error::ControlError,
     status::Status,
