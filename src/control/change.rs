@@ -36,8 +36,8 @@ impl Change {
         }
     }
 
-    /// Sets when the entry ends: at a [`SystemTime`], or a [`Duration`] after it is made, both by
-    /// the clock of Redis. Default: it stays until it is removed.
+    /// Sets when the entry ends: at a [`SystemTime`], or a [`Duration`](std::time::Duration) after
+    /// it is made, both by the clock of Redis. Default: it stays until it is removed.
     ///
     /// Processes leave it out within about a second.
     pub fn until(mut self, end: impl Into<End>) -> Self {
