@@ -311,7 +311,8 @@ impl<S: Store> Walk<S> {
         });
         let asked: Vec<_> = asked.collect();
         Err(Mismatch(format!(
-            "step {step}, {operation:?} {asked:#?}: the store decided\n{:#?}\nand should decide\n{:#?}",
+            "step {step}, {operation:?} {asked:#?}: {:?} decided\n{:#?}\nand should decide\n{:#?}",
+            tested.source(),
             Fields::new(&tested),
             Fields::new(&model)
         )))
