@@ -11,6 +11,8 @@ use tower_throttle::{
     TokenBucket, testing::SimulatedRedis,
 };
 
+use crate::support::random::Random;
+
 const MS: Duration = Duration::from_millis(1);
 
 fn store(redis: &SimulatedRedis) -> RedisStore {
@@ -67,6 +69,35 @@ async fn a_server_far_away_decides_every_check_whose_reply_can_be_in_time() {
             steadily(&limiter, per_s, 500 * MS).await;
             let answers = steadily(&limiter, per_s, 1_000 * MS).await;
             assert_eq!(failed(&answers), 0, "{distance_ms} ms, {per_s}/s");
+        }
+    }
+}
+
+/// Each reply takes its own time, and the server has hardly anything to do.
+#[tokio::test(start_paused = true)]
+async fn jitter_is_no_load() {
+    for (shortest_ms, longest_ms, timeout_ms) in [(5, 45, 50), (20, 160, 200), (50, 450, 500)] {
+        for per_s in [50, 500] {
+            let redis = SimulatedRedis::new();
+            redis.set_service_time(MS / 100, MS / 300);
+            let builder = RedisStore::builder().timeout(MS * timeout_ms);
+            let store = builder.denial_cache_ttl(Duration::ZERO).simulated(&redis);
+            let limiter = limiter(&store.expect("a store"), OnStoreFailure::Deny);
+            let jitter = tokio::spawn(async move {
+                let mut random = Random::new();
+                loop {
+                    let both_ways_ms = shortest_ms + random.below(longest_ms - shortest_ms + 1);
+                    redis.set_delay(MS * both_ways_ms as u32 / 2);
+                    tokio::time::sleep(MS / 2).await;
+                }
+            });
+            let answers = steadily(&limiter, per_s, 20_000 * MS).await;
+            jitter.abort();
+            let (failed, all) = (failed(&answers), answers.len());
+            assert!(
+                failed * 100 < all,
+                "{shortest_ms} to {longest_ms} ms, {per_s}/s: {failed} of {all}"
+            );
         }
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Latency {
     window: Window,
     /// The shortest way back in the previous window, if known.
     way_back_us: Option<i64>,
+    /// The typical way back, if known.
+    typical_way_back_us: Option<i64>,
     stalled_at: Option<Instant>,
     /// How many calls may be under way.
     max_calls: usize,
@@ -66,6 +68,7 @@ impl Latency {
             shortest: Duration::MAX,
             window: Window::new(now),
             way_back_us: None,
+            typical_way_back_us: None,
             stalled_at: None,
             max_calls: max_queued,
             max_queued,
@@ -119,6 +122,9 @@ impl Latency {
             let way_back_us = now_us.saturating_sub(server_us);
             let least = self.window.way_back_us.unwrap_or(i64::MAX);
             self.window.way_back_us = Some(least.min(way_back_us));
+            let typical = self.typical_way_back_us.unwrap_or(way_back_us);
+            let change = way_back_us.saturating_sub(typical) / i64::from(SMOOTHING);
+            self.typical_way_back_us = Some(typical.saturating_add(change));
         }
     }
 
@@ -127,13 +133,28 @@ impl Latency {
         self.shortest = Duration::MAX;
         self.window = Window::new(Instant::now());
         self.way_back_us = None;
+        self.typical_way_back_us = None;
+    }
+
+    /// Returns how long a call typically takes if it waits for no other: the shortest round trip,
+    /// and on both ways what the way back typically takes longer than at its shortest.
+    fn distance(&self) -> Duration {
+        let ways_back = [self.way_back_us, self.window.way_back_us];
+        let shortest = ways_back.into_iter().flatten().min();
+        let longer = shortest
+            .zip(self.typical_way_back_us)
+            .map_or(0, |(shortest, typical)| {
+                u64::try_from(typical.saturating_sub(shortest)).unwrap_or(0)
+            });
+        self.shortest
+            .saturating_add(Duration::from_micros(2 * longer))
     }
 
     /// Returns the number of calls with which `max_queued` of them wait at the server, as
     /// TCP Vegas reckons: by how much a call takes longer than the shortest did.
     fn useful_calls(&self) -> usize {
-        let (typical, shortest) = (self.typical.as_micros(), self.shortest.as_micros());
-        let queued = typical.saturating_sub(shortest);
+        let (typical, distance) = (self.typical.as_micros(), self.distance().as_micros());
+        let queued = typical.saturating_sub(distance);
         let calls = (typical * self.max_queued as u128).checked_div(queued);
         calls.map_or(usize::MAX, |calls| {
             usize::try_from(calls).unwrap_or(usize::MAX)
@@ -147,7 +168,7 @@ impl Latency {
 
     /// Returns how long a reply takes if the load stays as it is.
     pub(super) fn expected(&self) -> Duration {
-        match self.last_answered / 2 > self.shortest {
+        match self.last_answered / 2 > self.distance() {
             true => self.last_answered,
             false => self.last_answered.min(self.shortest),
         }
@@ -162,7 +183,7 @@ impl Latency {
     /// Whether load, and not distance, makes calls so slow that a few in a row would be
     /// late.
     pub(super) fn is_overloaded_for(&self, remaining: Duration) -> bool {
-        self.last / 2 > self.shortest && !self.fits(4, remaining)
+        self.last / 2 > self.distance() && !self.fits(4, remaining)
     }
 
     /// Returns when the server was last found to stall.
