@@ -203,7 +203,7 @@ impl Drop for Settling {
         }
         let seen = mem::take(&mut self.seen);
         if !seen.is_complete.load(Ordering::Relaxed) {
-            // Whose client hangs up gets no strike.
+            // A client that hangs up gets no strike.
             let rules = &self.settings.plan.rules;
             let is_penalty = |rule: &Rule| rule.base.demand.quota.penalty().is_some();
             self.open

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::{
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval},
-};
+use tokio::{task::JoinSet, time::Instant};
 use tower_throttle::{
     Concurrency, Limiter, OnStoreFailure, Permit, Policy, RedisStore, Source, StoreError,
     TokenBucket, testing::SimulatedRedis,
 };
 
-use crate::support::random::Random;
+use crate::support::{random::Random, rate::at_rate};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -32,21 +29,14 @@ async fn steadily(
     lasts: Duration,
 ) -> Vec<Result<Source, StoreError>> {
     let mut asking = JoinSet::new();
-    let mut ticks = interval(MS);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (began, mut asked) = (Instant::now(), 0);
-    while began.elapsed() < lasts {
-        ticks.tick().await;
-        let due = began.elapsed().as_micros() as u64 * per_s / 1_000_000;
-        for number in asked..due {
-            let limiter = limiter.clone();
-            asking.spawn(async move {
-                let decision = limiter.check(number % 10_000).await?;
-                Ok(decision.source())
-            });
-        }
-        asked = due;
-    }
+    let call = |number| {
+        let limiter = limiter.clone();
+        asking.spawn(async move {
+            let decision = limiter.check(number % 10_000).await?;
+            Ok(decision.source())
+        });
+    };
+    at_rate(per_s, lasts, call).await;
     asking.join_all().await
 }
 

@@ -10,14 +10,14 @@ use fred::{
 use tokio::{
     runtime::Runtime,
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tower_throttle::{
     LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RedisStore, StoreError, TokenBucket,
     testing::SimulatedRedis,
 };
 
-use crate::support::{DEADLINE, RedisServer, eventually_async};
+use crate::support::{DEADLINE, RedisServer, eventually_async, rate::at_rate};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -97,18 +97,12 @@ async fn steadily(
     mut each: impl FnMut(u64),
 ) -> JoinSet<(Option<StoreError>, Duration)> {
     let mut checks = JoinSet::new();
-    let mut ticks = interval(MS);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (began, mut asked) = (Instant::now(), 0);
-    while began.elapsed() < lasts {
-        ticks.tick().await;
-        let due = began.elapsed().as_micros() as u64 * per_s / 1_000_000;
-        while asked < due {
-            asked += 1;
-            each(asked);
-            ask(&mut checks, limiter, FIRST_CALLER + asked);
-        }
-    }
+    let call = |number| {
+        let asked = number + 1;
+        each(asked);
+        ask(&mut checks, limiter, FIRST_CALLER + asked);
+    };
+    at_rate(per_s, lasts, call).await;
     checks
 }
 

@@ -12,6 +12,7 @@ pub mod overlaid;
 pub mod plans;
 pub mod port;
 pub mod random;
+pub mod rate;
 pub mod trace;
 pub mod web;
 

@@ -401,7 +401,7 @@ proptest! {
         prop_assert_eq!(Document::parse(&text), Ok(document));
     }
 
-    /// Whoever merges what, in whatever order and how often: all get the same.
+    /// The order of merges and their number do not matter.
     #[test]
     fn documents_are_merged_in_any_order(
         a in any_document(9),

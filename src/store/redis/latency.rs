@@ -9,6 +9,9 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_secs(5);
 /// The weight of one call in the typical round trip: one in this many.
 const SMOOTHING: u32 = 8;
+/// A reply waits this long at most for a thread of this process, mostly, and that is load. If it
+/// counted as distance, the row "Redis: 100,000 callers, 64 in flight" would be a quarter lower.
+const OWN_DELAY: Duration = Duration::from_millis(1);
 /// A call that takes this many times the typical round trip met a stall.
 const STALL: u32 = 4;
 
@@ -18,7 +21,8 @@ const STALL: u32 = 4;
 /// change. But an overloaded server has only long round trips, too. A call waits on its
 /// way to the script, and not on its way back. So the distance grows only if the way
 /// back grows, from the script's clock to the reply. The offset between that clock and
-/// this process's clock does not matter: only its changes do.
+/// this process's clock does not matter: only its changes do. What a call typically takes
+/// longer by jitter is known by the way back, too.
 #[derive(Debug)]
 pub(super) struct Latency {
     started: Instant,
@@ -141,13 +145,11 @@ impl Latency {
     fn distance(&self) -> Duration {
         let ways_back = [self.way_back_us, self.window.way_back_us];
         let shortest = ways_back.into_iter().flatten().min();
-        let longer = shortest
-            .zip(self.typical_way_back_us)
-            .map_or(0, |(shortest, typical)| {
-                u64::try_from(typical.saturating_sub(shortest)).unwrap_or(0)
-            });
+        let longer = shortest.zip(self.typical_way_back_us);
+        let longer_us = longer.map_or(0, |(shortest, typical)| typical.saturating_sub(shortest));
+        let jitter = Duration::from_micros(u64::try_from(longer_us).unwrap_or(0));
         self.shortest
-            .saturating_add(Duration::from_micros(2 * longer))
+            .saturating_add(2 * jitter.saturating_sub(OWN_DELAY))
     }
 
     /// Returns the number of calls with which `max_queued` of them wait at the server, as
