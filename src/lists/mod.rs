@@ -34,8 +34,8 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 ///   `Retry-After`: see [`DenialReason::Listed`](crate::DenialReason::Listed).
 /// - An **allowed key** exempts from the policy whose key it is. The other policies are asked.
 ///
-/// What stands first counts more: an allowed address is not denied for its key, and an allowed key
-/// does not open a denied address. All other requests are limited as without lists.
+/// The first of these that applies decides: an allowed address is not denied for its key, and an
+/// allowed key does not open a denied address. All other requests are limited as without lists.
 ///
 /// ```
 /// use tower_throttle::{List, Lists, Policy, RateLimitLayer, TokenBucket, key};
@@ -65,9 +65,9 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// lists and in requests. An address takes less than 100 ns to find among 10,000 ranges, without
 /// an allocation.
 ///
-/// **Keys** are those of the policies that apply to a request. While keys are listed, a request whose
-/// key is ambiguous is denied, as it cannot be looked up. Lists
-/// keep a secret hash of each key.
+/// **Keys** are those of the policies that apply to a request. While keys are listed, a request
+/// whose key is ambiguous is denied, as it cannot be looked up. Lists keep a secret hash of each
+/// key.
 ///
 /// **The dangers.**
 /// - A key on the allow list that a client can send. Any client that knows it avoids that policy.

@@ -35,8 +35,8 @@ use crate::{
     },
 };
 
-/// Checks in one call, at most, unless a single one has more companions. At 3 us of Redis each, they keep other clients waiting for
-/// less than half a millisecond.
+/// Checks in one call, at most, unless a single one has more companions. At 3 us of Redis each, they
+/// keep other clients waiting for less than half a millisecond.
 const MAX_CHECKS: usize = 128;
 /// Refunds in one call, at most: half as many, so no check waits long behind them at the
 /// server.
