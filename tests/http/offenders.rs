@@ -515,7 +515,7 @@ async fn a_denial_that_comes_later_is_recorded_unless_its_client_left() {
 #[tokio::test]
 async fn a_denied_permit_is_recorded() {
     let jobs = Policy::new("jobs", Concurrency::new(1)).key(key::header("x-api-key"));
-    let layer = RateLimitLayer::new(jobs);
+    let (layer, _) = layer_of([jobs]);
     let service = layer.layer(service_fn(hello::<Full<Bytes>>));
     let call = || service.clone().oneshot(get([("x-api-key", "ann")]));
     let held = call().await.expect("a response");
@@ -528,8 +528,8 @@ async fn a_denied_permit_is_recorded() {
 
 #[test]
 fn clones_share_a_list_and_a_layer_on_another_store_has_its_own() {
-    let layer = RateLimitLayer::new(api());
-    let other = layer.clone().store(MemoryStore::new());
+    let (layer, _) = layer_of([api()]);
+    let other = layer.clone().store(standing_store().0);
     for layer in [layer.clone(), layer.clone(), other.clone()] {
         ask(&layer, get([("x-api-key", "ann")]));
     }
@@ -544,12 +544,13 @@ fn named(
 ) -> (RateLimitLayer, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let calls_of_layer = Arc::clone(&calls);
-    let builder = RateLimitLayer::builder().policy(policy);
-    let builder = builder.name_offenders(move |head| {
-        calls_of_layer.fetch_add(1, Ordering::SeqCst);
-        name(head)
+    let (layer, _) = layer_with([policy], |builder| {
+        builder.name_offenders(move |head| {
+            calls_of_layer.fetch_add(1, Ordering::SeqCst);
+            name(head)
+        })
     });
-    (builder.build().expect("a layer"), calls)
+    (layer, calls)
 }
 
 fn header_name(head: &RequestHead<'_>) -> Option<String> {

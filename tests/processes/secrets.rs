@@ -19,7 +19,11 @@ use tracing_subscriber::{
     Layer as _, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-use crate::support::{RedisServer, port::Port, web::at_once};
+use crate::support::{
+    RedisServer,
+    port::Port,
+    web::{at_once, layer_of},
+};
 
 const KEY: &str = "sk-live-7Qx9vLmZ";
 const USER: &str = "ledger-app";
@@ -261,7 +265,7 @@ pub(crate) async fn nothing_public_shows_a_key_a_secret_or_a_password() {
 /// request.
 fn denials_show_no_key() {
     let policy = Policy::new("api", TokenBucket::per_day(1)).key(key::header("x-api-key"));
-    let layer = RateLimitLayer::new(policy);
+    let (layer, _) = layer_of([policy]);
     for path in [SECRET, PASSWORD, KEY] {
         let uri = format!("https://app:{PASSWORD}@host/{path}?token={SECRET}");
         let request = http::Request::builder().method(PASSWORD).uri(uri);
