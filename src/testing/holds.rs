@@ -22,7 +22,7 @@ const CALLERS: u64 = 3;
 ///
 /// [`conformance`](super::conformance) does it with few steps, too. `make` is called once. The store
 /// must use the clock that it gets, and start empty. If the clock also `steps_back`, the store must
-/// forget nothing while the walk lasts.
+/// forget nothing while the walk lasts, and repeat no denial from a cache.
 ///
 /// # Errors
 ///

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_secs(5);
 /// The weight of one call in the typical round trip: one in this many.
 const SMOOTHING: u32 = 8;
-/// A reply waits this long at most for a thread of this process, mostly, and that is load. If it
-/// counted as distance, the row "Redis: 100,000 callers, 64 in flight" would be a quarter lower.
+/// So much of the way back is taken for the time in which a reply waits for a thread of this process,
+/// which is load. When it counted as distance, 64 callers in flight beside the server got a quarter
+/// fewer decisions.
 const OWN_DELAY: Duration = Duration::from_millis(1);
 /// A call that takes this many times the typical round trip met a stall.
 const STALL: u32 = 4;

@@ -25,9 +25,9 @@ async fn redis_and_memory_hold_settle_renew_and_lapse_alike() {
                 .denial_cache_ttl(Duration::from_secs(if repeats_denials { 60 } else { 0 }));
             store.connect(&server.url()).expect("a store")
         });
-        passed
-            .await
-            .unwrap_or_else(|difference| panic!("{repeats_denials} {steps_back}: {difference}"));
+        passed.await.unwrap_or_else(|difference| {
+            panic!("repeats {repeats_denials}, steps back {steps_back}: {difference}")
+        });
         server.assert_all_keys_expire();
     }
 }
