@@ -18,6 +18,7 @@ const NAME: &str = "limits";
 /// A live primary serves for at most this long after another was elected, until it becomes a
 /// replica. Its clients stay, and what they write there is lost.
 pub(crate) const FOLLOWS: Duration = Duration::from_secs(12);
+const LOG: &str = "sentinel.log";
 /// A replica does not wait for others.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
@@ -43,6 +44,7 @@ impl Sentinel {
             .args(["--port", &port.to_string()])
             .arg("--dir")
             .arg(&folder)
+            .args(["--logfile", LOG])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -77,6 +79,13 @@ impl Sentinel {
         lines.next().map(str::to_owned)
     }
 
+    /// Returns the last lines of its log.
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.folder.join(LOG)).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
     fn primary(&self) -> Option<u16> {
         let reply = self.command(&["GET-MASTER-ADDR-BY-NAME", NAME]);
         reply.lines().nth(1)?.parse().ok()
@@ -85,6 +94,13 @@ impl Sentinel {
 
 impl Drop for Sentinel {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "the sentinel on port {}:\n{}",
+                self.port.number(),
+                self.last_words()
+            );
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
