@@ -3,12 +3,13 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{
-    Key, OnStoreFailure, Quota,
+    Key, OnStoreFailure, PolicyDecision, Quota,
     policy_name::Name,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, Change, HoldReading, Offense, ReadContext, Reading},
+        arithmetic::{Arithmetic, BucketState, Change, Offense, ReadContext, Reading},
         each,
+        hold::HoldDemand,
         statement::Statement,
     },
     util::interned::Interned,
@@ -33,9 +34,8 @@ pub enum Operation {
     /// holds. These permits live for another lifetime, and all others of this process are free.
     /// Or moves units that are [held](crate::Policy::hold_for) into the present generation.
     Renew,
-    /// Ends a hold: the units of its first charge are no longer held, and of the units used, which
-    /// are the cost of its second charge, so many are charged as were held, and of more as much as
-    /// the bucket may owe.
+    /// Ends a hold: of the units used, which are the cost, so many are charged as were held, and of
+    /// more as much as the bucket may owe.
     Settle,
     /// Bans the callers of [`Penalty`](crate::Penalty) policies for as many milliseconds as the
     /// cost says, or longer if they are banned for longer.
@@ -98,9 +98,10 @@ pub(crate) struct Demand {
     pub(crate) overdraft: i64,
     /// How many permits this process holds, under a `Concurrency` policy.
     pub(crate) statement: Option<Box<Statement>>,
-    /// A refund returns only what was taken at this mark; 0 for any mark. For units that are held:
-    /// their generation.
+    /// A refund returns only what was taken at this mark; 0 for any mark.
     pub(crate) taken_at: u64,
+    /// What is held of the bucket counts as used. `None`: its policy does not hold.
+    pub(crate) hold: Option<Box<HoldDemand>>,
     /// Under a [`Penalty`](crate::Penalty): `Some` if a denial by another policy of the check is a
     /// strike. Then so many strikes come first, of denials that this process repeated by itself.
     pub(crate) strikes: Option<u64>,
@@ -115,6 +116,7 @@ impl Demand {
             overdraft: 0,
             statement: None,
             taken_at: 0,
+            hold: None,
             strikes: None,
         }
     }
@@ -125,8 +127,24 @@ impl Demand {
         let quota = quota.unwrap_or(&self.quota).clone();
         Self {
             strikes: self.strikes,
+            hold: self.hold_of(&quota),
             ..Self::of_request(quota, cost.unwrap_or(self.cost))
         }
+    }
+
+    /// Creates a demand of so many units of the same bucket, of which none are held.
+    pub(crate) fn of_units(&self, units: u64) -> Self {
+        Self {
+            hold: self.hold_of(&self.quota),
+            ..Self::new(self.quota.clone(), units)
+        }
+    }
+
+    /// Returns what a check asks that holds nothing itself. A tier may hold permits or places in a
+    /// queue, although the policy's own quota does not.
+    fn hold_of(&self, quota: &Quota) -> Option<Box<HoldDemand>> {
+        let hold = self.hold.as_ref().filter(|_| quota.may_hold())?;
+        Some(Box::new(HoldDemand::new(hold.lifetime_ms, 0)))
     }
 
     /// Creates what a request asks of a quota: a penalty takes no units.
@@ -160,15 +178,18 @@ impl Charge<'_> {
         }
     }
 
+    /// Has so many units of its cost held in place of charged, if its policy holds.
+    pub(crate) fn hold(&mut self, units: u64) {
+        if self.demand.held_units() != units {
+            if let Some(hold) = &mut self.demand.to_mut().hold {
+                hold.units = units;
+            }
+        }
+    }
+
     /// Returns the lifetime of the permits that it asks for; zero without permits.
     pub(crate) fn lifetime(&self) -> Duration {
         self.demand.quota.permit_lifetime().unwrap_or_default()
-    }
-
-    /// Returns whether it is about units that are held. Then the charge behind it is that of the
-    /// bucket that they are held of.
-    pub(crate) fn is_hold(&self) -> bool {
-        self.demand.quota.is_hold()
     }
 
     /// Returns the charge on this process's own buckets while the store fails; `None` if the
@@ -188,31 +209,6 @@ impl Charge<'_> {
         let charge = demand.map(|demand| self.with_demand(demand));
         Some(charge.ok_or(ExceedsShare))
     }
-}
-
-/// Returns the charges of buckets, without those of holds: one for each policy.
-pub(crate) fn buckets<'c, 'a>(
-    charges: &'c [Charge<'a>],
-) -> impl DoubleEndedIterator<Item = &'c Charge<'a>> + Clone {
-    charges.iter().filter(|charge| !charge.is_hold())
-}
-
-/// Splits charges into those of one policy each: a bucket, or a hold and its bucket.
-pub(crate) fn by_policy<'c, 'a>(
-    charges: &'c [Charge<'a>],
-) -> impl Iterator<Item = &'c [Charge<'a>]> {
-    charges.chunk_by(|charge, _| charge.is_hold())
-}
-
-/// Returns the bucket of each policy, and the hold that stands before it.
-pub(crate) fn pairs<'c, 'a>(
-    charges: &'c [Charge<'a>],
-) -> impl Iterator<Item = (Option<&'c Charge<'a>>, &'c Charge<'a>)> {
-    by_policy(charges).filter_map(|charges| match charges {
-        [hold, bucket] => Some((Some(hold), bucket)),
-        [bucket] => Some((None, bucket)),
-        _ => None,
-    })
 }
 
 /// A process's share of the quota can never grant the demand.
@@ -271,6 +267,14 @@ impl Demand {
         self.overdraft = i64::try_from(room).unwrap_or(i64::MAX);
     }
 
+    /// Sets this demand to refund what a decision took or held.
+    pub(crate) fn taken_by(&mut self, decided: &PolicyDecision) {
+        self.taken_at = decided.mark();
+        if let Some(hold) = &mut self.hold {
+            (hold.units, hold.generation) = (decided.held(), decided.generation());
+        }
+    }
+
     /// Sets this demand to refund `level`, if it was taken at `taken_at`.
     pub(crate) fn refund(&mut self, level: u64, taken_at: u64) {
         self.cost = self.quota.units_of(level);
@@ -285,6 +289,7 @@ impl Demand {
         let mut share = Self {
             statement: self.statement.clone(),
             taken_at: self.taken_at,
+            hold: self.hold.clone(),
             strikes: self.strikes,
             ..Self::new(Interned::Shared(Arc::new(quota)), self.cost)
         };
@@ -319,7 +324,22 @@ impl Demand {
         }
     }
 
-    /// Returns what changes in its bucket. `fitting` is 0, 1, or the units taken.
+    /// Returns how many units of its cost are held, or were held.
+    pub(crate) fn held_units(&self) -> u64 {
+        self.hold.as_ref().map_or(0, |hold| hold.units)
+    }
+
+    /// Returns the part of its level that is charged when it is taken: what is held is not.
+    #[inline]
+    pub(crate) fn charged_level(&self) -> u64 {
+        match &self.hold {
+            None => self.level,
+            Some(hold) => self.level.saturating_sub(self.quota.level_of(hold.units)),
+        }
+    }
+
+    /// Returns what changes in its bucket, apart from what is held of it. `fitting` is 0, 1, or the
+    /// units taken.
     #[inline(always)]
     pub(crate) fn change(
         &self,
@@ -329,22 +349,44 @@ impl Demand {
         reading: &Reading,
     ) -> Change {
         let before = &reading.standing;
-        if let Some(hold) = &reading.hold {
-            return self.change_beside(hold, rule, operation, fitting, before);
-        }
         match operation {
             _ if fitting == 0 => Change::Take(self.strikes_for_denial(operation, before)),
-            Operation::Take => Change::Take(self.level),
+            Operation::Take => Change::Take(self.charged_level()),
             Operation::TakeUpTo if self.grants_nothing() => Change::Take(0),
             Operation::TakeUpTo => Change::Take(self.quota.level_of(fitting)),
-            Operation::Refund => Change::Give(self.level),
-            Operation::Debit => Change::Take(rule.chargeable(before, self.level, self.overdraft)),
-            Operation::Peek | Operation::Ban => Change::Take(0),
-            Operation::Renew if self.quota.is_hold() && before.more == 0 => Change::Take(0),
-            Operation::Renew => Change::Renew,
-            // Of units that are held.
-            Operation::Settle => Change::Give(self.level),
+            Operation::Refund => Change::Give(self.charged_level()),
+            Operation::Debit => {
+                let held = reading.held(rule.unit());
+                Change::Take(self.chargeable(rule, before, self.level, held))
+            }
+            Operation::Settle => Change::Take(self.settled_level(rule, reading)),
+            Operation::Renew if self.hold.is_none() => Change::Renew,
+            Operation::Renew | Operation::Peek | Operation::Ban => Change::Take(0),
         }
+    }
+
+    /// Returns what a debit charges beside what others take or hold.
+    fn chargeable(
+        &self,
+        rule: &impl Arithmetic,
+        before: &BucketState,
+        cost: u64,
+        others: u64,
+    ) -> u64 {
+        let others = i64::try_from(others).unwrap_or(i64::MAX);
+        rule.chargeable(before, cost, self.overdraft.saturating_sub(others))
+    }
+
+    /// Returns what a settlement charges: of the units that were held those that are still held, and
+    /// of more as much as the bucket may owe.
+    fn settled_level(&self, rule: &impl Arithmetic, reading: &Reading) -> u64 {
+        let level = |units: u64| units.saturating_mul(rule.unit());
+        let beyond = level(self.hold.as_ref().map_or(0, |hold| hold.beyond));
+        let found = level(reading.hold.map_or(0, |hold| hold.found));
+        let paid = self.level.saturating_sub(beyond).min(found);
+        let others = reading.held(rule.unit()).saturating_sub(found);
+        let others = others.saturating_add(paid);
+        paid + self.chargeable(rule, &reading.standing, beyond, others)
     }
 
     /// Returns the strikes that a denied check is, unless the penalty itself denied it.
@@ -354,49 +396,9 @@ impl Demand {
         penalty.map_or(0, |penalty| u64::from(!penalty.is_banned(before)))
     }
 
-    /// Returns whether a [`TakeUpTo`](Operation::TakeUpTo) takes nothing of it: of a hold and of a
-    /// penalty.
+    /// Returns whether a [`TakeUpTo`](Operation::TakeUpTo) takes nothing of it: of a penalty.
     pub(crate) fn grants_nothing(&self) -> bool {
-        self.quota.is_hold() || self.quota.penalty().is_some()
-    }
-
-    /// Returns what changes in a bucket of which units are held. What has lapsed is charged in any
-    /// case. The charge before this one takes or releases what is held.
-    fn change_beside(
-        &self,
-        hold: &HoldReading,
-        rule: &impl Arithmetic,
-        operation: Operation,
-        fitting: u64,
-        before: &BucketState,
-    ) -> Change {
-        let level = |units: u64| units.saturating_mul(rule.unit());
-        let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
-        let lapsed = level(hold.lapsed);
-        // A debit charges no more than fits beside what is taken or held otherwise.
-        let chargeable = |cost: u64, others: u64| {
-            let overdraft = self.overdraft.saturating_sub(signed(others));
-            rule.chargeable(before, cost, overdraft)
-        };
-        let charged = match operation {
-            Operation::Refund => {
-                let uncharged = level(hold.asked);
-                return Change::Give(self.level.saturating_sub(uncharged));
-            }
-            _ if fitting == 0 => 0,
-            Operation::Take => self.level.saturating_sub(level(hold.asked)),
-            Operation::TakeUpTo => self.quota.level_of(fitting),
-            Operation::Debit => chargeable(self.level, lapsed.saturating_add(level(hold.held))),
-            Operation::Settle => {
-                let paid = self.level.min(level(hold.found));
-                let beyond = self.level.saturating_sub(level(hold.asked));
-                let others = level(hold.held.saturating_sub(hold.found));
-                let others = others.saturating_add(lapsed).saturating_add(paid);
-                paid + chargeable(beyond, others)
-            }
-            Operation::Peek | Operation::Renew | Operation::Ban => 0,
-        };
-        Change::Take(lapsed.saturating_add(charged))
+        self.quota.penalty().is_some()
     }
 
     /// Returns whether its quota can never grant it.
@@ -421,11 +423,9 @@ impl Demand {
             statement: self.statement.as_deref(),
             taken_at: self.taken_at,
             give: match operation {
-                Operation::Refund => self.level,
-                Operation::Settle | Operation::Renew if self.quota.is_hold() => self.level,
+                Operation::Refund => self.charged_level(),
                 _ => 0,
             },
-            is_refund: matches!(operation, Operation::Refund),
             offense: Offense {
                 strikes: match operation {
                     Operation::Take => self.strikes.unwrap_or(0),

@@ -94,7 +94,7 @@ pub(crate) struct Asked<'a> {
     key: Option<Key>,
     ban: Option<PolicyDecision>,
     list: Option<List>,
-    /// The charge of the bucket, and before it that of what is held. Or why it is not known.
+    /// The charge of the bucket, or why it is not known.
     charges: Result<Vec<Charge<'a>>, String>,
     /// Other quotas with which the caller may have a bucket.
     tiers: Vec<Interned<Quota>>,
@@ -113,13 +113,11 @@ pub(crate) struct Terms<'a> {
 
 impl<'a> Asked<'a> {
     /// `demand`: what a check asks of the bucket, if an operator gives the caller this quota.
-    /// `hold`: the charge of what is held, before that of the bucket.
     pub(crate) fn new(
         terms: Terms<'a>,
         store: &StoreHandle,
         key: Result<Key, String>,
         demand: impl FnOnce(Option<&Interned<Quota>>) -> Result<Demand, String>,
-        hold: impl FnOnce(&Charge<'a>) -> Option<Charge<'a>>,
     ) -> Self {
         let Terms {
             policy,
@@ -146,10 +144,8 @@ impl<'a> Asked<'a> {
         };
         let Found { quota, ban } = store.find_override(policy, &key);
         asked.ban = ban;
-        asked.charges = demand(quota).map(|demand| {
-            let charge = policy.charge(Cow::Owned(key.clone()), Cow::Owned(demand));
-            hold(&charge).into_iter().chain([charge]).collect()
-        });
+        asked.charges = demand(quota)
+            .map(|demand| vec![policy.charge(Cow::Owned(key.clone()), Cow::Owned(demand))]);
         asked.key = Some(key);
         asked
     }
@@ -202,11 +198,9 @@ impl<'a> Asked<'a> {
         let mut kinds = BTreeSet::new();
         let quotas = [&self.policy.demand.quota].into_iter().chain(&self.tiers);
         let quotas = quotas.filter(|quota| kinds.insert(quota.letter()));
-        let charges = quotas.flat_map(|quota| {
+        let charges = quotas.map(|quota| {
             let demand = Cow::Owned(self.policy.demand.chosen(Some(quota), None));
-            let charge = self.policy.charge(Cow::Owned(key.clone()), demand);
-            let hold = self.policy.hold_before(&charge, 0);
-            hold.into_iter().chain([charge])
+            self.policy.charge(Cow::Owned(key.clone()), demand)
         });
         Some(charges.collect())
     }

@@ -1,6 +1,6 @@
 //! Refunds of units that were taken and are not used.
 
-use std::{fmt, mem, time::Duration};
+use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Decision, Key, Source, StoreError,
-    charge::{Charge, Check, Operation, buckets},
+    charge::{Charge, Check, Operation},
     store::{
         Answer, StoreFuture,
         handle::StoreHandle,
@@ -51,7 +51,7 @@ impl HeldCharges {
     /// Returns the bucket of the policy at a place in the decision.
     pub(crate) fn bucket(&self, decision: &Decision, place: usize) -> Option<Bucket> {
         let decided = self.clone().rebound_to(decision);
-        let charge = buckets(&decided.charges).nth(place)?;
+        let charge = decided.charges.get(place)?;
         Some(charge.bucket(decided.store.id()))
     }
 
@@ -66,13 +66,12 @@ impl HeldCharges {
     ) -> (Takes, Answer<Decision>) {
         let mut takes = Takes::default();
         let stores = self.store.ids();
-        let mut is_held = false;
         for charge in &mut self.charges {
             if charge.demand.strikes.is_some() && !wait.is_zero() {
                 // A caller that waits is not denied yet.
                 charge.demand.to_mut().strikes = None;
             }
-            if mem::replace(&mut is_held, charge.is_hold()) || is_held {
+            if charge.demand.hold.is_some() {
                 // Units that are held have no place in time, so none are reserved.
                 continue;
             }
@@ -194,12 +193,10 @@ impl HeldCharges {
         }
     }
 
-    /// Returns the place of the charge that reserved, among all of them, if exactly one did, and when its bucket
-    /// is full again.
-    fn reserving(&self, decision: &Decision) -> Option<(usize, u64)> {
-        let places = (0..).zip(&self.charges);
-        let places = places.filter(|(_, charge)| !charge.is_hold());
-        let policies = places.map(|(place, _)| place).zip(decision.policies());
+    /// Returns the place of the policy that reserved, if exactly one did, and when its bucket is full
+    /// again.
+    fn reserving(decision: &Decision) -> Option<(usize, u64)> {
+        let policies = (0..).zip(decision.policies());
         let mut delayed = policies.filter(|(_, policy)| !policy.delay().is_zero());
         let (place, policy) = delayed.next()?;
         delayed
@@ -291,20 +288,10 @@ impl RefundGuard {
             return None;
         }
         let mut held = held.rebound_to(decision);
-        let mut policies = decision.policies();
-        let mut policy = policies.next();
-        for charge in &mut held.charges {
-            let Some(decided) = policy else { break };
-            let demand = charge.demand.to_mut();
-            if demand.quota.is_hold() {
-                // A store may have charged what it could not hold.
-                demand.refund(decided.held(), decided.generation());
-            } else {
-                demand.taken_at = decided.mark();
-                policy = policies.next();
-            }
+        for (charge, decided) in held.charges.iter_mut().zip(decision.policies()) {
+            charge.demand.to_mut().taken_by(decided);
         }
-        let reservation = held.reserving(decision).and_then(|(place, full_at_ns)| {
+        let reservation = HeldCharges::reserving(decision).and_then(|(place, full_at_ns)| {
             let charge = held.charges.get(place)?;
             let bucket = charge.bucket(held.store.id());
             let (reservation, tail) =

@@ -81,14 +81,14 @@ impl PolicyOutcome {
         at: &ReadContext<'_>,
         reading: &Reading,
     ) -> Self {
-        let (before, hold) = (reading.standing, reading.hold.as_ref());
+        let (before, held) = (reading.standing, reading.held(rule.unit()));
         let mut change = demand.change(rule, operation, fitting, reading);
         if let Change::Give(cost) = change {
             change = Change::Give(rule.returnable(None, &before, cost, at));
         }
         let (moved, delay_us) = match change {
             // Taken, but not charged yet.
-            Change::Take(0) if hold.is_some() && operation == Operation::Take => {
+            Change::Take(0) if demand.hold.is_some() && operation == Operation::Take => {
                 (demand.cost * fitting, 0)
             }
             Change::Take(0) | Change::Renew => (0, 0),
@@ -108,7 +108,6 @@ impl PolicyOutcome {
             operation == Operation::TakeUpTo && demand.cost == 0 && !demand.grants_nothing();
         if fitting == 0 && !is_for_nothing {
             let (least, overdraft) = demand.least(operation);
-            let held = hold.map_or(0, |hold| hold.level(rule.unit()));
             // A denial may be the strike that starts a ban.
             let before = if demand.strikes.is_some() {
                 standing
@@ -181,20 +180,27 @@ impl PolicyDecision {
     ) -> Self {
         let demand = &*charge.demand;
         let at = charge.at(rule, operation, now_us);
-        let at = at.beside(reading.hold.as_ref(), rule.unit());
+        let at = at.beside(reading.held(rule.unit()));
         let outcome = PolicyOutcome::new(rule, operation, demand, fitting, &at, reading);
         let mut decision = Self::from_outcome(charge.policy.clone(), demand, outcome);
         if let Some(hold) = &reading.hold {
-            decision.add_hold(hold, operation, fitting, rule.unit());
+            decision.add_hold(hold, demand.held_units(), operation, fitting, rule.unit());
         }
         decision
     }
 
     /// Adds what is held of the bucket, in units of this level.
     #[cold]
-    fn add_hold(&mut self, hold: &HoldReading, operation: Operation, fitting: u64, unit: u64) {
+    fn add_hold(
+        &mut self,
+        hold: &HoldReading,
+        asked: u64,
+        operation: Operation,
+        fitting: u64,
+        unit: u64,
+    ) {
         let (own, all) = match operation {
-            Operation::Take if fitting > 0 => (hold.asked, hold.held.saturating_add(hold.asked)),
+            Operation::Take if fitting > 0 => (asked, hold.held.saturating_add(asked)),
             Operation::Settle | Operation::Refund => {
                 (hold.found, hold.held.saturating_sub(hold.found))
             }

@@ -21,7 +21,7 @@ pub use self::reserved::{Reserved, Settled};
 pub(crate) use crate::store::unsettled::Settlement;
 use crate::{
     Decision, Source, StoreError,
-    charge::{Charge, Operation, pairs},
+    charge::{Charge, Operation},
     decision::ShadowOutcome,
     metrics::Recorder,
     store::{
@@ -169,11 +169,10 @@ fn settled_charges<'a>(
     terms: &'a impl Fn(&Charge<'_>) -> Terms,
     recorder: Option<&'a Arc<Recorder>>,
 ) -> impl Iterator<Item = Option<HeldCharge>> + 'a {
-    pairs(charges).map(move |(hold, bucket)| {
-        let Terms { debt, is_debited } = terms(bucket);
-        (hold.is_some() || is_debited).then(|| HeldCharge {
-            hold: hold.map(|hold| hold.clone().into_owned()),
-            bucket: bucket.clone().into_owned(),
+    charges.iter().map(move |charge| {
+        let Terms { debt, is_debited } = terms(charge);
+        (charge.demand.hold.is_some() || is_debited).then(|| HeldCharge {
+            charge: charge.clone().into_owned(),
             debt,
             recorder: recorder.filter(|_| is_debited).cloned(),
         })

@@ -9,7 +9,7 @@ use super::{Holds, Settlement, Terms};
 use crate::{
     Decision, FixedWindow, Key, MemoryStore, Policy, StoreError,
     admission::refund::{HeldCharges, RefundGuard},
-    charge::{Charge, Check, Demand, Operation},
+    charge::{Charge, Check, Operation},
     clock::ManualClock,
     metrics::Recorder,
     policy::Compiled,
@@ -28,16 +28,15 @@ fn compile(policy: &Policy) -> Compiled {
 
 /// Holds so many units, or charges nothing if the policy does not hold.
 fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Holds {
-    let demand = Cow::Borrowed(&policy.demand);
-    let bucket = policy.charge(Cow::Owned(Key::from("ann")), demand);
-    let mut bucket = bucket.into_owned();
-    let cost = if policy.hold.is_some() { units } else { 0 };
-    bucket.demand = Cow::Owned(Demand::new(policy.demand.quota.clone(), cost));
-    let charges: Vec<Charge<'_>> = policy
-        .hold_before(&bucket, cost)
-        .into_iter()
-        .chain([bucket.clone()])
-        .collect();
+    let cost = if policy.demand.hold.is_some() {
+        units
+    } else {
+        0
+    };
+    let demand = Cow::Owned(policy.demand.of_units(cost));
+    let mut charge = policy.charge(Cow::Owned(Key::from("ann")), demand);
+    charge.hold(cost);
+    let charges = [charge];
     let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, &charges)) else {
         panic!("it decides at once");
     };
@@ -48,9 +47,7 @@ fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Hol
 
 fn charged(store: &StoreHandle, policy: &Compiled) -> u64 {
     let demand = Cow::Borrowed(&policy.demand);
-    let bucket = policy.charge(Cow::Owned(Key::from("ann")), demand);
-    let hold = policy.hold_before(&bucket, 0);
-    let charges: Vec<Charge<'_>> = hold.into_iter().chain([bucket]).collect();
+    let charges = [policy.charge(Cow::Owned(Key::from("ann")), demand)];
     let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Peek, &charges)) else {
         panic!("it decides at once");
     };
@@ -160,33 +157,25 @@ fn what_holds_nothing_is_charged_afterwards() {
     assert_eq!((settlements.released, settlements.charged), (1, 1));
 }
 
-/// In a cluster whose slot moves, a check is charged at once, although it asked to hold.
 #[test]
-fn what_was_charged_in_place_of_a_hold_is_refunded_to_a_caller_that_leaves() {
+fn what_is_held_is_released_by_a_caller_that_leaves() {
     let policy = compile(&policy().hold_for(LIFETIME));
     let store = StoreHandle::new(Arc::new(MemoryStore::new()));
-    let bucket = policy.charge(
-        Cow::Owned(Key::from("ann")),
-        Cow::Owned(Demand::new(policy.demand.quota.clone(), 100)),
-    );
-    let hold = policy.hold_before(&bucket, 100).expect("a hold");
-    for holds in [true, false] {
-        let pair = [hold.clone(), bucket.clone()];
-        let asked = if holds { &pair[..] } else { &pair[1..] };
-        let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, asked)) else {
+    let demand = Cow::Owned(policy.demand.of_units(100));
+    let mut charge = policy.charge(Cow::Owned(Key::from("ann")), demand);
+    // The rest is charged at once.
+    for held in [0, 40, 100] {
+        charge.hold(held);
+        let charges = std::slice::from_ref(&charge);
+        let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, charges)) else {
             panic!("it decides at once");
         };
         assert_eq!(charged(&store, &policy), 100);
-        let taken = HeldCharges::new(&store, &pair);
+        let taken = HeldCharges::new(&store, charges);
         let now = tokio::time::Instant::now();
-        drop(RefundGuard::new(
-            taken,
-            Default::default(),
-            &decision,
-            now,
-            None,
-        ));
-        assert_eq!(charged(&store, &policy), 0, "it holds: {holds}");
+        let nothing = Default::default();
+        drop(RefundGuard::new(taken, nothing, &decision, now, None));
+        assert_eq!(charged(&store, &policy), 0, "{held} held");
     }
 }
 

@@ -49,15 +49,15 @@ impl Limits {
     ) -> Charges<'a> {
         let mut charges = Charges::default();
         for policy in &*self.policies {
-            let (charge, ban) = self.charge_or_ban(policy, key, units);
-            // Also if nothing of it is held: what others hold counts.
-            let held = if holds { charge.cost() } else { 0 };
-            let hold = policy.hold_before(&charge, held);
+            let (mut charge, ban) = self.charge_or_ban(policy, key, units);
+            if holds {
+                charge.hold(charge.cost());
+            }
             if policy.is_enforced_for(&charge.key) {
                 charges.bans.extend(ban);
-                charges.enforced.extend(hold.into_iter().chain([charge]));
+                charges.enforced.push(charge);
             } else {
-                charges.shadows.extend(hold.into_iter().chain([charge]));
+                charges.shadows.push(charge);
             }
         }
         charges

@@ -62,7 +62,7 @@ impl Limits {
                 if !policy.has_overrides()
                     && !policy.demand.quota.is_concurrency()
                     && !policy.enforcement.may_be_shadow()
-                    && policy.hold.is_none() =>
+                    && policy.demand.hold.is_none() =>
             {
                 Some((policy, memory))
             }
@@ -88,9 +88,6 @@ impl Limits {
         }
         let mut charges = self.charges(key, units);
         if operation == Operation::Refund {
-            // Units that were charged are refunded, whatever is held.
-            charges.enforced.retain(|charge| !charge.is_hold());
-            charges.shadows.retain(|charge| !charge.is_hold());
             charges.leave_out_penalties();
         }
         self.decide(operation, charges, units)

@@ -100,7 +100,6 @@ impl Limits {
                     "a limiter reads no requests; name the caller by its key".to_owned()
                 }),
                 |quota| Ok(policy.demand.chosen(quota, None)),
-                |charge| policy.hold_before(charge, 0),
             );
             asked.on(list)
         });

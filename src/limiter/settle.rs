@@ -123,8 +123,7 @@ impl Limits {
         let Charges {
             enforced, shadows, ..
         } = &mut charges;
-        let charges_of_buckets = enforced.iter_mut().chain(shadows);
-        for charge in charges_of_buckets.filter(|charge| !charge.is_hold()) {
+        for charge in enforced.iter_mut().chain(shadows) {
             let debt = self.debt(charge);
             charge.demand.to_mut().may_owe(debt);
         }
@@ -136,9 +135,7 @@ impl Limits {
         let chosen = chosen.filter(|policy| policy.shared == shared);
         let mut charges: SmallVec<[Charge<'_>; 2]> = SmallVec::new();
         for policy in chosen {
-            let charge = self.charge(policy, key, None);
-            charges.extend(policy.hold_before(&charge, 0));
-            charges.push(charge);
+            charges.push(self.charge(policy, key, None));
         }
         if charges.is_empty() {
             return Answer::Now(Ok(()));

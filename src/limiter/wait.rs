@@ -136,7 +136,7 @@ impl Limiter {
     pub async fn reserve(&self, key: impl Into<Key>, units: u64) -> Result<Reserved, StoreError> {
         let limits = self.limits.load().keep();
         let mut policies = limits.policies.iter().chain(&limits.off);
-        if policies.all(|policy| policy.hold.is_none()) {
+        if policies.all(|policy| policy.demand.hold.is_none()) {
             return Err(StoreError::new(StoreErrorKind::HoldsNothing));
         }
         let key = key.into();

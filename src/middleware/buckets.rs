@@ -129,16 +129,10 @@ impl Buckets {
         };
         let asked = [&self.enforced, &self.shadows].map(|charges| {
             let charges = charges.iter().zip(debts.by_ref());
-            // Units that were charged are refunded, whatever is held.
-            let is_asked = |charge: &Charge<'_>| match charge.is_hold() {
-                true => operation != Operation::Refund,
-                false => is_of_units(charge),
-            };
-            let charges = charges.filter(|(charge, _)| is_asked(charge));
+            let charges = charges.filter(|(charge, _)| is_of_units(charge));
             let charges = charges.map(|(charge, debt)| {
-                let units = if charge.is_hold() { 0 } else { units };
-                let mut demand = Demand::new(charge.demand.quota.clone(), units);
-                if operation == Operation::Debit && !charge.is_hold() {
+                let mut demand = charge.demand.of_units(units);
+                if operation == Operation::Debit {
                     demand.may_owe(*debt);
                 }
                 charge.with_demand(Cow::Owned(demand))
@@ -265,8 +259,8 @@ impl Buckets {
     /// at them with `redis-cli`. Empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self) -> Vec<String> {
-        let keys = self.all().filter(|charge| !charge.is_hold());
-        let keys = keys.filter_map(|charge| self.store.storage_key(charge));
-        keys.collect()
+        let keys = self.all();
+        keys.filter_map(|charge| self.store.storage_key(charge))
+            .collect()
     }
 }

@@ -162,22 +162,16 @@ impl Rule {
         key: Result<Key, String>,
     ) -> Asked<'a> {
         let request = caller.request();
-        Asked::new(
-            self.terms(is_off),
-            store,
-            key,
-            |quota| match request {
-                Some(request) => {
-                    let demand = self.chosen_demand(&RequestHead::from(request), quota);
-                    Ok(demand.unwrap_or_else(|| self.base.demand.clone()))
-                }
-                None if quota.is_none() && !self.is_constant() => Err(
-                    "its quota depends on the request; name the caller by parts of one".to_owned(),
-                ),
-                None => Ok(self.base.demand.chosen(quota, None)),
-            },
-            |charge| self.hold_before(charge),
-        )
+        Asked::new(self.terms(is_off), store, key, |quota| match request {
+            Some(request) => {
+                let demand = self.chosen_demand(&RequestHead::from(request), quota);
+                Ok(demand.unwrap_or_else(|| self.base.demand.clone()))
+            }
+            None if quota.is_none() && !self.is_constant() => {
+                Err("its quota depends on the request; name the caller by parts of one".to_owned())
+            }
+            None => Ok(self.held(self.base.demand.chosen(quota, None))),
+        })
     }
 }
 

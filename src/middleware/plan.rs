@@ -17,7 +17,7 @@ use super::{
 use crate::{
     ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Policy, PolicyDecision, Quota,
     RequestHead,
-    charge::{Charge, Demand, buckets},
+    charge::{Charge, Demand},
     enforcement::Enforcement,
     key::{KeyError, KeyExtractor},
     metrics::Recorder,
@@ -100,7 +100,7 @@ impl<'a> Charges<'a> {
     #[inline]
     pub(super) fn key_of(&self, policy: &Name) -> Option<&Key> {
         let mut charges = self.enforced.iter();
-        let charge = charges.find(|charge| charge.policy == *policy && !charge.is_hold());
+        let charge = charges.find(|charge| charge.policy == *policy);
         charge.map(|charge| &*charge.key)
     }
 }
@@ -172,7 +172,7 @@ impl Plan {
             let hash = hasher.finalize();
             *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
         };
-        Some(buckets(charges).map(partition_key).collect())
+        Some(charges.iter().map(partition_key).collect())
     }
 }
 
@@ -228,7 +228,7 @@ impl Rule {
                 return Err(in_policy(ConfigError::SettlesNothing));
             }
         }
-        Ok(Self {
+        let mut plan = Self {
             base,
             key,
             cost_by: readers.cost_by,
@@ -237,7 +237,9 @@ impl Rule {
             on_missing_key: readers.on_missing_key.unwrap_or_default(),
             settle_by: readers.settle_by,
             tiers: Tiers::default(),
-        })
+        };
+        plan.base.demand = plan.held(plan.base.demand.clone());
+        Ok(plan)
     }
 
     /// Applies what a control document says of the policy.
@@ -305,26 +307,10 @@ impl Rule {
         if let Some(ban) = ban {
             charges.rare().bans.push(ban);
         }
-        if self.base.hold.is_some() {
-            let charge = self.base.charge(Cow::Owned(key), demand);
-            charges.enforced.extend(self.hold_before(&charge));
-            charges.enforced.push(charge);
-        } else {
-            // Made in its place: what a request charges is large.
-            charges
-                .enforced
-                .push(self.base.charge(Cow::Owned(key), demand));
-        }
-    }
-
-    /// Returns the charge of what the request holds, if the policy holds.
-    #[inline(never)]
-    pub(super) fn hold_before<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
-        let units = match self.settle_by {
-            Some(_) => charge.cost(),
-            None => 0,
-        };
-        self.base.hold_before(charge, units)
+        // Made in its place: what a request charges is large.
+        charges
+            .enforced
+            .push(self.base.charge(Cow::Owned(key), demand));
     }
 
     #[inline(never)]
@@ -336,10 +322,7 @@ impl Rule {
                 error: None,
             });
         } else {
-            let hold = self.hold_before(&charge);
-            let shadows = &mut charges.rare().shadows;
-            shadows.extend(hold);
-            shadows.push(charge);
+            charges.rare().shadows.push(charge);
         }
     }
 
@@ -449,7 +432,16 @@ impl Rule {
         }
         let tier = quota_by.map(|quota| self.tiers.intern((quota.0)(head)));
         let cost = self.cost_by.as_ref().map(|cost| (cost.0)(head));
-        Some(self.base.demand.chosen(quota.or(tier.as_ref()), cost))
+        Some(self.held(self.base.demand.chosen(quota.or(tier.as_ref()), cost)))
+    }
+
+    /// Has the cost held in place of charged, if it is settled and the policy holds.
+    pub(super) fn held(&self, mut demand: Demand) -> Demand {
+        let units = demand.cost;
+        if let Some(hold) = demand.hold.as_mut().filter(|_| self.settle_by.is_some()) {
+            hold.units = units;
+        }
+        demand
     }
 
     /// Returns whether a request may have to wait for more than the store's answer, or what
@@ -457,7 +449,7 @@ impl Rule {
     #[inline]
     pub(super) fn is_special(&self) -> bool {
         let quota = &self.base.demand.quota;
-        let is_settled = self.base.hold.is_some() || self.settle_by.is_some();
+        let is_settled = self.base.demand.hold.is_some() || self.settle_by.is_some();
         !self.is_constant()
             || self.base.has_overrides()
             || quota.is_concurrency()

@@ -150,7 +150,7 @@ impl Settings {
             let mut decision = Decision::by_bans(bans);
             let is_of_ban = |charge: &&Charge<'_>| {
                 let mut policies = decision.policies();
-                policies.any(|policy| policy.name() == charge.policy() && !charge.is_hold())
+                policies.any(|policy| policy.name() == charge.policy())
             };
             let banned: Vec<Charge<'_>> =
                 charges.enforced.iter().filter(is_of_ban).cloned().collect();

@@ -9,8 +9,7 @@ use crate::{
     charge::Demand,
     enforcement::{Enforcement, Percent},
     policy_name::Name,
-    quota::hold::HoldParams,
-    util::interned::Interned,
+    quota::hold::HoldDemand,
 };
 
 pub(super) const SHADOW_STRIKES: &str =
@@ -66,7 +65,6 @@ impl Policy {
         let cost = self.checked_cost(&quota)?;
         let debt = self.checked_debt(&quota)?;
         self.check_lease(&quota)?;
-        let hold = self.checked_hold(&quota)?;
         let enforcement = self.checked_enforcement(&quota)?;
         let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);
         if on_store_failure == OnStoreFailure::share_of(0) {
@@ -77,13 +75,13 @@ impl Policy {
             name: name.clone(),
             demand: Demand {
                 strikes: self.strikes_on_denial.then_some(0),
+                hold: self.checked_hold(&quota)?,
                 ..Demand::of_request(quota.intern(), cost)
             },
             debt,
             shared: self.shared,
             on_store_failure,
             leases: self.leases,
-            hold,
             enforcement,
             #[cfg(feature = "control")]
             overrides: None,
@@ -120,8 +118,8 @@ impl Policy {
         Err(ConfigError::CannotLease { conflict })
     }
 
-    /// Returns how long units are held, or why they cannot be.
-    fn checked_hold(&self, quota: &Quota) -> Result<Option<Interned<Quota>>, ConfigError> {
+    /// Returns how units are held, or why they cannot be.
+    fn checked_hold(&self, quota: &Quota) -> Result<Option<Box<HoldDemand>>, ConfigError> {
         const LONGEST: Duration = Duration::from_secs(86_400);
 
         let Some(lifetime) = self.hold_for else {
@@ -143,7 +141,8 @@ impl Policy {
         } else if !(Duration::from_secs(1)..=LONGEST).contains(&lifetime) {
             return Err(ConfigError::HoldOutOfRange { lifetime });
         } else {
-            return Ok(Some(HoldParams::of(lifetime, quota).intern()));
+            let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+            return Ok(Some(Box::new(HoldDemand::new(lifetime_ms, 0))));
         };
         Err(ConfigError::CannotHold { conflict })
     }

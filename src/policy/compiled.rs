@@ -7,12 +7,10 @@ use std::sync::Arc;
 #[cfg(feature = "control")]
 use crate::overlay::Callers;
 use crate::{
-    Key, OnStoreFailure, Quota,
+    Key, OnStoreFailure,
     charge::{Charge, Demand},
     enforcement::Enforcement,
     policy_name::Name,
-    quota::hold::HoldParams,
-    util::interned::Interned,
 };
 
 /// A checked policy.
@@ -26,8 +24,6 @@ pub(crate) struct Compiled {
     pub(crate) shared: bool,
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) leases: bool,
-    /// The quota of the hold beside each bucket; `None` if units are charged when they are taken.
-    pub(crate) hold: Option<Interned<Quota>>,
     pub(crate) enforcement: Enforcement,
     /// What a control document gives some of the callers, if it names any.
     #[cfg(feature = "control")]
@@ -48,28 +44,6 @@ impl Compiled {
     #[inline]
     pub(crate) fn is_enforced_for(&self, key: &Key) -> bool {
         self.enforcement.includes(self.name.hash, key.as_bytes())
-    }
-
-    /// Creates the charge that comes before a caller's bucket, if the policy holds: of the cost,
-    /// `units` are held, and the rest is charged.
-    #[inline]
-    pub(crate) fn hold_before<'a>(&self, bucket: &Charge<'a>, units: u64) -> Option<Charge<'a>> {
-        // A tier may hold permits or places in a queue, although the policy's own does not.
-        let hold = self
-            .hold
-            .as_ref()
-            .filter(|_| bucket.demand.quota.may_hold())?;
-        let hold = match bucket.demand.quota == self.demand.quota {
-            true => hold.clone(),
-            false => HoldParams::beside(hold, &bucket.demand.quota),
-        };
-        Some(Charge {
-            policy: self.name.clone(),
-            key: bucket.key.clone(),
-            demand: Cow::Owned(Demand::new(hold, units)),
-            on_store_failure: self.on_store_failure,
-            leases: false,
-        })
     }
 
     /// Creates a charge to a caller's bucket.

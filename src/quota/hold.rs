@@ -1,222 +1,224 @@
-//! Holds: units that are taken before their cost is known, and charged or released later.
+//! Units that are taken before their cost is known, and charged or released later.
 //!
-//! A bucket of a policy that holds has a second bucket beside it, which has this quota: it counts
-//! the units that requests hold. A check names it before the bucket itself. A check fits if the
-//! level, the units held and the cost are together no more than the capacity. So nobody ever gets
-//! back what was charged: units are charged when they are settled, and not before. Then no order of
-//! settlements grants more than the quota does.
+//! A bucket of a policy that holds has, behind its own state, the units that requests hold of it. A
+//! check fits if the level, the units held and the cost are together no more than the capacity. So
+//! nobody ever gets back what was charged: units are charged when they are settled, and not before.
+//! Then no order of settlements grants more than the quota does.
 //!
 //! Units are counted in two generations, so that the state has the same size whatever is in flight.
 //! A generation that started at `s` takes units until `s + lifetime`, and lapses at `s + 2 *
-//! lifetime`. The first check after that which may write charges what has lapsed to the bucket.
+//! lifetime`. The first check after that charges what has lapsed, as of the instant at which it did.
 
-use std::{sync::Arc, time::Duration};
-
-use super::{
-    EXACT, Params, Quota,
-    arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext, State},
+use std::sync::{
+    LazyLock,
+    atomic::{AtomicU64, Ordering},
 };
-use crate::util::interned::Interned;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HoldParams {
+use arrayvec::ArrayVec;
+
+use super::{EXACT, arithmetic::HoldReading};
+use crate::{charge::Operation, util::random::random};
+
+/// What a check asks of the units that are held of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HoldDemand {
     /// How long a unit is held at least.
     pub(crate) lifetime_ms: u64,
-    /// How long units that have lapsed wait for the check that charges them. If it comes later, the
-    /// bucket would have been drained since.
-    pub(crate) remembered_ms: u64,
+    /// How many units of the cost are held and not charged; for a settlement, a refund and an
+    /// extension, how many were held.
+    pub(crate) units: u64,
+    /// The generation in which they were held.
+    pub(crate) generation: u64,
+    /// How many of the units that a settlement charges were not held.
+    pub(crate) beyond: u64,
 }
 
-/// The units of a caller, in the units of its bucket.
+impl HoldDemand {
+    pub(crate) const fn new(lifetime_ms: u64, units: u64) -> Self {
+        Self {
+            lifetime_ms,
+            units,
+            generation: 0,
+            beyond: 0,
+        }
+    }
+}
+
+/// What is held of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
+pub(crate) struct Held {
     /// When the younger generation started. The elder one started a lifetime earlier.
     start_ms: u64,
-    younger: u64,
-    elder: u64,
-    lapsed: u64,
-    /// The clock has stepped back so far that the stored start would hold units for longer.
-    is_ahead: bool,
+    /// Until when the bucket must be kept.
+    ends_ms: u64,
+    younger: Generation,
+    elder: Generation,
 }
 
-impl HoldParams {
-    /// Returns the quota of the holds of a bucket with this quota.
-    pub(crate) fn of(lifetime: Duration, quota: &Quota) -> Quota {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Quota(Params::Hold(Self {
-            lifetime_ms: millis(lifetime),
-            remembered_ms: quota.drained_after_ms(),
-        }))
-    }
+/// Units that lapse together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Generation {
+    /// Tells generations apart, also those of before and after a reset. Never 0, except that no
+    /// unit is in 0.
+    mark: u64,
+    units: u64,
+}
 
-    /// Returns the quota of the holds of a bucket that has another quota than its policy: what has
-    /// lapsed must be remembered until that bucket would have been drained.
-    pub(crate) fn beside(hold: &Interned<Quota>, quota: &Quota) -> Interned<Quota> {
-        let remembered_ms = quota.drained_after_ms();
-        match &hold.0 {
-            Params::Hold(own) if own.remembered_ms != remembered_ms => {
-                let own = Self {
-                    remembered_ms,
-                    ..*own
-                };
-                Interned::Shared(Arc::new(Quota(Params::Hold(own))))
-            }
-            _ => hold.clone(),
-        }
-    }
+/// Units that have lapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lapse {
+    pub(crate) units: u64,
+    pub(crate) at_ms: u64,
+}
 
-    /// Returns when words mean the same as none.
-    fn drained_at_ms(&self, state: &[u64]) -> u64 {
-        match *state {
-            [start_ms, younger, elder] if younger > 0 || elder > 0 => {
-                let lapses_ms = start_ms.saturating_add(2 * self.lifetime_ms);
-                lapses_ms.saturating_add(self.remembered_ms)
-            }
-            _ => 0,
-        }
-    }
+/// Set in the last word of what is held, and in no word of a bucket.
+const HELD: u64 = 1 << 63;
 
-    fn read_held(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> Held {
-        let now_ms = at.now_ms();
-        let (start_ms, younger, elder) = match stored {
-            Some(words @ &[start_ms, younger, elder]) if now_ms < self.drained_at_ms(words) => {
-                (start_ms, younger, elder)
-            }
-            _ => (now_ms, 0, 0),
-        };
-        // After a step back of the clock, no unit is held for longer than a new one.
-        let latest_ms = now_ms + self.lifetime_ms;
-        let is_ahead = start_ms > latest_ms;
-        let start_ms = start_ms.min(latest_ms);
-        let age_ms = now_ms.saturating_sub(start_ms);
-        if at.is_refund || age_ms < self.lifetime_ms {
-            // A refund leaves what has lapsed to the next check.
-            Held {
-                start_ms,
-                younger,
-                elder,
-                lapsed: 0,
-                is_ahead,
-            }
-        } else if age_ms < 2 * self.lifetime_ms {
-            Held {
-                start_ms: start_ms + self.lifetime_ms,
-                younger: 0,
-                elder: younger,
-                lapsed: elder,
-                is_ahead,
-            }
-        } else {
-            Held {
-                start_ms: now_ms,
-                younger: 0,
-                elder: 0,
-                lapsed: younger.saturating_add(elder),
-                is_ahead,
-            }
-        }
-    }
+/// Returns a mark that no other generation has, of this process or of others.
+pub(crate) fn next_mark() -> u64 {
+    static MARKS: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(random()));
 
-    /// Returns what the charge behind it must know. `asked`: the units of this charge.
-    pub(crate) fn reading(
-        &self,
-        stored: Option<&[u64]>,
-        standing: &BucketState,
-        asked: u64,
-        at: &ReadContext<'_>,
-    ) -> HoldReading {
-        HoldReading {
-            held: standing.level,
-            lapsed: self.read_held(stored, at).lapsed,
-            asked,
-            found: standing.more,
-            generation: standing.mark,
-        }
-    }
+    1 + MARKS.fetch_add(1, Ordering::Relaxed) % (EXACT / 2)
 }
 
 impl Held {
-    fn units(&self) -> u64 {
-        self.younger.saturating_add(self.elder).min(EXACT - 1)
-    }
-
-    /// Returns the units of the generation that started then.
-    fn generation(&mut self, start_ms: u64, lifetime_ms: u64) -> Option<&mut u64> {
-        if start_ms == self.start_ms {
-            Some(&mut self.younger)
-        } else if start_ms.checked_add(lifetime_ms) == Some(self.start_ms) {
-            Some(&mut self.elder)
-        } else {
-            None
-        }
-    }
-}
-
-impl Arithmetic for HoldParams {
-    fn capacity(&self) -> u64 {
-        self.highest()
-    }
-
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
-        let mut held = self.read_held(stored, at);
-        let units = held.units();
-        let of_taken = held.generation(at.taken_at, self.lifetime_ms);
-        BucketState {
-            level: units,
-            more: of_taken.map_or(0, |units| at.give.min(*units)),
-            mark: held.start_ms,
-            unsaved: held.lapsed > 0 || held.is_ahead,
+    /// Starts a generation with this mark.
+    pub(crate) fn starting(start_ms: u64, mark: u64) -> Self {
+        Self {
+            start_ms,
+            younger: Generation { mark, units: 0 },
+            ..Self::default()
         }
     }
 
-    fn write(
-        &self,
-        stored: impl FnOnce() -> Option<State>,
-        standing: &BucketState,
-        change: Change,
-        at: &ReadContext<'_>,
-    ) -> State {
-        let mut held = self.read_held(stored().as_deref(), at);
-        match change {
-            Change::Take(units) => held.younger = held.younger.saturating_add(units),
-            Change::Give(units) => {
-                if let Some(of_taken) = held.generation(at.taken_at, self.lifetime_ms) {
-                    *of_taken = of_taken.saturating_sub(units);
-                }
+    /// Splits words into those of the bucket and what is held of it.
+    #[cfg(any(feature = "unstable-store", test, fuzzing))]
+    pub(crate) fn split(words: &[u64]) -> (&[u64], Option<Self>) {
+        match *words {
+            [ref bucket @ .., start_ms, young, younger, old, elder, ends] if ends & HELD > 0 => {
+                let generation = |mark, units| Generation { mark, units };
+                let held = Self {
+                    start_ms,
+                    ends_ms: ends & !HELD,
+                    younger: generation(young, younger),
+                    elder: generation(old, elder),
+                };
+                (bucket, Some(held))
             }
-            Change::Renew => {
-                if let Some(of_taken) = held.generation(at.taken_at, self.lifetime_ms) {
-                    *of_taken = of_taken.saturating_sub(standing.more);
-                    held.younger = held.younger.saturating_add(standing.more);
-                }
+            _ => (words, None),
+        }
+    }
+
+    /// Returns the words that stand behind those of the bucket.
+    #[cfg(any(feature = "unstable-store", test, fuzzing))]
+    pub(crate) const fn words(&self) -> [u64; 6] {
+        [
+            self.start_ms,
+            self.younger.mark,
+            self.younger.units,
+            self.elder.mark,
+            self.elder.units,
+            self.ends_ms | HELD,
+        ]
+    }
+
+    /// Returns until when the bucket must be kept.
+    pub(crate) const fn ends_us(&self) -> u64 {
+        self.ends_ms.saturating_mul(1_000)
+    }
+
+    pub(crate) fn units(&self) -> u64 {
+        let units = self.younger.units.saturating_add(self.elder.units);
+        units.min(EXACT - 1)
+    }
+
+    /// Returns what a check finds.
+    pub(crate) fn reading(&mut self, hold: &HoldDemand) -> HoldReading {
+        let found = self.generation(hold.generation);
+        HoldReading {
+            found: found.map_or(0, |units| hold.units.min(*units)),
+            held: self.units(),
+            generation: self.younger.mark,
+        }
+    }
+
+    /// Moves on to the present generation, which gets this mark if it starts now. Returns what has
+    /// lapsed, and whether the clock has stepped back so far that units would be held for longer
+    /// than new ones.
+    pub(crate) fn advance(
+        &mut self,
+        now_ms: u64,
+        lifetime_ms: u64,
+        mark: u64,
+    ) -> (ArrayVec<Lapse, 2>, bool) {
+        let mut lapses = ArrayVec::new();
+        let mut lapse = |units, at_ms| {
+            if units > 0 {
+                lapses.push(Lapse { units, at_ms });
+            }
+        };
+        let latest_ms = now_ms.saturating_add(lifetime_ms);
+        let is_ahead = self.units() > 0 && self.start_ms > latest_ms;
+        self.start_ms = self.start_ms.min(latest_ms);
+        let age_ms = now_ms.saturating_sub(self.start_ms);
+        let starting = Self {
+            ends_ms: self.ends_ms,
+            ..Self::starting(now_ms, mark)
+        };
+        if self.units() == 0 {
+            *self = starting;
+        } else if age_ms >= lifetime_ms {
+            lapse(self.elder.units, self.start_ms + lifetime_ms);
+            if age_ms - lifetime_ms < lifetime_ms {
+                self.start_ms += lifetime_ms;
+                (self.younger, self.elder) = (starting.younger, self.younger);
+            } else {
+                lapse(self.younger.units, self.start_ms + 2 * lifetime_ms);
+                *self = starting;
             }
         }
-        State::from_slice(&[held.start_ms, held.younger, held.elder])
+        (lapses, is_ahead)
     }
 
-    fn drained_at_us(&self, state: &[u64]) -> u64 {
-        self.drained_at_ms(state).saturating_mul(1_000)
+    fn generation(&mut self, mark: u64) -> Option<&mut u64> {
+        let generations = [&mut self.younger, &mut self.elder].into_iter();
+        let mut generations = generations.filter(|generation| generation.mark == mark);
+        generations.next().map(|generation| &mut generation.units)
     }
 
-    fn retry_us(&self, _standing: &BucketState, _most: u64, _now_us: u64) -> Option<u64> {
-        None
+    /// Changes what is held by what an operation found. Returns whether anything changed.
+    pub(crate) fn change(
+        &mut self,
+        operation: Operation,
+        fitting: u64,
+        hold: &HoldDemand,
+        found: u64,
+    ) -> bool {
+        let (given, taken) = match operation {
+            Operation::Take => (0, if fitting > 0 { hold.units } else { 0 }),
+            Operation::Refund | Operation::Settle => (found, 0),
+            Operation::Renew if hold.generation != self.younger.mark => (found, found),
+            _ => (0, 0),
+        };
+        if let Some(units) = self.generation(hold.generation).filter(|_| given > 0) {
+            *units = units.saturating_sub(given);
+        }
+        self.younger.units = self.younger.units.saturating_add(taken);
+        given > 0 || taken > 0
     }
 
-    fn reset_us(&self, _standing: &BucketState, _now_us: u64) -> u64 {
-        0
+    /// Keeps the bucket until its words have drained, and until what is held now has lapsed and
+    /// that has drained.
+    pub(crate) fn keep(&mut self, drained_at_us: u64, lifetime_ms: u64, drained_after_ms: u64) {
+        let lapses_ms = self.start_ms.saturating_add(lifetime_ms.saturating_mul(2));
+        self.outlast(drained_at_us);
+        let ends_ms = lapses_ms.saturating_add(drained_after_ms).min(EXACT);
+        self.ends_ms = self.ends_ms.max(ends_ms);
     }
 
-    fn effective_window_us(&self, _standing: &BucketState, _now_us: u64) -> u64 {
-        0
-    }
-
-    fn returnable(
-        &self,
-        _stored: Option<&[u64]>,
-        standing: &BucketState,
-        cost: u64,
-        _at: &ReadContext<'_>,
-    ) -> u64 {
-        cost.min(standing.more)
+    /// Keeps the bucket until its words have drained.
+    pub(crate) fn outlast(&mut self, drained_at_us: u64) {
+        let drained_at_ms = drained_at_us.div_ceil(1_000).min(EXACT);
+        self.ends_ms = self.ends_ms.max(drained_at_ms);
     }
 }

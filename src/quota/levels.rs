@@ -111,7 +111,7 @@ impl Quota {
             },
             Params::SlidingWindow(rule) => 2 * rule.window_ms,
             Params::SlidingLog(rule) => rule.window_us / 1_000 + 1,
-            Params::Concurrency(_) | Params::Penalty(_) | Params::Hold(_) => 0,
+            Params::Concurrency(_) | Params::Penalty(_) => 0,
         };
         drained_after_ms.min(YEAR_MS)
     }

@@ -55,12 +55,6 @@ pub enum Algorithm {
     Concurrency,
     /// [`Penalty`].
     Penalty,
-    /// What requests hold of a bucket until they are settled ([`Policy::hold_for`]). Only a
-    /// [`Store`](crate::store::Store) meets it: it is the algorithm of a bucket beside that of a
-    /// policy.
-    ///
-    /// [`Policy::hold_for`]: crate::Policy::hold_for
-    Hold,
 }
 
 /// A checked quota of any algorithm: small, `Copy`, and always valid.
@@ -146,7 +140,6 @@ pub(crate) enum Params {
     SlidingLog(sliding_log::SlidingLogParams),
     Concurrency(concurrency::ConcurrencyParams),
     Penalty(penalty::PenaltyParams),
-    Hold(hold::HoldParams),
 }
 
 /// Evaluates an expression with the parameters of whichever algorithm the quota has.
@@ -159,7 +152,6 @@ macro_rules! each {
             Params::SlidingLog($rule) => $answer,
             Params::Concurrency($rule) => $answer,
             Params::Penalty($rule) => $answer,
-            Params::Hold($rule) => $answer,
         }
     };
 }
@@ -189,7 +181,6 @@ impl Quota {
             Params::SlidingLog(rule) => rule.limit,
             Params::Concurrency(rule) => rule.limit,
             Params::Penalty(rule) => rule.after,
-            Params::Hold(_) => EXACT - 1,
         }
     }
 
@@ -208,7 +199,6 @@ impl Quota {
             Params::SlidingLog(rule) => Duration::from_micros(rule.window_us),
             Params::Concurrency(rule) => Duration::from_millis(rule.lifetime_ms),
             Params::Penalty(rule) => Duration::from_millis(rule.window_ms),
-            Params::Hold(rule) => Duration::from_millis(rule.lifetime_ms),
         }
     }
 
@@ -223,7 +213,6 @@ impl Quota {
             Params::SlidingLog(rule) => rule.limit,
             Params::Concurrency(rule) => rule.limit,
             Params::Penalty(rule) => rule.after,
-            Params::Hold(_) => EXACT - 1,
         }
     }
 

@@ -37,7 +37,6 @@ impl Quota {
             Params::SlidingLog(_) => format!("{limit}-per-{period}-log"),
             Params::Concurrency(_) => format!("{limit}-at-a-time"),
             Params::Penalty(_) => format!("{limit}-strikes-per-{period}"),
-            Params::Hold(_) => "held".to_owned(),
         }
     }
 }

@@ -105,15 +105,6 @@ impl Quota {
                 may_lease: false,
                 shared_rows: 2,
             },
-            Params::Hold(_) => Properties {
-                algorithm: Algorithm::Hold,
-                letter: b'h',
-                refill: Refill::Otherwise,
-                paces: false,
-                may_owe: false,
-                may_lease: false,
-                shared_rows: 2,
-            },
         }
     }
 
@@ -156,7 +147,7 @@ impl Quota {
 
     /// Returns whether requests may hold units of a bucket with this quota.
     pub(crate) const fn may_hold(&self) -> bool {
-        !self.is_concurrency() && !self.is_hold() && !self.paces() && self.penalty().is_none()
+        !self.is_concurrency() && !self.paces() && self.penalty().is_none()
     }
 
     /// Returns whether units are held while a request is in flight, and then released.
@@ -170,11 +161,6 @@ impl Quota {
             Params::Concurrency(rule) => Some(Duration::from_millis(rule.lifetime_ms)),
             _ => None,
         }
-    }
-
-    /// Returns whether it counts what requests hold of another bucket.
-    pub(crate) const fn is_hold(&self) -> bool {
-        matches!(self.0, Params::Hold(_))
     }
 
     /// Returns the penalty, if it counts strikes and not units.

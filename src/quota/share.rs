@@ -36,7 +36,6 @@ impl Quota {
             Params::SlidingLog(rule) => rule.limit = part(rule.limit),
             Params::Concurrency(rule) => rule.limit = part(rule.limit),
             Params::Penalty(rule) => rule.after = part(rule.after),
-            Params::Hold(_) => {}
         }
         quota
     }

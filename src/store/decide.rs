@@ -1,6 +1,8 @@
 //! Decides checks on buckets that are kept as words: the same for every such store.
 
-use std::{mem, sync::Arc};
+#[cfg(any(feature = "unstable-store", test, fuzzing))]
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -12,6 +14,7 @@ use crate::{
         EXACT, Params,
         arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext, Reading, State},
         each,
+        hold::{Held, HoldDemand, next_mark},
     },
     util::interned::Interned,
 };
@@ -25,7 +28,9 @@ use crate::{
 )]
 pub struct BucketWords {
     pub(crate) state: Option<State>,
-    /// Set if `state` is new: the instant from which it means the same as none.
+    /// What requests hold of it.
+    pub(crate) held: Option<Box<Held>>,
+    /// Set if the others are new: the instant from which they mean the same as none.
     pub(crate) drained_at_us: Option<u64>,
 }
 
@@ -35,18 +40,26 @@ impl BucketWords {
     #[cfg(any(feature = "unstable-store", test, fuzzing))]
     #[must_use]
     pub fn new(stored: Option<&[u64]>) -> Self {
+        let (words, held) = Held::split(stored.unwrap_or_default());
         Self {
-            state: stored.map(State::from_slice),
+            state: (!words.is_empty()).then(|| State::from_slice(words)),
+            held: held.map(Box::new),
             drained_at_us: None,
         }
     }
 
     /// Returns the words to store, and the instant (in microseconds since the UNIX epoch)
-    /// from which they mean the same as none. `None` if what is stored stays.
-    #[cfg(feature = "unstable-store")]
+    /// from which they mean the same as none. `None` if what is stored stays. No words: nothing is
+    /// stored anymore.
+    #[cfg(any(feature = "unstable-store", test, fuzzing))]
     #[must_use]
-    pub fn written(&self) -> Option<(&[u64], u64)> {
-        Some((self.state.as_deref()?, self.drained_at_us?))
+    pub fn written(&self) -> Option<(Cow<'_, [u64]>, u64)> {
+        let words = self.state.as_deref().unwrap_or_default();
+        let words = match &self.held {
+            None => Cow::Borrowed(words),
+            Some(held) => Cow::Owned([words, &held.words()].concat()),
+        };
+        Some((words, self.drained_at_us?))
     }
 }
 
@@ -73,10 +86,45 @@ impl Bucket for BucketWords {
 
     #[inline(always)]
     fn write(&mut self, state: State, drained_at_us: u64) {
-        *self = Self {
-            state: Some(state),
-            drained_at_us: Some(drained_at_us),
-        };
+        self.state = Some(state);
+        self.drained_at_us = Some(match &mut self.held {
+            None => drained_at_us,
+            Some(held) => {
+                held.outlast(drained_at_us);
+                held.ends_us()
+            }
+        });
+    }
+}
+
+/// What is held of a bucket.
+impl BucketWords {
+    /// Charges what has lapsed, as of the instants at which it did, and returns what is held, and
+    /// whether anything changed by that.
+    fn open_held(
+        &mut self,
+        rule: &impl Arithmetic,
+        hold: &HoldDemand,
+        at: &ReadContext<'_>,
+        mark: u64,
+    ) -> (HoldReading, bool) {
+        let mut held = self.held.as_deref().copied().unwrap_or_default();
+        let (lapses, is_ahead) = held.advance(at.now_ms(), hold.lifetime_ms, mark);
+        for lapse in &lapses {
+            let at = ReadContext {
+                now_us: lapse.at_ms.saturating_mul(1_000).clamp(1, EXACT),
+                offset_ms: at.offset_ms,
+                ..ReadContext::default()
+            };
+            let standing = rule.read(self.state.as_deref(), &at);
+            let change = Change::Take(lapse.units.saturating_mul(rule.unit()));
+            self.state = Some(rule.write(|| self.state.take(), &standing, change, &at));
+        }
+        let reading = held.reading(hold);
+        if let Some(own) = &mut self.held {
+            **own = held;
+        }
+        (reading, is_ahead || !lapses.is_empty())
     }
 }
 
@@ -107,8 +155,7 @@ impl Charge<'_> {
         let demand = &*self.demand;
         each!(demand.quota, rule => {
             let at = self.at(rule, TAKE, now_us);
-            let (standing, fits) = read(rule, TAKE, demand, bucket, &at, None);
-            let reading = Reading::of_no_hold(standing);
+            let (reading, fits) = read(rule, TAKE, demand, bucket, &at, None);
             write(rule, TAKE, demand, bucket, fits, &reading, &at);
             (PolicyOutcome::new(rule, TAKE, demand, fits, &at, &reading), fits)
         })
@@ -121,8 +168,11 @@ impl Charge<'_> {
     /// lock out the others.
     pub(super) fn of_newcomers(&self, operation: Operation) -> Self {
         let mut charge = self.clone();
-        if matches!(operation, Operation::Debit | Operation::Settle) {
-            charge.demand.to_mut().overdraft = 0;
+        match operation {
+            Operation::Debit | Operation::Settle => charge.demand.to_mut().overdraft = 0,
+            // Nobody knows what of it is the caller's.
+            Operation::Refund => charge.demand.to_mut().level = 0,
+            _ => {}
         }
         if let Some(quota) = charge.demand.quota.of_newcomers() {
             charge.demand.to_mut().quota = Interned::Shared(Arc::new(quota));
@@ -208,18 +258,9 @@ pub(crate) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]
     let mut readings = Readings::new();
     let fitting = change_all(operation, charges, buckets, now_us, &mut readings);
     let charges = check.charges().iter().zip(&*readings);
-    let policy = |(charge, reading): (&Charge<'_>, &Reading)| {
-        policy_decision(charge, operation, fitting, now_us, reading)
-    };
-    // Their number is known only if none of them holds units.
-    match check.charges().iter().any(Charge::is_hold) {
-        false => Decision::new(operation, charges.map(policy), fitting, now_us),
-        true => {
-            let policies = charges.filter(|(charge, _)| !charge.is_hold()).map(policy);
-            let policies: SmallVec<[PolicyDecision; 1]> = policies.collect();
-            Decision::new(operation, policies.into_iter(), fitting, now_us)
-        }
-    }
+    let policies = charges
+        .map(|(charge, reading)| policy_decision(charge, operation, fitting, now_us, reading));
+    Decision::new(operation, policies, fitting, now_us)
 }
 
 /// Returns a charge's part of a decision.
@@ -252,37 +293,46 @@ pub(crate) fn change_all<'a>(
     readings: &mut Readings,
 ) -> u64 {
     let mut fitting = u64::MAX;
-    let mut hold: Option<HoldReading> = None;
-    for ((demand, offset_ms), bucket) in charges.clone().zip(&*buckets) {
-        let (standing, fits) = each!(demand.quota, rule => {
-            let hold = hold.as_ref();
-            let at = demand.at(rule, operation, now_us, offset_ms).beside(hold, rule.unit());
-            read(rule, operation, demand, bucket, &at, hold)
+    for ((demand, offset_ms), bucket) in charges.clone().zip(&mut *buckets) {
+        let (reading, fits) = each!(demand.quota, rule => {
+            let at = demand.at(rule, operation, now_us, offset_ms);
+            match &demand.hold {
+                None => read(rule, operation, demand, bucket, &at, None),
+                Some(hold) => read_held(rule, operation, (demand, hold), bucket, &at),
+            }
         });
         fitting = fitting.min(fits).min(most_fitting(operation, demand));
-        readings.push(Reading { standing, hold });
-        hold = match &demand.quota.0 {
-            Params::Hold(rule) => {
-                let at = demand.at(rule, operation, now_us, offset_ms);
-                Some(bucket.read(|stored| rule.reading(stored, &standing, demand.cost, &at)))
-            }
-            _ => None,
-        };
+        readings.push(reading);
     }
     for (((demand, offset_ms), bucket), reading) in charges.zip(buckets).zip(readings) {
         each!(demand.quota, rule => {
             let at = demand.at(rule, operation, now_us, offset_ms);
-            let at = at.beside(reading.hold.as_ref(), rule.unit());
-            write(rule, operation, demand, bucket, fitting, reading, &at);
-            if let Some(hold) = &mut reading.hold {
-                // To all that follows, what has lapsed was charged before.
-                let lapsed = mem::take(&mut hold.lapsed).saturating_mul(rule.unit());
-                let level = &mut reading.standing.level;
-                *level = level.saturating_add(lapsed).min(EXACT);
+            match &demand.hold {
+                None => write(rule, operation, demand, bucket, fitting, reading, &at),
+                Some(hold) => {
+                    write_held(rule, operation, (demand, hold), bucket, fitting, reading, &at);
+                }
             }
         });
     }
     fitting
+}
+
+/// Does the same as [`read`] where units may be held of the bucket.
+#[cold]
+fn read_held(
+    rule: &impl Arithmetic,
+    operation: Operation,
+    (demand, hold): (&Demand, &HoldDemand),
+    bucket: &mut BucketWords,
+    at: &ReadContext<'_>,
+) -> (Reading, u64) {
+    let (found, is_changed) = bucket.open_held(rule, hold, at, next_mark());
+    let (mut reading, fits) = read(rule, operation, demand, bucket, at, Some(found));
+    // What was held before makes no caller known that was forgotten since.
+    let saves = !matches!(operation, Operation::Renew | Operation::Settle);
+    reading.standing.unsaved = is_changed || reading.standing.unsaved && saves;
+    (reading, fits)
 }
 
 /// Returns the state of a charge's bucket, and how many units it has room for (for all-or-none
@@ -294,20 +344,26 @@ fn read(
     demand: &Demand,
     bucket: &impl Bucket,
     at: &ReadContext<'_>,
-    hold: Option<&HoldReading>,
-) -> (BucketState, u64) {
-    let taken_beside = hold.map_or(0, |hold| hold.level(rule.unit()));
-    let standing = bucket.read(
+    hold: Option<HoldReading>,
+) -> (Reading, u64) {
+    let mut reading = Reading {
+        standing: BucketState::default(),
+        hold,
+    };
+    let taken_beside = reading.held(rule.unit());
+    let at = &at.beside(taken_beside);
+    reading.standing = bucket.read(
         #[inline(always)]
         |stored| rule.read(stored, at),
     );
+    let standing = &reading.standing;
     let fits = match operation {
         Operation::Take | Operation::Peek => {
             let wanted = demand.level.saturating_add(taken_beside);
-            u64::from(rule.fits(&standing, wanted, demand.overdraft))
+            u64::from(rule.fits(standing, wanted, demand.overdraft))
         }
         Operation::TakeUpTo if demand.quota.penalty().is_some() => {
-            match rule.fits(&standing, 0, 0) {
+            match rule.fits(standing, 0, 0) {
                 true => u64::MAX,
                 false => 0,
             }
@@ -325,7 +381,7 @@ fn read(
         | Operation::Settle
         | Operation::Ban => 1,
     };
-    (standing, fits)
+    (reading, fits)
 }
 
 #[inline(always)]
@@ -338,16 +394,72 @@ fn write(
     reading: &Reading,
     at: &ReadContext<'_>,
 ) {
+    if let Some(change) = change(rule, operation, demand, bucket, fitting, reading, at) {
+        let state = rule.write(|| bucket.take(), &reading.standing, change, at);
+        let drained_at_us = rule.drained_at_us(&state);
+        bucket.write(state, drained_at_us);
+    }
+}
+
+/// Returns how the words change. `None`: they stay.
+#[inline(always)]
+fn change(
+    rule: &impl Arithmetic,
+    operation: Operation,
+    demand: &Demand,
+    bucket: &impl Bucket,
+    fitting: u64,
+    reading: &Reading,
+    at: &ReadContext<'_>,
+) -> Option<Change> {
     let standing = &reading.standing;
     let mut change = demand.change(rule, operation, fitting, reading);
     if let Change::Give(cost) = change {
         change = Change::Give(bucket.read(|stored| rule.returnable(stored, standing, cost, at)));
     }
     let is_nothing = matches!(change, Change::Take(0) | Change::Give(0)) && !standing.unsaved;
-    if is_nothing || operation == Operation::Peek {
+    (!is_nothing && operation != Operation::Peek).then_some(change)
+}
+
+/// Does the same as [`write`] where units may be held of the bucket.
+#[cold]
+fn write_held(
+    rule: &impl Arithmetic,
+    operation: Operation,
+    (demand, hold): (&Demand, &HoldDemand),
+    bucket: &mut BucketWords,
+    fitting: u64,
+    reading: &Reading,
+    at: &ReadContext<'_>,
+) {
+    let found = reading.hold.unwrap_or_default();
+    let mut held = match &bucket.held {
+        Some(held) => **held,
+        None => Held::starting(at.now_ms(), found.generation),
+    };
+    let is_moved = held.change(operation, fitting, hold, found.found);
+    let change = change(rule, operation, demand, bucket, fitting, reading, at);
+    if change.is_none() && !is_moved {
         return;
     }
-    let state = rule.write(|| bucket.take(), standing, change, at);
-    let drained_at_us = rule.drained_at_us(&state);
-    bucket.write(state, drained_at_us);
+    if let Some(change) = change {
+        bucket.state = Some(rule.write(|| bucket.take(), &reading.standing, change, at));
+    }
+    let drained_at_us = bucket.state.as_deref();
+    let drained_at_us = drained_at_us.map_or(0, |state| rule.drained_at_us(state));
+    if held.units() == 0 {
+        bucket.held = None;
+        bucket.drained_at_us = Some(drained_at_us);
+        return;
+    }
+    held.keep(
+        drained_at_us,
+        hold.lifetime_ms,
+        demand.quota.drained_after_ms(),
+    );
+    bucket.drained_at_us = Some(held.ends_us());
+    match &mut bucket.held {
+        Some(own) => **own = held,
+        None => bucket.held = Some(Box::new(held)),
+    }
 }

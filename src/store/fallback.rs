@@ -24,11 +24,8 @@ use super::{
     unsettled::Unsettled,
 };
 use crate::{
-    Clock, Decision, OnStoreFailure, Source, StoreError,
-    charge::{Demand, buckets},
-    clock::SystemClock,
-    metrics::store::StoreMetrics,
-    quota::penalty::whole_ms,
+    Clock, Decision, OnStoreFailure, Source, StoreError, charge::Demand, clock::SystemClock,
+    metrics::store::StoreMetrics, quota::penalty::whole_ms,
 };
 
 /// Decides while a store fails. It holds buckets in this process, what was logged about the
@@ -189,7 +186,7 @@ impl Fallback {
         };
         let is_lost = error.may_have_run() || error.is_foreign_reply();
         if charges.is_empty() {
-            let units = buckets(check.charges()).next().map_or(0, Charge::cost);
+            let units = check.charges().first().map_or(0, Charge::cost);
             return Ok(Decision::unchecked(units, is_lost));
         }
         match self.decide_locally(operation, charges) {
@@ -206,7 +203,7 @@ impl Fallback {
         }
         let bans = decision.denied_by();
         for banned in bans.filter(|policy| policy.is_of_penalty()) {
-            let mut charges = buckets(charges);
+            let mut charges = charges.iter();
             let charge = charges.find(|charge| charge.policy == *banned.interned_name());
             let local = charge.and_then(|charge| charge.local(Operation::Ban)?.ok());
             let (Some(local), Some(time)) = (local, banned.retry_after()) else {

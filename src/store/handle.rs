@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Decision, Key, List, Verdict,
-    charge::{Operation, buckets, by_policy},
+    charge::Operation,
     lists::LoadedLists,
     metrics::{Recorder, store::StoreMetrics},
     overlay::Found,
@@ -121,14 +121,16 @@ impl StoreHandle {
         if !enforced.is_empty() {
             checks.push(decisive);
         }
-        let alone = by_policy(shadows).map(|charges| Check::new(operation, charges));
+        let alone = shadows
+            .chunks(1)
+            .map(|charge| Check::new(operation, charge));
         checks.extend(alone);
         let mut answers = self.store.store.check_all(&checks).into_iter();
         let answer = if enforced.is_empty() {
             let units = match operation {
                 // Nothing was refunded.
                 Operation::Refund => 0,
-                _ => buckets(shadows).next().map_or(0, Charge::cost),
+                _ => shadows.first().map_or(0, Charge::cost),
             };
             Answer::Now(Ok(Decision::of_shadow_policies(units)))
         } else {

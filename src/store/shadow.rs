@@ -14,12 +14,8 @@ use tokio::runtime::Handle;
 
 use super::{Answer, Charge, monitored::MonitoredStore};
 use crate::{
-    Decision, StoreError,
-    charge::{Operation, buckets},
-    decision::ShadowOutcome,
-    metrics::Recorder,
-    policy_name::Name,
-    telemetry,
+    Decision, StoreError, charge::Operation, decision::ShadowOutcome, metrics::Recorder,
+    policy_name::Name, telemetry,
 };
 
 /// So many tasks of a store may wait for answers. Beyond that, nothing is asked that takes time,
@@ -74,7 +70,7 @@ impl ShadowChecks {
             store: store.clone(),
             recorder: is_request.then(|| Arc::clone(recorder)),
             is_awaited: !is_request,
-            checks: buckets(charges).map(check).collect(),
+            checks: charges.iter().map(check).collect(),
         }
     }
 

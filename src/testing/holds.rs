@@ -6,9 +6,8 @@ use super::{Fields, Mismatch, Random};
 use crate::{
     Clock, ConfigError, Decision, FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure,
     Policy, SlidingLog, SlidingWindow, Source, StoreError, TokenBucket,
-    charge::{Charge, Check, Demand, Operation, buckets},
+    charge::{Charge, Check, Operation},
     policy::Compiled,
-    quota::arithmetic::State,
     store::{BucketWords, Store, decide::decide},
 };
 
@@ -63,12 +62,19 @@ struct Open {
     policy: usize,
     caller: u64,
     units: u64,
-    generation: u64,
+    generation: Generation,
+}
+
+/// The generation of the same units in the store that is tested and in the model.
+#[derive(Clone, Copy, Debug, Default)]
+struct Generation {
+    tested: u64,
+    model: u64,
 }
 
 struct Walk<S> {
     tested: S,
-    model: HashMap<(String, char, Vec<u8>), State>,
+    model: HashMap<(String, char, Vec<u8>), BucketWords>,
     clock: Arc<ManualClock>,
     steps_back: bool,
     random: Random,
@@ -105,12 +111,7 @@ impl<S: Store> Walk<S> {
                     true => policy.hold_for(lifetime),
                     false => policy,
                 };
-                let mut policy = policy.compile(OnStoreFailure::Deny)?;
-                // Else the numbers would decide when a store may forget what has lapsed.
-                if let Some(first) = compiled.first() {
-                    policy.hold = first.hold.clone();
-                }
-                compiled.push(policy);
+                compiled.push(policy.compile(OnStoreFailure::Deny)?);
             }
             self.policies.push(compiled);
         }
@@ -179,29 +180,29 @@ impl<S: Store> Walk<S> {
             let Some(policy) = self.chosen(place) else {
                 continue;
             };
-            let mut demand = Demand::new(policy.demand.quota.clone(), units);
+            let mut demand = policy.demand.of_units(units);
             if operation == Operation::Debit {
                 demand.may_owe(self.random.below(20));
             }
-            let bucket = policy.charge(Cow::Owned(key.clone()), Cow::Owned(demand));
+            let mut charge = policy.charge(Cow::Owned(key.clone()), Cow::Owned(demand));
             // Sometimes some of the cost is charged at once.
             let held = match (operation, self.random.below(5)) {
                 (Operation::Take, 0) => self.random.below(units + 1),
                 (Operation::Take, 1..) => units,
                 _ => 0,
             };
-            charges.extend(policy.hold_before(&bucket, held));
-            charges.push(bucket);
+            charge.hold(held);
+            charges.push(charge);
         }
-        let decision = self.compare(step, operation, &charges).await?;
-        let decided = buckets(&charges).zip(decision.policies()).enumerate();
-        for (policy, (_, decided)) in decided {
-            if decided.held() > 0 {
+        let none = Generation::default();
+        let decided = self.compare(step, operation, &charges, none).await?;
+        for (policy, (units, generation)) in decided.into_iter().enumerate() {
+            if units > 0 {
                 self.open.push(Open {
                     policy,
                     caller,
-                    units: decided.held(),
-                    generation: decided.generation(),
+                    units,
+                    generation,
                 });
             }
         }
@@ -226,25 +227,21 @@ impl<S: Store> Walk<S> {
             (Operation::Refund, _) => open.units,
             _ => 0,
         };
-        let mut demand = Demand::new(policy.demand.quota.clone(), used);
+        let mut demand = policy.demand.of_units(used);
         if operation == Operation::Settle {
             demand.may_owe(self.random.below(8));
         }
-        let bucket = policy.charge(Cow::Owned(Key::from(open.caller)), Cow::Owned(demand));
-        let mut charges: Vec<Charge<'_>> = policy
-            .hold_before(&bucket, open.units)
-            .into_iter()
-            .collect();
-        for hold in &mut charges {
-            hold.demand.to_mut().taken_at = open.generation;
+        if let Some(hold) = &mut demand.hold {
+            hold.units = open.units;
+            hold.beyond = used.saturating_sub(open.units);
         }
-        charges.push(bucket);
-        let decision = self.compare(step, operation, &charges).await?;
-        let decided = decision.policies().next();
-        match (operation, decided) {
-            (Operation::Renew, Some(decided)) if decided.held() > 0 => self.open.push(Open {
-                units: decided.held(),
-                generation: decided.generation(),
+        let key = Cow::Owned(Key::from(open.caller));
+        let charges = [policy.charge(key, Cow::Owned(demand))];
+        let decided = self.compare(step, operation, &charges, open.generation);
+        match (operation, decided.await?.first()) {
+            (Operation::Renew, Some((units @ 1.., generation))) => self.open.push(Open {
+                units: *units,
+                generation: *generation,
                 ..open
             }),
             _ if self.random.below(20) == 0 => self.open.push(open),
@@ -257,9 +254,7 @@ impl<S: Store> Walk<S> {
         let key = Key::from(self.random.below(CALLERS));
         let mut charges: Vec<Charge<'_>> = Vec::new();
         for policy in self.policies.iter().filter_map(|numbers| numbers.first()) {
-            let bucket = policy.charge(Cow::Borrowed(&key), Cow::Borrowed(&policy.demand));
-            charges.extend(policy.hold_before(&bucket, 0));
-            charges.push(bucket);
+            charges.push(policy.charge(Cow::Borrowed(&key), Cow::Borrowed(&policy.demand)));
         }
         self.tested.reset(&charges).wait().await?;
         for charge in &charges {
@@ -272,40 +267,61 @@ impl<S: Store> Walk<S> {
     fn decide(&mut self, check: &Check<'_>) -> Decision {
         let of_check = check.charges().iter().map(bucket_of);
         let of_check: Vec<_> = of_check.collect();
-        let stored = of_check.iter().map(|bucket| BucketWords {
-            state: self.model.get(bucket).cloned(),
-            ..BucketWords::default()
-        });
-        let mut words: Vec<BucketWords> = stored.collect();
+        let stored = of_check
+            .iter()
+            .map(|bucket| self.model.get(bucket).cloned());
+        let mut words: Vec<BucketWords> = stored.map(Option::unwrap_or_default).collect();
         let decision = decide(check, self.clock.now_us(), &mut words);
         for (bucket, words) in of_check.into_iter().zip(words) {
-            self.model.extend(words.state.map(|state| (bucket, state)));
+            if words.drained_at_us.is_some() {
+                let drained_at_us = None;
+                self.model.insert(
+                    bucket,
+                    BucketWords {
+                        drained_at_us,
+                        ..words
+                    },
+                );
+            }
         }
         decision
     }
 
+    /// Asks the store and the model. `generation`: where the units that a check ends were held.
+    /// Returns how many units each policy holds then, and where.
     async fn compare(
         &mut self,
         step: usize,
         operation: Operation,
         charges: &[Charge<'_>],
-    ) -> Result<Decision, Mismatch> {
-        let check = Check::new(operation, charges);
+        generation: Generation,
+    ) -> Result<Vec<(u64, Generation)>, Mismatch> {
+        let of_tested = in_generation(charges, generation.tested);
+        let check = Check::new(operation, &of_tested);
         let tested: Result<_, StoreError> = self.tested.check(&check).wait().await;
-        let (tested, model) = (tested?, self.decide(&check));
+        let of_model = in_generation(charges, generation.model);
+        let (tested, model) = (tested?, self.decide(&Check::new(operation, &of_model)));
         // A repeated denial does not know of what was settled since.
         let is_repeated = tested.source() == Source::Cache;
         let is_as_strict = tested.verdict() == model.verdict()
             && tested.retry_after() <= model.retry_after().or(Some(Duration::MAX));
         if Fields::new(&tested) == Fields::new(&model) || is_repeated && is_as_strict {
-            return Ok(model);
+            let decided = tested.policies().zip(model.policies());
+            let decided = decided.map(|(tested, model)| {
+                let generation = Generation {
+                    tested: tested.generation(),
+                    model: model.generation(),
+                };
+                (model.held(), generation)
+            });
+            return Ok(decided.collect());
         }
         let asked = charges.iter().map(|charge| {
             (
                 charge.policy(),
                 charge.kind(),
                 charge.cost(),
-                charge.demand.taken_at,
+                charge.demand.hold.clone(),
                 charge.quota(),
             )
         });
@@ -317,4 +333,15 @@ impl<S: Store> Walk<S> {
             Fields::new(&model)
         )))
     }
+}
+
+/// Returns the charges about units that were held in this generation.
+fn in_generation<'a>(charges: &[Charge<'a>], generation: u64) -> Vec<Charge<'a>> {
+    let mut charges = charges.to_vec();
+    for charge in &mut charges {
+        if let Some(hold) = &mut charge.demand.to_mut().hold {
+            hold.generation = generation;
+        }
+    }
+    charges
 }

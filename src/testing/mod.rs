@@ -263,8 +263,6 @@ struct PolicyFields {
     cost: u64,
     moved: u64,
     held: u64,
-    /// Of the units that are held.
-    generation: Option<u64>,
     remaining: u64,
     is_impossible: bool,
     reset_after: Duration,
@@ -279,7 +277,6 @@ impl Fields {
             cost: policy.cost(),
             moved: policy.charged(),
             held: policy.held(),
-            generation: (policy.held() > 0).then(|| policy.generation()),
             remaining: policy.remaining(),
             is_impossible: policy.is_impossible(),
             reset_after: policy.reset_after(),

@@ -18,7 +18,7 @@ pub(crate) struct BucketState {
 }
 
 /// A bucket as it was read, and what requests hold of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) standing: BucketState,
     /// `None` if the bucket's policy does not hold.
@@ -32,6 +32,12 @@ impl Reading {
             standing,
             hold: None,
         }
+    }
+
+    /// Returns the level of what is held, in units of this level.
+    #[inline]
+    pub(crate) fn held(&self, unit: u64) -> u64 {
+        self.hold.map_or(0, |hold| hold.held.saturating_mul(unit))
     }
 }
 
@@ -49,7 +55,6 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) taken_at: u64,
     /// How much to refund.
     pub(crate) give: u64,
-    pub(crate) is_refund: bool,
     /// For [`Penalty`](crate::Penalty): what the check does to it by being made.
     pub(crate) offense: Offense,
 }
@@ -66,16 +71,10 @@ pub(crate) struct Offense {
 }
 
 impl ReadContext<'_> {
-    /// Returns the context of a bucket of which `hold` is held, in units of this level.
+    /// Returns the context of a bucket of which this level is held.
     #[inline(always)]
-    pub(crate) fn beside(mut self, hold: Option<&HoldReading>, unit: u64) -> Self {
-        if let Some(hold) = hold {
-            self.most = self.most.saturating_sub(hold.level(unit));
-            // What was held was not charged, so it is not refunded.
-            if self.is_refund {
-                self.give = self.give.saturating_sub(hold.asked.saturating_mul(unit));
-            }
-        }
+    pub(crate) fn beside(mut self, held: u64) -> Self {
+        self.most = self.most.saturating_sub(held);
         self
     }
 
@@ -84,27 +83,15 @@ impl ReadContext<'_> {
     }
 }
 
-/// What requests hold of a bucket, for the charge that comes behind. In units of the bucket.
+/// What requests hold of a bucket, before a check. In units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HoldReading {
-    /// All that is held, before the check.
+    /// All that is held.
     pub(crate) held: u64,
-    /// What has lapsed since the last check, and is charged by this one.
-    pub(crate) lapsed: u64,
-    /// The units that the check is to hold; for a settlement, those that were held.
-    pub(crate) asked: u64,
-    /// For a settlement, a refund and a renewal: how many of those are still held.
+    /// For a settlement, a refund and an extension: how many of its units are still held.
     pub(crate) found: u64,
     /// The generation of units that are held now.
     pub(crate) generation: u64,
-}
-
-impl HoldReading {
-    /// Returns the level of what is held, and of what has lapsed, in units of this level.
-    #[inline]
-    pub(crate) fn level(&self, unit: u64) -> u64 {
-        self.held.saturating_add(self.lapsed).saturating_mul(unit)
-    }
 }
 
 /// How a bucket changes.
@@ -114,7 +101,7 @@ pub(crate) enum Change {
     Take(u64),
     /// Refunds this much, no more than was taken.
     Give(u64),
-    /// Renews the sender's permits, or moves units that are held into the present generation.
+    /// Renews the sender's permits.
     Renew,
 }
 

@@ -7,8 +7,7 @@ use crate::{
     util::text::{Mistake, Words, choice, quoted},
 };
 
-/// Those that a quota may have, and at last the one that only a store meets.
-const ALGORITHMS: [Algorithm; 8] = [
+const ALGORITHMS: [Algorithm; 7] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,
     Algorithm::FixedWindow,
@@ -16,7 +15,6 @@ const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::SlidingLog,
     Algorithm::Concurrency,
     Algorithm::Penalty,
-    Algorithm::Hold,
 ];
 
 impl Algorithm {
@@ -30,7 +28,6 @@ impl Algorithm {
             Self::SlidingLog => "sliding log",
             Self::Concurrency => "concurrency",
             Self::Penalty => "penalty",
-            Self::Hold => "hold",
         }
     }
 }
@@ -66,7 +63,7 @@ impl FromStr for Algorithm {
 
 /// The names of those that a quota may have.
 const NAMES: [&str; 7] = {
-    let [a, b, c, d, e, f, g, _] = ALGORITHMS;
+    let [a, b, c, d, e, f, g] = ALGORITHMS;
     [
         a.name(),
         b.name(),

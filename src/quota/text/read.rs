@@ -66,10 +66,6 @@ pub(super) fn quota(text: &str) -> Built {
             }
             penalty(words, strikes)
         }
-        Algorithm::Hold => {
-            let reason = "no quota is a hold; use `hold_for` of its policy";
-            Err(Mistake::new(first.range(), reason))
-        }
     }
 }
 

@@ -61,7 +61,6 @@ impl fmt::Display for Quota {
             }
             Params::Concurrency(_) => write!(f, "{limit} at once, lifetime {text}"),
             Params::Penalty(rule) => write_penalty(f, rule),
-            Params::Hold(_) => write!(f, "hold for {text}"),
         }
     }
 }

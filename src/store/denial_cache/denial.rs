@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::Id;
 use crate::{
     Decision, PolicyDecision, Quota, Verdict,
-    charge::{Check, Demand, buckets, pairs},
+    charge::{Check, Demand},
     quota::{
         Params,
         arithmetic::{Arithmetic, BucketState, HoldReading, ReadContext, Reading},
@@ -98,19 +98,16 @@ impl Denial {
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
         let mut states: SmallVec<[Reading; 2]> = SmallVec::new();
         let (mut has_room, mut starts_ban) = (true, false);
-        for ((hold, charge), known) in pairs(check.charges()).zip(&self.charges) {
+        for (charge, known) in check.charges().iter().zip(&self.charges) {
             let asked = &charge.demand;
             // Nothing was held, or the denial would not be known.
-            let hold = hold.map(|_| HoldReading::default());
+            let hold = asked.hold.as_ref().map(|_| HoldReading::default());
             if known.quota != asked.quota {
                 return Recheck::Unknown;
             }
             let offset_ms = asked.quota.offset_ms(charge.key_bytes());
             let standings = each!(asked.quota, rule => {
-                let at = |now_us| {
-                    let at = asked.at(rule, check.operation(), now_us, offset_ms);
-                    at.beside(hold.as_ref(), rule.unit())
-                };
+                let at = |now_us| asked.at(rule, check.operation(), now_us, offset_ms);
                 let cost = asked.quota.level_of(known.cost_or_strikes);
                 let most = rule.max_level_for(cost, 0).unwrap_or(0);
                 let from = ReadContext { most, ..at(self.decided_us) };
@@ -135,8 +132,7 @@ impl Denial {
         match decision.verdict() {
             Verdict::Denied => {
                 let known = self.charges.iter_mut().zip(&states);
-                for (charge, (known, Reading { standing, .. })) in
-                    buckets(check.charges()).zip(known)
+                for (charge, (known, Reading { standing, .. })) in check.charges().iter().zip(known)
                 {
                     known.cost_or_strikes += u64::from(struck(&charge.demand, standing).is_some());
                 }
@@ -165,7 +161,7 @@ fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyPa
 
 fn denied(check: &Check<'_>, now_us: u64, readings: &[Reading], hashes: &[u32]) -> Decision {
     let operation = check.operation();
-    let charges = buckets(check.charges()).zip(readings);
+    let charges = check.charges().iter().zip(readings);
     let mut policies =
         charges.map(|(charge, reading)| policy_decision(charge, operation, 0, now_us, reading));
     let mut decision = match (readings.len(), policies.next()) {

@@ -132,12 +132,16 @@ impl Buckets {
         let charges: Vec<_> = charges.collect();
         let check = &Check::new(check.operation(), &charges);
         let decision = decide_of(check, &places, now_us, &mut buckets);
-        for ((bucket, place), charge) in buckets.into_iter().zip(places).zip(&charges) {
+        for ((mut bucket, place), charge) in buckets.into_iter().zip(places).zip(&charges) {
             let shard = held_shard(&mut shards, place.held);
             match place.storage {
                 Storage::Own => shard.put(place.id, bucket),
                 Storage::Shared(cells) => {
-                    cells.close(check.operation(), charge, now_us, bucket, shard)
+                    let held = bucket.held.take();
+                    cells.close(check.operation(), charge, now_us, bucket, shard);
+                    if charge.demand.hold.is_some() {
+                        shard.put_held(place.id, held);
+                    }
                 }
                 Storage::Nowhere => {}
             }
@@ -161,7 +165,11 @@ impl Buckets {
         now_us: u64,
         shard: &mut Shard,
     ) -> BucketWords {
-        if is_full && shard.find_mut(place.id).is_none() {
+        if is_full
+            && !shard
+                .find_mut(place.id)
+                .is_some_and(|entry| entry.has_words())
+        {
             if let Some(bucket) = self.open_without_room(operation, charge, place, now_us, shard) {
                 return bucket;
             }
@@ -179,21 +187,25 @@ impl Buckets {
         now_us: u64,
         shard: &mut Shard,
     ) -> Option<BucketWords> {
-        // Permits and units that are held must be found again; there are no more than requests in
-        // flight.
-        let is_found_again =
-            charge.demand.quota.is_concurrency() || charge.is_hold() || operation == Operation::Ban;
+        // Permits must be found again; there are no more than requests in flight.
+        let is_found_again = charge.demand.quota.is_concurrency() || operation == Operation::Ban;
         if is_found_again {
             return None;
         }
-        if operation == Operation::Refund || charge.demand.quota.penalty().is_some() {
+        let holds = charge.demand.hold.is_some();
+        if operation == Operation::Refund && !holds || charge.demand.quota.penalty().is_some() {
             // What it took, if anything, it shares with others. And no caller is banned for the
             // strikes of others.
             place.storage = Storage::Nowhere;
             return Some(BucketWords::default());
         }
         let charge = charge.of_newcomers(operation);
-        let (cells, bucket) = Cells::open(&self.hash, operation, &charge, place.id, now_us, shard);
+        let (cells, mut bucket) =
+            Cells::open(&self.hash, operation, &charge, place.id, now_us, shard);
+        if holds {
+            // So must units that are held.
+            bucket.held = shard.take(place.id).held;
+        }
         place.storage = Storage::Shared(Box::new(cells));
         Some(bucket)
     }

@@ -3,7 +3,7 @@
 use std::{mem, num::NonZeroU64};
 
 use crate::{
-    quota::arithmetic::State,
+    quota::{arithmetic::State, hold::Held},
     store::{BucketWords, decide::Bucket},
 };
 
@@ -52,6 +52,7 @@ enum Words {
 #[derive(Debug)]
 struct Many {
     state: State,
+    held: Option<Box<Held>>,
     drained_at_us: u64,
 }
 
@@ -98,11 +99,21 @@ impl Words {
         Some(Self::Few { first, drained })
     }
 
-    fn many(state: State, drained_at_us: u64) -> Self {
+    fn many(state: State, held: Option<Box<Held>>, drained_at_us: u64) -> Self {
         Self::Many(Box::new(Many {
             state,
+            held,
             drained_at_us,
         }))
+    }
+}
+
+impl Many {
+    /// Writes the words where units are held, by a check that does not hold.
+    #[cold]
+    fn write_beside(&mut self, state: State, drained_at_us: u64) {
+        self.state = state;
+        self.drained_at_us = self.drained_at_us.max(drained_at_us);
     }
 }
 
@@ -110,9 +121,15 @@ impl Entry {
     /// Returns `None` if there is nothing to keep.
     #[inline]
     pub(super) fn new(id: BucketId, bucket: BucketWords) -> Option<Self> {
-        let (state, drained_at_us) = (bucket.state?, bucket.drained_at_us?);
-        let words = Words::few(&state, drained_at_us);
-        let words = words.unwrap_or_else(|| Words::many(state, drained_at_us));
+        let drained_at_us = bucket.drained_at_us?;
+        if bucket.held.is_none() {
+            let state = bucket.state?;
+            let words = Words::few(&state, drained_at_us);
+            let words = words.unwrap_or_else(|| Words::many(state, None, drained_at_us));
+            return Some(Self { id, words });
+        }
+        let state = bucket.state.unwrap_or_default();
+        let words = Words::many(state, bucket.held, drained_at_us);
         Some(Self { id, words })
     }
 
@@ -125,10 +142,22 @@ impl Entry {
         }
     }
 
+    /// Returns whether more is known than what is held.
+    pub(super) fn has_words(&self) -> bool {
+        match &self.words {
+            Words::Few { .. } => true,
+            Words::Many(many) => !many.state.is_empty(),
+        }
+    }
+
     /// Takes out its words until they are [put](Self::put) back.
     pub(super) fn take_words(&mut self) -> BucketWords {
         BucketWords {
-            state: self.take(),
+            held: match &mut self.words {
+                Words::Few { .. } => None,
+                Words::Many(many) => many.held.take(),
+            },
+            state: self.take().filter(|state| !state.is_empty()),
             drained_at_us: None,
         }
     }
@@ -136,10 +165,14 @@ impl Entry {
     /// Puts words back that were [taken](Self::take_words) out. If they are not new, the
     /// entry is as it was.
     pub(super) fn put(&mut self, bucket: BucketWords) {
-        match (bucket.state, bucket.drained_at_us, &mut self.words) {
-            (Some(state), Some(drained_at_us), _) => self.write(state, drained_at_us),
-            (Some(state), None, Words::Many(many)) => many.state = state,
-            _ => {}
+        let state = bucket.state.unwrap_or_default();
+        match (bucket.drained_at_us, &mut self.words) {
+            (Some(drained_at_us), words) if bucket.held.is_some() => {
+                *words = Words::many(state, bucket.held, drained_at_us);
+            }
+            (Some(drained_at_us), _) => self.write(state, drained_at_us),
+            (None, Words::Many(many)) => (many.state, many.held) = (state, bucket.held),
+            (None, Words::Few { .. }) => {}
         }
     }
 }
@@ -170,11 +203,14 @@ impl Bucket for Entry {
     #[inline(always)]
     fn write(&mut self, state: State, drained_at_us: u64) {
         match (Words::few(&state, drained_at_us), &mut self.words) {
+            (_, Words::Many(many)) if many.held.is_some() => {
+                many.write_beside(state, drained_at_us)
+            }
             (Some(few), words) => *words = few,
             (None, Words::Many(many)) => {
                 (many.state, many.drained_at_us) = (state, drained_at_us);
             }
-            (None, words) => *words = Words::many(state, drained_at_us),
+            (None, words) => *words = Words::many(state, None, drained_at_us),
         }
     }
 }

@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 
 use super::entry::{BucketId, Entry, is_cell};
-use crate::store::BucketWords;
+use crate::{quota::hold::Held, store::BucketWords};
 
 /// The fields that every check uses come first, beside the lock.
 #[repr(C)]
@@ -113,6 +113,20 @@ impl Shard {
             Some(entry) => entry.put(bucket),
             None => self.insert(id, bucket),
         }
+    }
+
+    /// Puts back what is held of a bucket whose words are elsewhere.
+    pub(super) fn put_held(&mut self, id: BucketId, held: Option<Box<Held>>) {
+        let Some(held) = held else {
+            self.remove(id);
+            return;
+        };
+        let bucket = BucketWords {
+            state: None,
+            drained_at_us: Some(held.ends_us()),
+            held: Some(held),
+        };
+        self.put(id, bucket);
     }
 
     /// Adds a bucket that is not there yet, unless there is nothing to keep.

@@ -22,6 +22,7 @@ fn bucket(words: &[u64], drained_at_us: u64) -> BucketWords {
     BucketWords {
         state: Some(State::from_slice(words)),
         drained_at_us: Some(drained_at_us),
+        ..BucketWords::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The reply to a script call, and what it means for each check.
 
-use std::{mem, ops::Range};
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -36,8 +36,8 @@ pub(crate) struct CheckResult {
     pub(crate) now_us: u64,
     /// 0, 1, or the units taken.
     pub(crate) fitting: u64,
-    /// The state of each charge's bucket before the check.
-    pub(crate) standings: SmallVec<[BucketState; 1]>,
+    /// Each charge's bucket before the check.
+    pub(crate) readings: SmallVec<[Reading; 1]>,
 }
 
 impl CheckResult {
@@ -45,26 +45,21 @@ impl CheckResult {
     /// this is the result: the first `fitting` were allowed.
     pub(crate) fn of_turn(&self, turn: u64, request: &ScriptRequest) -> Self {
         let taken = turn.min(self.fitting);
-        let mut held = 0;
-        let standings = self.standings.iter().zip(&request.charges);
-        let standings = standings.map(|(before, charge)| {
-            let demand = &charge.demand;
-            // What is held is not charged.
-            let charged = demand
-                .level
-                .saturating_sub(demand.quota.level_of(mem::take(&mut held)));
-            if charge.is_hold() {
-                held = demand.cost;
+        let after = |before: u64, more: u64| before.saturating_add(more.saturating_mul(taken));
+        let readings = self.readings.iter().zip(&request.charges);
+        let readings = readings.map(|(reading, charge)| {
+            let (mut reading, demand) = (*reading, &charge.demand);
+            let level = &mut reading.standing.level;
+            *level = after(*level, demand.charged_level());
+            if let Some(hold) = &mut reading.hold {
+                hold.held = after(hold.held, demand.held_units());
             }
-            BucketState {
-                level: before.level.saturating_add(charged.saturating_mul(taken)),
-                ..*before
-            }
+            reading
         });
         Self {
             now_us: self.now_us,
             fitting: u64::from(turn < self.fitting),
-            standings: standings.collect(),
+            readings: readings.collect(),
         }
     }
 }
@@ -72,17 +67,7 @@ impl CheckResult {
 impl ScriptRequest {
     pub(crate) fn decision(&self, found: &CheckResult) -> Decision {
         let (operation, now_us, fitting) = (self.operation, found.now_us, found.fitting);
-        let charges = self.charges.iter().zip(&found.standings);
-        if self.charges.iter().any(Charge::is_hold) {
-            let policies = policy_decisions(charges, operation, fitting, now_us);
-            let policies: SmallVec<[PolicyDecision; 1]> = policies.collect();
-            return Decision::new(operation, policies.into_iter(), fitting, now_us);
-        }
-        // Their number is known, so they are collected in place.
-        let mut policies = charges.map(|(charge, before)| {
-            let reading = Reading::of_no_hold(*before);
-            policy_decision(charge, operation, fitting, now_us, &reading)
-        });
+        let mut policies = policy_decisions(&self.charges, found, operation, fitting);
         match (policies.len(), policies.next()) {
             (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
             (_, first) => {
@@ -93,33 +78,16 @@ impl ScriptRequest {
     }
 }
 
-/// Returns the part of each policy in a decision, from the states of its buckets.
+/// Returns the part of each policy in a decision.
 pub(super) fn policy_decisions<'a>(
-    charges: impl Iterator<Item = (&'a Charge<'a>, &'a BucketState)>,
+    charges: &'a [Charge<'static>],
+    found: &'a CheckResult,
     operation: Operation,
     fitting: u64,
-    now_us: u64,
-) -> impl Iterator<Item = PolicyDecision> {
-    let mut hold = None;
-    charges.filter_map(move |(charge, before)| {
-        let (demand, hold_before) = (&charge.demand, hold.take());
-        if charge.is_hold() {
-            hold = Some(HoldReading {
-                held: before.level,
-                lapsed: 0,
-                asked: demand.cost,
-                found: before.more.min(demand.cost),
-                generation: before.mark,
-            });
-            return None;
-        }
-        let reading = Reading {
-            standing: *before,
-            hold: hold_before,
-        };
-        Some(policy_decision(
-            charge, operation, fitting, now_us, &reading,
-        ))
+) -> impl ExactSizeIterator<Item = PolicyDecision> + 'a {
+    let charges = charges.iter().zip(&found.readings);
+    charges.map(move |(charge, reading)| {
+        policy_decision(charge, operation, fitting, found.now_us, reading)
     })
 }
 
@@ -182,15 +150,9 @@ impl Rest<'_> {
             return Err(foreign());
         }
         let verdict = self.integer()?;
-        let mut standings = SmallVec::new();
+        let mut readings = SmallVec::new();
         for charge in &check.request.charges {
-            let integers = algorithm(charge);
-            standings.push(BucketState {
-                level: self.number()?,
-                mark: if integers > 1 { self.number()? } else { 0 },
-                more: if integers > 2 { self.number()? } else { 0 },
-                unsaved: false,
-            });
+            readings.push(self.reading(charge)?);
         }
         let result = match verdict {
             CORRUPT => Err(StoreError::new(StoreErrorKind::CorruptState)),
@@ -201,10 +163,30 @@ impl Rest<'_> {
                     .ok()
                     .filter(|fitting| *fitting <= max)
                     .ok_or_else(foreign)?,
-                standings,
+                readings,
             }),
         };
         Ok((times, result))
+    }
+
+    /// Reads the bucket of a charge.
+    fn reading(&mut self, charge: &Charge<'_>) -> Result<Reading, StoreError> {
+        let integers = algorithm(charge);
+        let standing = BucketState {
+            level: self.number()?,
+            mark: if integers > 1 { self.number()? } else { 0 },
+            more: if integers > 2 { self.number()? } else { 0 },
+            unsaved: false,
+        };
+        let hold = match &charge.demand.hold {
+            None => None,
+            Some(hold) => Some(HoldReading {
+                held: self.number()?,
+                found: self.number()?.min(hold.units),
+                generation: self.number()?,
+            }),
+        };
+        Ok(Reading { standing, hold })
     }
 
     fn integer(&mut self) -> Result<i64, StoreError> {
@@ -296,7 +278,7 @@ mod tests {
             Ok(CheckResult {
                 now_us: 7,
                 fitting: 1,
-                standings: SmallVec::new(),
+                readings: SmallVec::new(),
             })
         };
         let reply = |results: Vec<_>| results.into_iter().collect::<ScriptReply>();

@@ -13,7 +13,9 @@ use crate::{
     quota::{EXACT, Params, window::Start},
 };
 
-/// Added to an algorithm's number on the last charge of a check.
+/// Added to an algorithm's number if units may be held of the bucket.
+const HOLDS: u64 = 16;
+/// Added to it on the last charge of a check.
 const LAST_CHARGE: u64 = 32;
 /// Multiplies the number of the operation.
 const TASK: u64 = 64;
@@ -158,9 +160,9 @@ impl<'a> Repeated<'a> {
         for (place, charge) in charges.iter().enumerate() {
             let demand = &*charge.demand;
             let is_last = if place == last { LAST_CHARGE } else { 0 };
-            let kind = u64::from(algorithm(charge)) + is_last + TASK * task(*operation);
+            let holds = if demand.hold.is_some() { HOLDS } else { 0 };
+            let kind = u64::from(algorithm(charge)) + holds + is_last + TASK * task(*operation);
             let extra = match operation {
-                Operation::Settle if charge.is_hold() => demand.taken_at as f64,
                 Operation::Take | Operation::Peek | Operation::Debit | Operation::Settle => {
                     demand.overdraft as f64
                 }
@@ -177,13 +179,15 @@ impl<'a> Repeated<'a> {
                 // One of them may be negative.
                 push(to, number as i64 as f64);
             }
-            if charge.is_hold() {
-                let bucket = charges.get(place + 1);
-                let unit = bucket.map_or(1, |bucket| bucket.demand.quota.level_of(1));
-                push(to, unit as f64);
-            }
-            if matches!(operation, Operation::Debit | Operation::Settle) {
+            if demand.hold.is_some() || *operation == Operation::Debit {
                 push(to, demand.quota.level_of(1) as f64);
+            }
+            if let Some(hold) = &demand.hold {
+                push(to, hold.units as f64);
+                push(to, hold.lifetime_ms as f64);
+                push(to, demand.quota.drained_after_ms() as f64);
+                push(to, hold.generation as f64);
+                push(to, demand.quota.level_of(hold.beyond) as f64);
             }
         }
     }
@@ -197,8 +201,7 @@ pub(crate) fn algorithm(charge: &Charge<'_>) -> u8 {
         Params::SlidingWindow(_) => 3,
         Params::SlidingLog(_) => 4,
         Params::Concurrency(_) => 5,
-        Params::Hold(_) => 6,
-        Params::Penalty(_) => 7,
+        Params::Penalty(_) => 6,
     }
 }
 
@@ -233,9 +236,6 @@ fn own_numbers(charge: &Charge<'_>) -> ArrayVec<u64, 6> {
             let strikes_on_denial = u64::from(strikes.is_some());
             let flags = strikes_on_denial + 2 * u64::from(rule.prolongs);
             own.extend([rule.forgiven_ms, strikes.unwrap_or(0), flags]);
-        }
-        Params::Hold(rule) => {
-            own.extend([rule.lifetime_ms, rule.remembered_ms]);
         }
         Params::Concurrency(rule) => {
             own.push(rule.lifetime_ms);

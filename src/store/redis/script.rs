@@ -8,13 +8,12 @@ use super::RedisStore;
 
 const ENGINE: &str = include_str!("lua/engine.lua");
 /// In the order of their numbers, which start at 1.
-const ALGORITHMS: [&str; 7] = [
+const ALGORITHMS: [&str; 6] = [
     include_str!("lua/token_bucket.lua"),
     include_str!("lua/fixed_window.lua"),
     include_str!("lua/sliding_window.lua"),
     include_str!("lua/sliding_log.lua"),
     include_str!("lua/concurrency.lua"),
-    include_str!("lua/hold.lua"),
     include_str!("lua/penalty.lua"),
 ];
 /// The marks of an algorithm's parts: in the engine, and in its own file.
@@ -50,7 +49,7 @@ impl RedisStore {
     /// for (number, text) in RedisStore::scripts().enumerate() {
     ///     std::fs::write(folder.join(format!("script-{number}.lua")), text)?;
     /// }
-    /// # assert_eq!(std::fs::read_dir(&folder)?.count(), 127);
+    /// # assert_eq!(std::fs::read_dir(&folder)?.count(), 63);
     /// # std::fs::remove_dir_all(&folder)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```

@@ -158,7 +158,6 @@ fn request(check: &Check<'_>, asking: Option<&mut PendingCheck>) -> ScriptReques
     let mut request = ScriptRequest::new(check);
     let strikes = asking.map(PendingCheck::take_strikes).unwrap_or_default();
     let charges = request.charges.iter_mut();
-    let charges = charges.filter(|charge| !charge.is_hold());
     for (charge, strikes) in charges.zip(strikes).filter(|(_, strikes)| *strikes > 0) {
         charge.demand.to_mut().strikes = Some(strikes);
     }

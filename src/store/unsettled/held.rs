@@ -12,9 +12,10 @@ use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use super::{HeldIn, Place, Registry, Settlement};
 use crate::{
     Decision, Key, PolicyDecision, StoreError,
-    charge::{Charge, Check, Demand, Operation},
+    charge::{Charge, Check, Operation},
     metrics::{Recorder, settlements::SettlementResult},
     policy_name::Name,
+    quota::hold::HoldDemand,
     store::{Answer, StoreFuture},
     util::{lock::lock, time::later},
 };
@@ -22,13 +23,18 @@ use crate::{
 /// The bucket that a request is settled with.
 #[derive(Debug)]
 pub(crate) struct HeldCharge {
-    /// `None` if the policy cannot hold. Then the bucket is debited.
-    pub(crate) hold: Option<Charge<'static>>,
-    pub(crate) bucket: Charge<'static>,
+    /// What was asked for. If its policy cannot hold, the bucket is debited.
+    pub(crate) charge: Charge<'static>,
     /// How many units the bucket may owe.
     pub(crate) debt: u64,
     /// Counts the bans that settlements start, if the policy is an enforced penalty.
     pub(crate) recorder: Option<Arc<Recorder>>,
+}
+
+impl HeldCharge {
+    fn hold(&self) -> Option<&HoldDemand> {
+        self.charge.demand.hold.as_deref()
+    }
 }
 
 /// What one request holds of one bucket, until it is settled.
@@ -76,7 +82,7 @@ impl Held {
     pub(crate) fn new(at: &Arc<HeldIn>, charge: HeldCharge) -> Arc<Self> {
         Arc::new(Self {
             at: Arc::clone(at),
-            units: charge.hold.as_ref().map_or(1, Charge::cost),
+            units: charge.hold().map_or(1, |hold| hold.units),
             charge,
             runtime: Handle::try_current().ok(),
             state: Mutex::new(State {
@@ -103,7 +109,7 @@ impl Held {
             pass_on(reply, Ok(None));
             return;
         };
-        if self.charge.hold.is_some() {
+        if self.charge.hold().is_some() {
             self.registry()
                 .units
                 .fetch_add(self.units, Ordering::Relaxed);
@@ -121,7 +127,7 @@ impl Held {
     }
 
     pub(crate) fn policy(&self) -> &str {
-        &self.charge.bucket.policy.text
+        &self.charge.charge.policy.text
     }
 
     /// Returns the units that a full settlement charges.
@@ -137,8 +143,10 @@ impl Held {
 
     /// Returns how long a generation takes units.
     fn lifetime(&self) -> Duration {
-        let hold = self.charge.hold.as_ref();
-        hold.map_or(Duration::ZERO, |hold| hold.quota().period())
+        let hold = self.charge.hold();
+        hold.map_or(Duration::ZERO, |hold| {
+            Duration::from_millis(hold.lifetime_ms)
+        })
     }
 
     /// Returns by how much it may be extended before it is due.
@@ -175,7 +183,7 @@ impl Held {
 
     /// Settles it as nobody has: what is held is charged.
     pub(crate) fn settle_as_left(self: &Arc<Self>) {
-        self.settle(match self.charge.hold {
+        self.settle(match self.charge.hold() {
             Some(_) => Settlement::Full,
             None => Settlement::Release,
         });
@@ -228,7 +236,7 @@ impl Held {
             self.registry().remove(place);
         }
         let mut lapsed = 0;
-        if self.charge.hold.is_some() {
+        if self.charge.hold().is_some() {
             self.registry()
                 .units
                 .fetch_sub(self.units, Ordering::Relaxed);
@@ -252,24 +260,19 @@ impl Held {
 
     /// Asks the store about units of this generation, and to charge `used`.
     fn ask(&self, operation: Operation, held: u64, used: u64, generation: u64) -> Answer<Decision> {
-        let HeldCharge {
-            hold, bucket, debt, ..
-        } = &self.charge;
-        let demand =
-            |charge: &Charge<'_>, units: u64| Demand::new(charge.demand.quota.clone(), units);
-        let mut charged = demand(bucket, used);
-        charged.may_owe(*debt);
-        let bucket = bucket.with_demand(Cow::Owned(charged));
-        let Some(hold) = hold else {
-            return self
-                .at
-                .store
-                .check(&Check::new(Operation::Debit, &[bucket]));
+        let HeldCharge { charge, debt, .. } = &self.charge;
+        let mut demand = charge.demand.of_units(used);
+        demand.may_owe(*debt);
+        let operation = match &mut demand.hold {
+            None => Operation::Debit,
+            Some(hold) => {
+                (hold.units, hold.generation) = (held, generation);
+                hold.beyond = used.saturating_sub(held);
+                operation
+            }
         };
-        let mut asked = demand(hold, held);
-        asked.taken_at = generation;
-        let hold = hold.with_demand(Cow::Owned(asked));
-        self.at.store.check(&Check::new(operation, &[hold, bucket]))
+        let charge = charge.with_demand(Cow::Owned(demand));
+        self.at.store.check(&Check::new(operation, &[charge]))
     }
 
     /// Waits in the background for the store, and passes its answer on.
@@ -303,10 +306,10 @@ impl Held {
             return None;
         }
         state.is_moving = true;
-        let bucket = &self.charge.bucket;
-        let key = Key::clone(&bucket.key);
+        let charge = &self.charge.charge;
+        let key = Key::clone(&charge.key);
         Some((
-            bucket.policy.clone(),
+            charge.policy.clone(),
             key,
             state.generation,
             self.lifetime(),
@@ -407,7 +410,7 @@ impl Sent {
             recorder.bans_started(&decision);
         }
         let found = decision.policies().next().map_or(0, PolicyDecision::held);
-        let is_late = self.by.charge.hold.is_some() && found < self.by.units;
+        let is_late = self.by.charge.hold().is_some() && found < self.by.units;
         let result = match self.units {
             _ if is_late => SettlementResult::Late,
             0 => SettlementResult::Released,

@@ -11,7 +11,7 @@ use crate::store::redis::document::TextCommand;
 use crate::store::redis::document::TextReply;
 use crate::{
     Clock, ManualClock,
-    quota::arithmetic::{Reading, State},
+    quota::arithmetic::Reading,
     store::{
         BucketWords,
         decide::{Readings, change_all},
@@ -27,7 +27,8 @@ use crate::{
 /// Its buckets, and its one core.
 pub(super) struct Server {
     pub(super) clock: RuntimeClock,
-    buckets: HashMap<RedisKey, Bucket>,
+    /// Each with the instant from which it means the same as none.
+    buckets: HashMap<RedisKey, (BucketWords, u64)>,
     /// With more buckets than these, drained ones are removed.
     most: usize,
     pub(super) call_takes: Duration,
@@ -39,11 +40,6 @@ pub(super) struct Server {
     /// Control documents.
     #[cfg(feature = "control")]
     texts: HashMap<String, Vec<u8>>,
-}
-
-struct Bucket {
-    state: State,
-    drained_at_us: u64,
 }
 
 impl Server {
@@ -149,33 +145,32 @@ impl Server {
             &mut readings,
         );
         reply.push(fitting as i64);
-        for (charge, Reading { standing, .. }) in request.charges.iter().zip(&readings) {
+        for (charge, Reading { standing, hold }) in request.charges.iter().zip(&readings) {
             let numbers = [standing.level, standing.mark, standing.more];
             let numbers = numbers.iter().take(algorithm(charge).min(3).into());
             reply.extend(numbers.map(|number| *number as i64));
+            let hold = hold.map(|hold| [hold.held, hold.found, hold.generation]);
+            reply.extend(hold.iter().flatten().map(|number| *number as i64));
         }
         for (key, bucket) in keys.into_iter().zip(buckets) {
-            if let (Some(state), Some(drained_at_us)) = (bucket.state, bucket.drained_at_us) {
-                let bucket = Bucket {
-                    state,
-                    drained_at_us,
-                };
-                self.buckets.insert(key, bucket);
+            if let Some(drained_at_us) = bucket.drained_at_us {
+                self.buckets.insert(key, (bucket, drained_at_us));
             }
         }
         if self.buckets.len() > self.most {
             self.buckets
-                .retain(|_, bucket| bucket.drained_at_us > now_us);
+                .retain(|_, (_, drained_at_us)| *drained_at_us > now_us);
             self.most = 2 * self.buckets.len().max(512);
         }
     }
 
     fn stored(&self, key: &[u8], now_us: u64) -> BucketWords {
-        let bucket = self.buckets.get(key);
-        let bucket = bucket.filter(|bucket| bucket.drained_at_us > now_us);
+        let stored = self.buckets.get(key);
+        let stored = stored.filter(|(_, drained_at_us)| *drained_at_us > now_us);
+        let (bucket, _) = stored.cloned().unwrap_or_default();
         BucketWords {
-            state: bucket.map(|bucket| bucket.state.clone()),
             drained_at_us: None,
+            ..bucket
         }
     }
 }

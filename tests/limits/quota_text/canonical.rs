@@ -252,7 +252,6 @@ fn each_algorithm_has_a_name() {
         (Algorithm::SlidingLog, "sliding log"),
         (Algorithm::Concurrency, "concurrency"),
         (Algorithm::Penalty, "penalty"),
-        (Algorithm::Hold, "hold"),
     ] {
         assert_eq!(algorithm.to_string(), name);
         assert_eq!(name.parse(), Ok(algorithm));

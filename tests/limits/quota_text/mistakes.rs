@@ -65,7 +65,6 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("sliding window of 10 per hour, spread", "spread", r#"a sliding window has no option "spread"; drop it"#),
     ("sliding log of 10 per hour, max entry 5", "max entry", r#"a sliding log has no option "max entry"; did you mean "max entries"?"#),
     ("concurrency of 10", "", r#"nothing follows "10"; use "at once""#),
-    ("hold of 5 per second", "hold", "no quota is a hold; use `hold_for` of its policy"),
     ("penalty of 20", "of", r#""of" follows "penalty"; use "after""#),
     ("penalty after 20", "", r#"nothing follows "20"; use "strikes""#),
     ("penalty after 20 stikes", "stikes", r#""stikes" follows "20"; did you mean "strikes"?"#),

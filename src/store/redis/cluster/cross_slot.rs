@@ -67,8 +67,7 @@ impl SlotGroup {
         }
     }
 
-    /// Splits it further, because its slot moves. What is held cannot be decided apart from its
-    /// bucket: nothing is held then, so the cost is charged at once.
+    /// Splits it further, because its slot moves.
     fn key_by_key(self) -> impl DoubleEndedIterator<Item = Self> {
         let ScriptRequest {
             operation,
@@ -76,20 +75,12 @@ impl SlotGroup {
             charges,
         } = self.request;
         let charges = self.places.into_iter().zip(charges);
-        let charges = charges.filter(|(_, charge)| !charge.is_hold());
         charges.map(move |(place, charge)| Self::of_one(operation, slot, place, charge))
     }
 
     /// Whether its keys can be asked about one by one.
     fn is_divisible(&self) -> bool {
-        let is_bound = |charge: &Charge<'_>| match self.request.operation {
-            // What a key by key check took, it did not hold.
-            Operation::Refund => charge.is_hold() && charge.cost() > 0,
-            Operation::Renew | Operation::Settle => charge.is_hold(),
-            _ => false,
-        };
-        let charges = &self.request.charges;
-        charges.len() > 1 && !charges.iter().any(is_bound)
+        self.request.charges.len() > 1
     }
 
     fn demands(&self) -> impl Iterator<Item = &Demand> {
@@ -152,14 +143,9 @@ impl GroupResult {
         operation: Operation,
         fitting: u64,
     ) -> impl Iterator<Item = (usize, PolicyDecision)> {
-        let CheckResult {
-            now_us, standings, ..
-        } = &self.found;
         let charges = &self.group.request.charges;
-        let places = self.group.places.iter().zip(charges);
-        let places = places.filter(|(_, charge)| !charge.is_hold());
-        let policies = policy_decisions(charges.iter().zip(standings), operation, fitting, *now_us);
-        places.map(|(place, _)| *place).zip(policies)
+        let policies = policy_decisions(charges, &self.found, operation, fitting);
+        self.group.places.iter().copied().zip(policies)
     }
 
     /// Whether the strikes of a denied check were none of its own.
@@ -183,21 +169,11 @@ impl GroupResult {
         group.request.operation = Operation::Refund;
         let mut policies = self.policies(operation, self.found.fitting);
         let charges = group.request.charges.iter_mut();
-        for (charge, before) in charges.zip(&self.found.standings) {
-            let is_hold = charge.is_hold();
-            let demand = charge.demand.to_mut();
-            if is_hold {
-                let held = if operation == Operation::Take {
-                    demand.cost
-                } else {
-                    0
-                };
-                demand.refund(held, before.mark);
-                continue;
-            }
+        for charge in charges {
             let Some((_, taken)) = policies.next() else {
                 break;
             };
+            let demand = charge.demand.to_mut();
             let level = match operation {
                 Operation::TakeUpTo => demand.quota.level_of(more),
                 _ => demand.level,
@@ -208,6 +184,7 @@ impl GroupResult {
                 true => 0,
                 false => taken.mark(),
             };
+            demand.taken_by(&taken);
             demand.refund(level, taken_at);
         }
         let charges = &mut group.request.charges;

@@ -42,7 +42,7 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
     let found = CheckResult {
         now_us: 7,
         fitting: 1,
-        standings: Default::default(),
+        readings: Default::default(),
     };
 
     let (sender, mut receiver) = oneshot::channel();

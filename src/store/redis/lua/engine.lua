@@ -9,20 +9,22 @@
 --            times: how many equal checks in a row each stands for; more than one
 --              only for task 0
 --          and for each charge:
---            kind: its algorithm's number, plus 32 on the last charge of a check,
+--            kind: its algorithm's number, plus 16 if units may be held of the bucket,
+--              plus 32 on the last charge of a check,
 --              plus 64 times the task: 0 take all or nothing, 1 peek,
 --              2 take as much as fits, 3 refund, 4 renew a permit or a hold,
 --              5 debit: charge each bucket as much as it may owe, 6 end a hold,
 --              7 ban
 --            cost and capacity, in the algorithm's own unit
 --            extra: for tasks 0, 1, 5 and 6 room beyond the capacity, or if negative,
---              room to leave; for 2 the cost of one unit; for 3, and for 4 and 6 of a
---              hold, the mark at which it was taken, or 0 for any
+--              room to leave; for 2 the cost of one unit; for 3 the mark at which it was
+--              taken, or 0 for any
 --            a and b, the algorithm's own numbers, and more if its file says so
---            for tasks 5 and 6: the cost of one unit
---          A charge of a hold comes before that of the bucket of which units are held.
---          The hold takes its own cost, and the bucket only what is left of its cost. For
---          task 6, the cost of the bucket is what was used.
+--            for task 5, and if units may be held: the cost of one unit
+--            if units may be held: how many units of the cost are held in place of charged,
+--              or for tasks 3, 4 and 6 were held; the lifetime of a hold and the time after
+--              which a full bucket is empty, in milliseconds; the mark of the generation in
+--              which they were held; and for task 6, what of the cost was not held
 -- Reply    integers only, as IEEE doubles, little-endian, in a row in one string,
 --          which Redis writes and a client reads faster than a list:
 --          nonce, now in microseconds, then for each check its
@@ -30,7 +32,9 @@
 --          unexpected data under one of its keys; -2 or less: Redis refused a
 --          command; `refusals` has the words)
 --          and for each charge the state before: level, and mark and more if its
---          algorithm has them.
+--          algorithm has them; then if units may be held, how many are held, how many
+--          of those that the task names still are, and the mark of the generation in
+--          which units are held now.
 --          For equal checks: how many of them the next result is for, and as verdict
 --          how many of these were allowed, the first ones; then the same for those
 --          that are left.
@@ -41,7 +45,14 @@
 --          charges all or none. If Redis refuses a command of one check (for lack
 --          of a right or of memory), the other checks are decided all the same.
 --
--- An algorithm's file is inserted at three places.
+-- What is held of a bucket stands behind its own state: the start of the younger generation
+-- and until when the value counts, in milliseconds since the epoch (6 bytes each), for the
+-- younger and the elder generation the mark and the units (7 bytes each), and the letter h.
+-- The elder generation started a lifetime before the younger one; a generation lapses two
+-- lifetimes after its start. What has lapsed is charged as of then. A charge of which no
+-- units may be held leaves those that are held as they are.
+--
+-- An algorithm's file is inserted at three places, the last two twice.
 -- numbers: reads more numbers from `at` on, if it has any, and sets slack: the
 --       highest level that counts as none; drop_ms: the milliseconds after which
 --       unexpected data is dropped. All checks that ask the same share these.
@@ -54,7 +65,7 @@
 --       if the check is denied, by this charge or by another. `most` is the
 --       highest level at which the cost fits.
 -- write: for a change of level, negative for a refund, it sets value and ttl_ms; no
---       value if it has written by itself, with the expiry.
+--       value if it has written by itself, with the expiry, which it may unless `held`.
 -- All numbers are integers below 2^53, where a Lua number is exact.
 
 local values_of = unpack
@@ -73,15 +84,13 @@ if now_us == 0 then
   spare_ms, expire, expires_from_ms = 2, 'PEXPIREAT', now_ms
 end
 local reply, out, key = { nonce, now_us }, 2, 0
-local largest = 9007199254740992
+local largest, nothing = 9007199254740992, {}
 
 -- The checks in a row that ask the same: how many are left, how many equal checks each
 -- stands for, and where their numbers are, of which those of one charge are read.
 local alike, times, first_at, is_joint = 0, 1, at, false
 local kind, cost, capacity, extra, algorithm, task, most, slack, drop_ms, unit
--- Of the hold before this charge: whether there is one, and as levels of the bucket what
--- is held and has lapsed, what of it has lapsed, what is asked for, and what is still held.
-local holding, burden, lapsed, asked, found
+local holds, asked, lifetime_ms, remembered_ms, generation, beyond
 local a, b, c, d, e, f
 -- The last change that was added, and its text.
 local added, added_text = 0, '0'
@@ -106,14 +115,14 @@ while key < #keys do
   out = out + 1
   local verdict_at, verdict, part, first_key = out, untold, untold, key
   local past, undo, is_unsaved, are_linear, refusal = nil, nil, false, true, nil
-  local is_struck, level, mark, more, unsaved, kept, owed, on_denial
+  local is_struck, level, mark, more, unsaved, kept, held, on_denial
   repeat
     if is_new or is_joint then
       kind, cost, capacity, extra, a, b, at = unpack('<dddddd', numbers, at)
-      algorithm, task = kind % 32, (kind - kind % 64) / 64
+      algorithm, task, holds = kind % 16, (kind - kind % 64) / 64, kind % 32 >= 16
       -- The numbers of one charge replace those of the charge before, and some tasks
-      -- change the cost.
-      is_joint = is_joint or kind % 64 < 32 or task > 2
+      -- change the cost, as what is held does.
+      is_joint = is_joint or kind % 64 < 32 or task > 2 or holds
       if task == 2 then
         most = capacity - min(cost, extra)
       else
@@ -121,17 +130,11 @@ while key < #keys do
       end
       slack = 0
       --@numbers
-      if task == 5 or task == 6 then
+      if task == 5 or holds then
         unit, at = unpack('<d', numbers, at)
       end
-    end
-    local is_held, others = holding, 0
-    holding, owed, on_denial = false, 0, 0
-    if is_held then
-      owed, others = lapsed, burden
-      most = most - others
-      if task == 3 then
-        cost = max(cost - asked, 0)
+      if holds then
+        asked, lifetime_ms, remembered_ms, generation, beyond, at = unpack('<ddddd', numbers, at)
       end
     end
     if task == 2 and not past then
@@ -143,18 +146,97 @@ while key < #keys do
       is_foreign = find(stored.err, 'WRONGTYPE', 1, true)
       is_refused, refusal, stored = not is_foreign, stored.err, false
     end
-    level, mark, more, unsaved, kept = 0, 0, 0, false, nil
-    --@read
+    held, on_denial = false, 0
+    local others, found, lapses, is_changed, looks_behind = 0, 0, nothing, false, holds
+    local at_us, at_ms, at_task = now_us, now_ms, task
+    while true do
+      if looks_behind then
+        looks_behind = false
+        local start_ms, ends_ms, young, younger, old, elder = now_ms, 0, nonce + 1, 0, 0, 0
+        if stored and #stored > 40 and byte(stored, -1) == 104 then
+          start_ms, ends_ms, young, younger, old, elder = unpack('<I6I6I7I7I7I7', stored, #stored - 40)
+          if max(young, old, younger + elder) > largest then
+            is_foreign, young, younger, old, elder = true, 0, 0, 0, 0
+          end
+          stored = #stored > 41 and sub(stored, 1, -42)
+        end
+        local taken, given, place, lapses_ms = 0, 0, 4, 0
+        lapses = {}
+        if holds and not is_foreign then
+          local lasts_ms = now_ms - start_ms
+          if younger + elder == 0 then
+            start_ms, young, old = now_ms, nonce + 1, 0
+          elseif lasts_ms >= lifetime_ms then
+            local is_new = lasts_ms < 2 * lifetime_ms
+            if younger > 0 and not is_new then
+              lapses[1] = { younger, start_ms + 2 * lifetime_ms }
+            end
+            if elder > 0 then
+              lapses[#lapses + 1] = { elder, start_ms + lifetime_ms }
+            end
+            if is_new then
+              start_ms, young, younger, old, elder = start_ms + lifetime_ms, nonce + 1, 0, young, younger
+            else
+              start_ms, young, younger, old, elder = now_ms, nonce + 1, 0, 0, 0
+            end
+          elseif -lasts_ms > lifetime_ms then
+            -- After a step back of the clock, no unit is held for longer than a new one.
+            start_ms, is_changed = now_ms + lifetime_ms, true
+          end
+          others = (younger + elder) * unit
+          most = most - others
+          lapses_ms = start_ms + 2 * lifetime_ms + remembered_ms + spare_ms
+          if generation == young then
+            found = min(asked, younger)
+          elseif generation == old then
+            found, place = min(asked, elder), 6
+          end
+          if task == 0 then
+            taken = asked
+          elseif task == 3 or task == 6 then
+            given = found
+          elseif task == 4 and place == 6 then
+            taken, given = found, found
+          end
+          if task == 3 then
+            cost = max(cost - asked * unit, 0)
+          end
+        end
+        held = { start_ms, ends_ms, young, younger, old, elder, taken, given, place, stored, lapses_ms }
+      end
+      local lapsed = lapses[#lapses]
+      if lapsed then
+        now_us, now_ms, task = lapsed[2] * 1000, lapsed[2], 4
+      end
+      level, mark, more, unsaved, kept = 0, 0, 0, false, nil
+      --@read
+      if lapsed and level then
+        lapses[#lapses] = nil
+        local change, leg_key, value, ttl_ms = lapsed[1] * unit, key, nil, nil
+        --@write
+        stored, held[10], is_changed = value, value, true
+      else
+        -- A charge of which nothing may be held finds what is held where its own form ends.
+        looks_behind = level == nil and not held and algorithm < 5 and stored and #stored > 40
+            and byte(stored, -1) == 104
+        if not looks_behind then
+          break
+        end
+      end
+      now_us, now_ms, task = at_us, at_ms, at_task
+    end
+    now_us, now_ms, task = at_us, at_ms, at_task
+    if holds and level then
+      -- What was held before makes no caller known that was forgotten since.
+      unsaved = is_changed or unsaved and task ~= 4 and task ~= 6
+      is_linear = is_linear and not is_changed
+    end
     -- No number that this script wrote is negative, a fraction, too large, or NaN.
     if level and not (level >= 0 and level <= largest and level % 1 == 0) then
       level = nil
     elseif algorithm > 1 and not (mark >= 0 and mark <= largest and mark % 1 == 0
         and more >= 0 and more <= largest and more % 1 == 0) then
       level = nil
-    end
-    if is_held and (is_refused or level == nil) then
-      -- What has lapsed stays so until it can be charged.
-      owed, past[14] = 0, false
     end
     if is_refused then
       -- A value that could not be read must not be overwritten.
@@ -177,11 +259,11 @@ while key < #keys do
         verdict = min(verdict, 1 + max(floor((most - level) / cost), 0))
       end
       are_linear = are_linear and is_linear
-      if is_held then
-        cost = max(cost - asked, 0)
+      if holds then
+        cost = max(cost - asked * unit, 0)
       end
     elseif task == 2 and algorithm > 5 then
-      -- Nothing of it is held, and a penalty grants nothing.
+      -- A penalty grants nothing.
       if level > capacity then
         verdict = min(verdict, 0)
       end
@@ -193,23 +275,17 @@ while key < #keys do
       end
       left = max(left - others, 0)
       verdict = min(verdict, cost / extra, floor(left / extra))
-    elseif task == 3 and algorithm == 6 then
-      cost = more
     elseif task == 5 then
       local left = max(capacity + extra - (level > slack and level or 0) - others, 0)
       cost = min(cost, left - left % unit)
-    elseif task == 6 and algorithm == 6 then
-      cost = -more
     elseif task == 6 then
-      local paid = min(cost, found)
-      local left = max(capacity + extra - (level > slack and level or 0) - (others - found) - paid, 0)
-      cost = paid + min(max(cost - asked, 0), left - left % unit)
+      local paid = min(cost - beyond, found * unit)
+      local left = max(capacity + extra - (level > slack and level or 0) - others + found * unit - paid, 0)
+      cost = paid + min(beyond, left - left % unit)
     end
-    -- Numbers that no quota has must not make a level that cannot be written.
-    owed = min(owed, largest - level)
     is_unsaved, is_struck = is_unsaved or unsaved, is_struck or on_denial > 0
     out = out + 1
-    reply[out] = level + owed
+    reply[out] = level
     if algorithm > 1 then
       out = out + 1
       reply[out] = mark
@@ -218,8 +294,12 @@ while key < #keys do
         reply[out] = more
       end
     end
+    if holds then
+      reply[out + 1], reply[out + 2], reply[out + 3] = held[4] + held[6], found, held[3]
+      out = out + 3
+    end
     if kind % 64 < 32 then
-      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, owed, on_denial }
+      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, held, on_denial }
     end
   until kind % 64 >= 32
 
@@ -241,10 +321,30 @@ while key < #keys do
       elseif verdict == 0 then
         change = on_denial
       end
-      change = change + owed
-      if change ~= 0 or unsaved or (task == 4 and kept and algorithm == 5) then
+      local is_moved = held and verdict > 0 and held[7] + held[8] > 0
+      if is_moved then
+        held[4] = held[4] + verdict * held[7]
+        held[held[9]] = held[held[9]] - held[8]
+      end
+      if change ~= 0 or unsaved or is_moved or (task == 4 and kept and algorithm == 5) then
         local value, ttl_ms
-        --@write
+        if change ~= 0 or unsaved or not held then
+          --@write
+        else
+          value, ttl_ms = held[10] or '', 0
+        end
+        if held and value then
+          local is_held = held[4] + held[6] > 0
+          local ends_ms = min(max(held[2], now_ms + ttl_ms, held[11]), 281474976710655)
+          if is_held or value == '' then
+            value = value .. struct.pack('<I6I6I7I7I7I7', held[1], ends_ms, held[3], held[4], held[5], held[6]) .. 'h'
+          end
+          if is_held then
+            ttl_ms = ends_ms - now_ms
+          elseif ttl_ms == 0 then
+            ttl_ms = held[10] and max(held[2] - now_ms, 1) or 1
+          end
+        end
         local written = value and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
         if written and written.err then
           -- If Redis refuses one write, it refuses all, so this is the first. But a user
@@ -264,7 +364,7 @@ while key < #keys do
         cost, capacity, extra, algorithm = past[1], past[2], past[3], past[4]
         a, b, c, d, e, f = past[5], past[6], past[7], past[8], past[9], past[10]
         level, mark, more, unsaved, kept = past[11], past[12], past[13], past[14], past[15]
-        leg_key, owed, on_denial, past = past[16], past[18], past[19], past[17]
+        leg_key, held, on_denial, past = past[16], past[18], past[19], past[17]
       end
     end
   end

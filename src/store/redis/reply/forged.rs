@@ -8,11 +8,11 @@ use super::{CheckResult, decode};
 use crate::{
     Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Penalty, Policy, Quota,
     SlidingLog, SlidingWindow, TokenBucket,
-    charge::{Charge, Check, Demand, Operation},
+    charge::{Charge, Check, Operation},
     policy::Compiled,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, ReadContext},
+        arithmetic::{Arithmetic, ReadContext, Reading},
         each,
     },
     store::redis::{
@@ -100,15 +100,14 @@ fn charges<'p>(
     key: &'p Key,
     [units, held, extra]: [u64; 3],
 ) -> Vec<Charge<'p>> {
-    let charges = policies.iter().flat_map(|policy| {
-        let mut demand = Demand::new(policy.demand.quota.clone(), units);
+    let charges = policies.iter().map(|policy| {
+        let mut demand = policy.demand.of_units(units);
         demand.overdraft = demand.quota.extra(extra) as i64;
-        let bucket = policy.charge(Cow::Borrowed(key), Cow::Owned(demand));
-        let mut hold = policy.hold_before(&bucket, held);
-        if let Some(hold) = &mut hold {
-            hold.demand.to_mut().taken_at = extra;
+        if let Some(hold) = &mut demand.hold {
+            (hold.units, hold.generation) = (held, extra);
+            hold.beyond = units.saturating_sub(held);
         }
-        hold.into_iter().chain([bucket])
+        policy.charge(Cow::Borrowed(key), Cow::Owned(demand))
     });
     charges.collect()
 }
@@ -136,7 +135,7 @@ fn look_at(decision: &Decision) {
 
 /// Reads the states in the reply again at a later instant, as a check of another process does.
 fn look_later(charges: &[Charge<'_>], found: &CheckResult, operation: Operation, later_us: u64) {
-    for (charge, standing) in charges.iter().zip(&found.standings) {
+    for (charge, Reading { standing, .. }) in charges.iter().zip(&found.readings) {
         each!(charge.demand.quota, rule => {
             let at = |now_us| charge.at(rule, operation, now_us);
             let from = at(found.now_us);
@@ -170,7 +169,9 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
             }
             integers.push(random.below(2) as i64);
             for charge in &request.charges {
-                integers.extend((0..algorithm(charge).min(3)).map(|_| random.any()));
+                let of_hold = 3 * u8::from(charge.demand.hold.is_some());
+                let numbers = algorithm(charge).min(3) + of_hold;
+                integers.extend((0..numbers).map(|_| random.any()));
             }
             let call = ScriptCall {
                 checks: &[Repeated { request, times }],
