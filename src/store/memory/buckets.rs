@@ -266,7 +266,7 @@ impl Buckets {
 impl Store for Buckets {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         Answer::Now(Ok(match (check.operation(), check.charges()) {
-            (Operation::Take, [charge]) => self.take(charge),
+            (Operation::Take, [charge]) if charge.demand.hold.is_none() => self.take(charge),
             _ => self.check_all(check),
         }))
     }
