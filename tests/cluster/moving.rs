@@ -204,9 +204,9 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     assert_eq!(cluster.owner(slot), to);
 }
 
-/// What is held of a bucket cannot be decided together with it then.
+/// What is held of a bucket moves with it, in one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_a_slot_moves_a_cost_is_charged_at_once_and_what_is_held_is_charged_in_full() {
+async fn while_a_slot_moves_units_are_held_settled_and_lapse() {
     let cluster = RedisCluster::start(3, 0);
     let clock = Arc::new(ManualClock::new());
     let store = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
@@ -215,28 +215,41 @@ async fn while_a_slot_moves_a_cost_is_charged_at_once_and_what_is_held_is_charge
     let policy = Policy::new("window", FixedWindow::per_day(10)).hold_for(lifetime);
     let policy = policy.on_store_failure(tower_throttle::OnStoreFailure::Deny);
     let limiter = Limiter::new(store, policy);
-    let held = limiter.reserve("ann", 4).await.expect("a decision");
-    assert!(held.is_allowed());
+    let reserve = async |units| {
+        let reserved = limiter.reserve("ann", units).await.expect("a decision");
+        assert!(reserved.is_allowed(), "{units}");
+        reserved
+    };
+    let [settled, released, left] = [reserve(4).await, reserve(3).await, reserve(1).await];
     let key = limiter.storage_keys("ann").remove(0);
     let slot = cluster.slot(&key);
     let from = cluster.owner(slot);
     let to = (from + 1) % 3;
-    // Only the key of the hold is there.
     cluster.begin_move(slot, from, to);
-    let charged = limiter.reserve("ann", 9).await.expect("a decision");
-    let policy = charged.decision().policies().next().expect("a policy");
-    assert_eq!((policy.held(), policy.remaining()), (0, 1));
-    assert!(held.settle(1).await.is_err());
-    charged.release().await.expect("nothing to settle");
-    assert_eq!(taken(&limiter, "ann").await, [9]);
+    settled.settle(1).await.expect("a settlement");
+    assert_eq!(taken(&limiter, "ann").await, [5]);
+    let moved = reserve(2).await;
     cluster.move_keys(slot, from, to);
-    cluster.end_move(slot, from, to);
-    // 4 units of the hold are charged in addition.
-    clock.advance(2 * lifetime);
-    let denied = limiter.check_n("ann", 1).await.expect("a decision");
+    released.release().await.expect("a settlement");
+    assert_eq!(taken(&limiter, "ann").await, [4]);
+    let denied = limiter.reserve("ann", 7).await.expect("a decision");
     assert!(!denied.is_allowed());
+    cluster.end_move(slot, from, to);
+    moved.settle(2).await.expect("a settlement");
+    assert_eq!(taken(&limiter, "ann").await, [4]);
+    // Like a process that ends: nobody settles it.
+    std::mem::forget(left);
+    clock.advance(3 * lifetime);
+    assert_eq!(taken(&limiter, "ann").await, [4]);
+    assert!(
+        !limiter
+            .check_n("ann", 7)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
     let stored = cluster.nodes[to].command(&["GET", &key]);
-    assert!(stored.ends_with("13"), "{stored}");
+    assert!(stored.ends_with('4'), "nothing is held: {stored}");
 }
 
 /// The command after ASKING is never another caller's, however many checks share a connection:

@@ -185,9 +185,9 @@ fn commands(server: &RedisServer) -> Vec<(String, u64)> {
     commands
 }
 
-/// A policy that does not hold asks Redis for what it always did.
+/// To hold and to settle are two calls, of which each reads and writes one key.
 #[tokio::test]
-async fn only_a_policy_that_holds_costs_more_commands() {
+async fn what_is_held_costs_no_more_commands_than_what_is_charged() {
     let server = RedisServer::start();
     let store = store(&server.url());
     let plain = Policy::new("plain", hour(1_000)).on_store_failure(OnStoreFailure::Deny);
@@ -212,13 +212,13 @@ async fn only_a_policy_that_holds_costs_more_commands() {
     let held = commands(&server);
     assert_eq!(
         held,
-        named(&[("evalsha", 1), ("get", 2), ("psetex", 1), ("time", 1)])
+        named(&[("evalsha", 1), ("get", 1), ("psetex", 1), ("time", 1)])
     );
     reserved.settle(1).await.expect("a settlement");
     let settled = commands(&server);
     assert_eq!(
         settled,
-        named(&[("evalsha", 1), ("get", 2), ("psetex", 2), ("time", 1)])
+        named(&[("evalsha", 1), ("get", 1), ("psetex", 1), ("time", 1)])
     );
 }
 
@@ -257,15 +257,16 @@ fn store_with_clock(url: &str) -> (RedisStore, Arc<ManualClock>) {
     (builder.connect(url).expect("a store"), clock)
 }
 
-/// Returns the key of what "ann" holds.
-async fn hold_key(server: &RedisServer, limiter: &Limiter) -> String {
-    let reserved = limiter.reserve("ann", 1).await.expect("a decision");
-    let buckets = limiter.storage_keys("ann");
-    let mut keys = server.keys();
-    keys.retain(|key| !buckets.contains(key));
-    drop(reserved);
-    assert_eq!(keys.len(), 1, "{keys:?}");
-    keys.remove(0)
+/// What is held, as it stands behind the state of a bucket: when the younger generation started and
+/// until when the value counts, and for both generations a mark and the units.
+const PACK: &str = "return redis.call('SET', KEYS[1], ARGV[1] .. struct.pack('<I6I6I7I7I7I7', \
+     ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]) .. ARGV[8])";
+
+fn set_held(server: &RedisServer, key: &str, words: &str, numbers: [u64; 6], end: &str) {
+    let numbers = numbers.map(|number| number.to_string());
+    let [start, ends, young, younger, old, elder] = numbers.each_ref().map(String::as_str);
+    let values = [words, start, ends, young, younger, old, elder, end];
+    server.command(&[&["EVAL", PACK, "1", key][..], &values].concat());
 }
 
 #[tokio::test]
@@ -273,25 +274,31 @@ async fn what_is_held_from_the_far_future_lapses() {
     let server = RedisServer::start();
     let (store, clock) = store_with_clock(&server.url());
     let limiter = limiter(&store, hour(3));
-    let key = hold_key(&server, &limiter).await;
-    limiter.reset("ann").await.expect("forgotten");
-    for units in ["3", "9007199254740991", "3:9007199254740000"] {
-        server.command(&["SET", &key, &format!("9999999999999{units}")]);
+    let key = limiter.storage_keys("ann").remove(0);
+    for units in [
+        [3, 0],
+        [9_007_199_254_740_991, 0],
+        [3, 9_007_199_254_740_000],
+    ] {
+        let future_ms = 9_999_999_999_999;
+        let [younger, elder] = units;
+        let numbers = [future_ms, future_ms, 7, younger, 8, elder];
+        set_held(&server, &key, "", numbers, "h");
         let denied = limiter.check("ann").await.expect("a decision");
-        assert!(!denied.is_allowed(), "{units}");
+        assert!(!denied.is_allowed(), "{units:?}");
         clock.advance(3 * LIFETIME);
         let denied = limiter.check("ann").await.expect("a decision");
-        assert!(!denied.is_allowed(), "it is charged: {units}");
+        assert!(!denied.is_allowed(), "it is charged: {units:?}");
         clock.advance(Duration::from_secs(3_600));
         let allowed = limiter.check("ann").await.expect("a decision");
-        assert!(allowed.is_allowed(), "{units}");
+        assert!(allowed.is_allowed(), "{units:?}");
         limiter.reset("ann").await.expect("forgotten");
     }
 }
 
-/// Digits that resemble what is held make no script fail, and lock nobody else out.
+/// Bytes that resemble what is held make no script fail, and lock nobody else out.
 #[tokio::test]
-async fn crafted_digits_under_the_key_of_a_hold_affect_that_caller_only() {
+async fn crafted_bytes_behind_a_bucket_affect_that_caller_only() {
     let server = RedisServer::start();
     let (store, clock) = store_with_clock(&server.url());
     let minute = Duration::from_secs(60);
@@ -311,34 +318,31 @@ async fn crafted_digits_under_the_key_of_a_hold_affect_that_caller_only() {
     for quota in quotas {
         server.command(&["FLUSHALL"]);
         let limiter = limiter(&store, quota);
-        let key = hold_key(&server, &limiter).await;
+        let key = limiter.storage_keys("ann").remove(0);
         let (mut corrupt, mut taken) = (0, 0);
         for _ in 0..100 {
-            let mut pick = |of: &[&str]| of[random.below(of.len() as u64) as usize].to_owned();
+            fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
+                of[random.below(of.len() as u64) as usize]
+            }
             let now_ms = clock.now_us() / 1_000;
-            let starts = [
-                0,
-                now_ms,
-                now_ms - 60_000,
-                now_ms - 130_000,
-                now_ms + 500_000,
-            ]
-            .map(|start| format!("{start:013}"));
-            let starts: Vec<&str> = starts.iter().map(String::as_str).collect();
-            let start = pick(&[&starts[..], &["9999999999999", "", "12", "x"]].concat());
-            let units = [
-                "",
-                "0",
-                "1",
-                "3",
-                "1000000",
-                "9007199254740992",
-                "99999999999999999999",
+            let behind_ms = [now_ms, now_ms - 60_000, now_ms - 130_000];
+            let starts = [&behind_ms[..], &[0, now_ms + 500_000, 1 << 47]].concat();
+            let units = [0, 1, 3, 1_000_000, 1 << 53, (1 << 56) - 1];
+            let numbers = [
+                one(&mut random, &starts),
+                one(&mut random, &starts),
+                one(&mut random, &units),
+                one(&mut random, &units),
+                one(&mut random, &units),
+                one(&mut random, &units),
             ];
-            let (younger, elder) = (pick(&units), pick(&units));
-            let colon = pick(&["", ":", "::", "-"]);
-            let text = format!("{start}{younger}{colon}{elder}");
-            server.command(&["SET", &key, &text]);
+            let words = one(
+                &mut random,
+                &["", "", "1", "17672256000000000000", "x", "Lxxxxx"],
+            );
+            let end = one(&mut random, &["h", "h", "h", "x", "hh", ""]);
+            set_held(&server, &key, words, numbers, end);
+            let text = format!("{words:?} {numbers:?} {end:?}");
             let mut answers = Vec::new();
             if random.below(2) == 0 {
                 clock.advance(Duration::from_secs(random.below(200)));

@@ -38,8 +38,7 @@ fn an_entry_returns_the_words_that_were_put_in() {
         for second in numbers {
             for drained_at_us in numbers.into_iter().chain([second.saturating_mul(1_000)]) {
                 for state in [
-                    &[][..],
-                    &[first],
+                    &[first][..],
                     &[first, second],
                     &[first, second, 7],
                     &[first, second, 7, 8, 9],
