@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Barrier, task::JoinSet};
 use tower_throttle::{
-    Clock, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, Quota, RedisStore,
-    SlidingLog, SlidingWindow, StoreError, TokenBucket, metrics::Settlements,
+    Clock, FixedWindow, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy, Quota,
+    RedisStore, SlidingLog, SlidingWindow, StoreError, TokenBucket, metrics::Settlements,
 };
 
 use crate::support::{DEADLINE, RedisServer, cluster::RedisCluster, eventually, random::Random};
@@ -368,5 +368,62 @@ async fn crafted_bytes_behind_a_bucket_affect_that_caller_only() {
             assert!(others.is_ok(), "{quota:?}: {text}: {others:?}");
         }
         assert!(corrupt > 50 && taken > 50, "{corrupt} {taken}");
+    }
+}
+
+/// Limiters in memory and on Redis, and the clock of both.
+fn on_both_stores(server: &RedisServer, quota: Quota) -> ([Limiter; 2], Arc<ManualClock>) {
+    let (store, clock) = store_with_clock(&server.url());
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    let policy = Policy::new("login", quota)
+        .hold_for(LIFETIME)
+        .on_store_failure(OnStoreFailure::Deny);
+    let in_memory = Limiter::new(memory, policy.clone());
+    ([in_memory, Limiter::new(store, policy)], clock)
+}
+
+#[tokio::test]
+async fn what_has_lapsed_is_charged_when_it_lapsed() {
+    let day = Duration::from_secs(86_400);
+    let month = FixedWindow::per_calendar_month(10);
+    let bucket = TokenBucket::per_day(10);
+    for (quota, before, after) in [
+        // Taken on January 31, asked about on February 20.
+        (month.try_into(), 30 * day, 20 * day),
+        (bucket.try_into(), day, day + 2 * LIFETIME),
+    ] {
+        let server = RedisServer::start();
+        let (limiters, clock) = on_both_stores(&server, quota.expect("a quota"));
+        clock.advance(before);
+        for limiter in &limiters {
+            std::mem::forget(limiter.reserve("ann", 10).await.expect("a decision"));
+            assert_eq!(remaining(limiter).await, 0);
+        }
+        clock.advance(2 * LIFETIME);
+        for limiter in &limiters {
+            assert_eq!(remaining(limiter).await, 0, "it has lapsed and is charged");
+        }
+        clock.advance(after);
+        for limiter in &limiters {
+            assert_eq!(remaining(limiter).await, 10);
+            assert!(limiter.check("ann").await.expect("a decision").is_allowed());
+            assert_eq!(remaining(limiter).await, 9);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hold_of_before_a_reset_takes_nothing_from_one_after_it() {
+    let server = RedisServer::start();
+    let (limiters, _clock) = on_both_stores(&server, hour(10));
+    for limiter in limiters {
+        // The clock stands, so all of it is of one instant.
+        let before = limiter.reserve("ann", 6).await.expect("a decision");
+        limiter.reset("ann").await.expect("forgotten");
+        let after = limiter.reserve("ann", 6).await.expect("a decision");
+        before.release().await.expect("a settlement");
+        assert_eq!(remaining(&limiter).await, 4);
+        after.settle(6).await.expect("a settlement");
+        assert_eq!(remaining(&limiter).await, 4);
     }
 }
