@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{
-    Key, OnStoreFailure, PolicyDecision, Quota,
+    Key, OnStoreFailure, Quota,
     policy_name::Name,
     quota::{
         EXACT, Params,
@@ -265,14 +265,6 @@ impl Demand {
         let units = units.min(self.quota.most_debt());
         let room = self.quota.extra(self.quota.level_of(units));
         self.overdraft = i64::try_from(room).unwrap_or(i64::MAX);
-    }
-
-    /// Sets this demand to refund what a decision took or held.
-    pub(crate) fn taken_by(&mut self, decided: &PolicyDecision) {
-        self.taken_at = decided.mark();
-        if let Some(hold) = &mut self.hold {
-            (hold.units, hold.generation) = (decided.held(), decided.generation());
-        }
     }
 
     /// Sets this demand to refund `level`, if it was taken at `taken_at`.

@@ -289,7 +289,7 @@ impl RefundGuard {
         }
         let mut held = held.rebound_to(decision);
         for (charge, decided) in held.charges.iter_mut().zip(decision.policies()) {
-            charge.demand.to_mut().taken_by(decided);
+            decided.refund(charge.demand.to_mut());
         }
         let reservation = HeldCharges::reserving(decision).and_then(|(place, full_at_ns)| {
             let charge = held.charges.get(place)?;

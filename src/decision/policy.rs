@@ -219,6 +219,14 @@ impl PolicyDecision {
         });
     }
 
+    /// Sets a demand to refund what this has taken or held.
+    pub(crate) fn refund(&self, demand: &mut Demand) {
+        demand.taken_at = self.mark();
+        if let Some(hold) = &mut demand.hold {
+            (hold.units, hold.generation) = (self.held(), self.generation());
+        }
+    }
+
     /// Creates the decision from an outcome.
     #[inline]
     pub(crate) fn from_outcome(name: Name, demand: &Demand, outcome: PolicyOutcome) -> Self {

@@ -16,8 +16,11 @@ use std::sync::{
 
 use arrayvec::ArrayVec;
 
-use super::{EXACT, arithmetic::HoldReading};
-use crate::{charge::Operation, util::random::random};
+use super::{
+    EXACT,
+    arithmetic::{HoldReading, State},
+};
+use crate::util::random::random;
 
 /// What a check asks of the units that are held of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +61,8 @@ pub(crate) struct Held {
 /// Units that lapse together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Generation {
-    /// Tells generations apart, also those of before and after a reset. Never 0, except that no
-    /// unit is in 0.
+    /// When it started, and a number of the check that started it, so that a reset changes it. 0:
+    /// there are none.
     mark: u64,
     units: u64,
 }
@@ -74,11 +77,24 @@ pub(crate) struct Lapse {
 /// Set in the last word of what is held, and in no word of a bucket.
 const HELD: u64 = 1 << 63;
 
-/// Returns a mark that no other generation has, of this process or of others.
-pub(crate) fn next_mark() -> u64 {
-    static MARKS: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(random()));
+/// So many generations that start in one millisecond have marks of their own.
+const NUMBERS: u64 = 1 << 10;
 
-    1 + MARKS.fetch_add(1, Ordering::Relaxed) % (EXACT / 2)
+/// Returns the next number of a check that may start a generation.
+pub(crate) fn next_number() -> u64 {
+    static NUMBER: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(random()));
+
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Returns the mark of a generation. Up to the year 2248 all of it is exact in Lua.
+const fn mark(start_ms: u64, number: u64) -> u64 {
+    start_ms % (EXACT / NUMBERS) * NUMBERS + number % NUMBERS
+}
+
+/// Returns when the generation with this mark started, in microseconds.
+pub(crate) const fn start_us(mark: u64) -> u64 {
+    mark / NUMBERS * 1_000
 }
 
 impl Held {
@@ -92,7 +108,6 @@ impl Held {
     }
 
     /// Splits words into those of the bucket and what is held of it.
-    #[cfg(any(feature = "unstable-store", test, fuzzing))]
     pub(crate) fn split(words: &[u64]) -> (&[u64], Option<Self>) {
         match *words {
             [ref bucket @ .., start_ms, young, younger, old, elder, ends] if ends & HELD > 0 => {
@@ -109,17 +124,17 @@ impl Held {
         }
     }
 
-    /// Returns the words that stand behind those of the bucket.
-    #[cfg(any(feature = "unstable-store", test, fuzzing))]
-    pub(crate) const fn words(&self) -> [u64; 6] {
-        [
+    /// Returns the words of a bucket, and behind them those of what is held.
+    pub(crate) fn behind(&self, words: &[u64]) -> State {
+        let own = [
             self.start_ms,
             self.younger.mark,
             self.younger.units,
             self.elder.mark,
             self.elder.units,
             self.ends_ms | HELD,
-        ]
+        ];
+        words.iter().copied().chain(own).collect()
     }
 
     /// Returns until when the bucket must be kept.
@@ -142,14 +157,14 @@ impl Held {
         }
     }
 
-    /// Moves on to the present generation, which gets this mark if it starts now. Returns what has
+    /// Moves on to the present generation. `number`: of this check. Returns what has
     /// lapsed, and whether the clock has stepped back so far that units would be held for longer
     /// than new ones.
     pub(crate) fn advance(
         &mut self,
         now_ms: u64,
         lifetime_ms: u64,
-        mark: u64,
+        number: u64,
     ) -> (ArrayVec<Lapse, 2>, bool) {
         let mut lapses = ArrayVec::new();
         let mut lapse = |units, at_ms| {
@@ -163,7 +178,7 @@ impl Held {
         let age_ms = now_ms.saturating_sub(self.start_ms);
         let starting = Self {
             ends_ms: self.ends_ms,
-            ..Self::starting(now_ms, mark)
+            ..Self::starting(now_ms, mark(now_ms, number))
         };
         if self.units() == 0 {
             *self = starting;
@@ -171,7 +186,8 @@ impl Held {
             lapse(self.elder.units, self.start_ms + lifetime_ms);
             if age_ms - lifetime_ms < lifetime_ms {
                 self.start_ms += lifetime_ms;
-                (self.younger, self.elder) = (starting.younger, self.younger);
+                let younger = Self::starting(self.start_ms, mark(self.start_ms, number));
+                (self.younger, self.elder) = (younger.younger, self.younger);
             } else {
                 lapse(self.younger.units, self.start_ms + 2 * lifetime_ms);
                 *self = starting;
@@ -186,25 +202,12 @@ impl Held {
         generations.next().map(|generation| &mut generation.units)
     }
 
-    /// Changes what is held by what an operation found. Returns whether anything changed.
-    pub(crate) fn change(
-        &mut self,
-        operation: Operation,
-        fitting: u64,
-        hold: &HoldDemand,
-        found: u64,
-    ) -> bool {
-        let (given, taken) = match operation {
-            Operation::Take => (0, if fitting > 0 { hold.units } else { 0 }),
-            Operation::Refund | Operation::Settle => (found, 0),
-            Operation::Renew if hold.generation != self.younger.mark => (found, found),
-            _ => (0, 0),
-        };
-        if let Some(units) = self.generation(hold.generation).filter(|_| given > 0) {
+    /// Holds `taken` more units, and no longer `given` units of a generation.
+    pub(crate) fn change(&mut self, taken: u64, given: u64, generation: u64) {
+        if let Some(units) = self.generation(generation) {
             *units = units.saturating_sub(given);
         }
         self.younger.units = self.younger.units.saturating_add(taken);
-        given > 0 || taken > 0
     }
 
     /// Keeps the bucket until its words have drained, and until what is held now has lapsed and

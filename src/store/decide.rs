@@ -14,7 +14,7 @@ use crate::{
         EXACT, Params,
         arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext, Reading, State},
         each,
-        hold::{Held, HoldDemand, next_mark},
+        hold::{Held, HoldDemand, next_number},
     },
     util::interned::Interned,
 };
@@ -57,7 +57,7 @@ impl BucketWords {
         let words = self.state.as_deref().unwrap_or_default();
         let words = match &self.held {
             None => Cow::Borrowed(words),
-            Some(held) => Cow::Owned([words, &held.words()].concat()),
+            Some(held) => Cow::Owned(held.behind(words).into_vec()),
         };
         Some((words, self.drained_at_us?))
     }
@@ -106,10 +106,10 @@ impl BucketWords {
         rule: &impl Arithmetic,
         hold: &HoldDemand,
         at: &ReadContext<'_>,
-        mark: u64,
+        number: u64,
     ) -> (HoldReading, bool) {
         let mut held = self.held.as_deref().copied().unwrap_or_default();
-        let (lapses, is_ahead) = held.advance(at.now_ms(), hold.lifetime_ms, mark);
+        let (lapses, is_ahead) = held.advance(at.now_ms(), hold.lifetime_ms, number);
         for lapse in &lapses {
             let at = ReadContext {
                 now_us: lapse.at_ms.saturating_mul(1_000).clamp(1, EXACT),
@@ -327,7 +327,7 @@ fn read_held(
     bucket: &mut BucketWords,
     at: &ReadContext<'_>,
 ) -> (Reading, u64) {
-    let (found, is_changed) = bucket.open_held(rule, hold, at, next_mark());
+    let (found, is_changed) = bucket.open_held(rule, hold, at, next_number());
     let (mut reading, fits) = read(rule, operation, demand, bucket, at, Some(found));
     // What was held before makes no caller known that was forgotten since.
     let saves = !matches!(operation, Operation::Renew | Operation::Settle);
@@ -437,9 +437,15 @@ fn write_held(
         Some(held) => **held,
         None => Held::starting(at.now_ms(), found.generation),
     };
-    let is_moved = held.change(operation, fitting, hold, found.found);
+    let (taken, given) = match operation {
+        Operation::Take if fitting > 0 => (hold.units, 0),
+        Operation::Refund | Operation::Settle => (0, found.found),
+        Operation::Renew if hold.generation != found.generation => (found.found, found.found),
+        _ => (0, 0),
+    };
+    held.change(taken, given, hold.generation);
     let change = change(rule, operation, demand, bucket, fitting, reading, at);
-    if change.is_none() && !is_moved {
+    if change.is_none() && taken == 0 && given == 0 {
         return;
     }
     if let Some(change) = change {

@@ -51,8 +51,8 @@ enum Words {
 
 #[derive(Debug)]
 struct Many {
+    /// With what is held behind it.
     state: State,
-    held: Option<Box<Held>>,
     drained_at_us: u64,
 }
 
@@ -99,37 +99,51 @@ impl Words {
         Some(Self::Few { first, drained })
     }
 
-    fn many(state: State, held: Option<Box<Held>>, drained_at_us: u64) -> Self {
+    fn many(state: State, drained_at_us: u64) -> Self {
         Self::Many(Box::new(Many {
             state,
-            held,
             drained_at_us,
         }))
     }
 }
 
 impl Many {
-    /// Writes the words where units are held, by a check that does not hold.
+    /// Takes out the words of the bucket, and leaves what is held.
+    fn take(&mut self) -> State {
+        let state = mem::take(&mut self.state);
+        let (words, held) = Held::split(&state);
+        let Some(held) = held else {
+            return state;
+        };
+        self.state = held.behind(&[]);
+        State::from_slice(words)
+    }
+
+    /// Writes the words of the bucket before what is held, by a check that does not hold.
     #[cold]
-    fn write_beside(&mut self, state: State, drained_at_us: u64) {
-        self.state = state;
-        self.drained_at_us = self.drained_at_us.max(drained_at_us);
+    fn write(&mut self, words: &[u64], drained_at_us: u64) {
+        if let (_, Some(held)) = Held::split(&self.state) {
+            self.state = held.behind(words);
+            self.drained_at_us = self.drained_at_us.max(drained_at_us);
+        }
+    }
+}
+
+/// Returns all words of a bucket.
+fn all(bucket: &mut BucketWords) -> Option<State> {
+    match bucket.held.take() {
+        None => bucket.state.take(),
+        Some(held) => Some(held.behind(bucket.state.as_deref().unwrap_or_default())),
     }
 }
 
 impl Entry {
     /// Returns `None` if there is nothing to keep.
     #[inline]
-    pub(super) fn new(id: BucketId, bucket: BucketWords) -> Option<Self> {
-        let drained_at_us = bucket.drained_at_us?;
-        if bucket.held.is_none() {
-            let state = bucket.state?;
-            let words = Words::few(&state, drained_at_us);
-            let words = words.unwrap_or_else(|| Words::many(state, None, drained_at_us));
-            return Some(Self { id, words });
-        }
-        let state = bucket.state.unwrap_or_default();
-        let words = Words::many(state, bucket.held, drained_at_us);
+    pub(super) fn new(id: BucketId, mut bucket: BucketWords) -> Option<Self> {
+        let (state, drained_at_us) = (all(&mut bucket)?, bucket.drained_at_us?);
+        let words = Words::few(&state, drained_at_us);
+        let words = words.unwrap_or_else(|| Words::many(state, drained_at_us));
         Some(Self { id, words })
     }
 
@@ -146,32 +160,33 @@ impl Entry {
     pub(super) fn has_words(&self) -> bool {
         match &self.words {
             Words::Few { .. } => true,
-            Words::Many(many) => !many.state.is_empty(),
+            Words::Many(many) => !Held::split(&many.state).0.is_empty(),
         }
     }
 
     /// Takes out its words until they are [put](Self::put) back.
     pub(super) fn take_words(&mut self) -> BucketWords {
+        let held = match &self.words {
+            Words::Few { .. } => None,
+            Words::Many(many) => Held::split(&many.state).1,
+        };
         BucketWords {
-            held: match &mut self.words {
-                Words::Few { .. } => None,
-                Words::Many(many) => many.held.take(),
-            },
             state: self.take().filter(|state| !state.is_empty()),
+            held: held.map(Box::new),
             drained_at_us: None,
         }
     }
 
     /// Puts words back that were [taken](Self::take_words) out. If they are not new, the
     /// entry is as it was.
-    pub(super) fn put(&mut self, bucket: BucketWords) {
-        let state = bucket.state.unwrap_or_default();
+    pub(super) fn put(&mut self, mut bucket: BucketWords) {
+        let state = all(&mut bucket).unwrap_or_default();
         match (bucket.drained_at_us, &mut self.words) {
-            (Some(drained_at_us), words) if bucket.held.is_some() => {
-                *words = Words::many(state, bucket.held, drained_at_us);
+            (Some(drained_at_us), words) => {
+                let few = Words::few(&state, drained_at_us);
+                *words = few.unwrap_or_else(|| Words::many(state, drained_at_us));
             }
-            (Some(drained_at_us), _) => self.write(state, drained_at_us),
-            (None, Words::Many(many)) => (many.state, many.held) = (state, bucket.held),
+            (None, Words::Many(many)) => many.state = state,
             (None, Words::Few { .. }) => {}
         }
     }
@@ -185,7 +200,7 @@ impl Bucket for Entry {
                 read(Some(&[*first, drained.at_us() / 1_000]))
             }
             Words::Few { first, .. } => read(Some(&[*first])),
-            Words::Many(many) => read(Some(&many.state)),
+            Words::Many(many) => read(Some(Held::split(&many.state).0)),
         }
     }
 
@@ -196,21 +211,21 @@ impl Bucket for Entry {
                 State::from_buf_and_len([*first, drained.at_us() / 1_000, 0], 2)
             }
             Words::Few { first, .. } => State::from_buf_and_len([*first, 0, 0], 1),
-            Words::Many(many) => mem::take(&mut many.state),
+            Words::Many(many) => many.take(),
         })
     }
 
     #[inline(always)]
     fn write(&mut self, state: State, drained_at_us: u64) {
         match (Words::few(&state, drained_at_us), &mut self.words) {
-            (_, Words::Many(many)) if many.held.is_some() => {
-                many.write_beside(state, drained_at_us)
+            (_, Words::Many(many)) if Held::split(&many.state).1.is_some() => {
+                many.write(&state, drained_at_us);
             }
             (Some(few), words) => *words = few,
             (None, Words::Many(many)) => {
                 (many.state, many.drained_at_us) = (state, drained_at_us);
             }
-            (None, words) => *words = Words::many(state, None, drained_at_us),
+            (None, words) => *words = Words::many(state, drained_at_us),
         }
     }
 }

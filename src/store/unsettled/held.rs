@@ -15,7 +15,7 @@ use crate::{
     charge::{Charge, Check, Operation},
     metrics::{Recorder, settlements::SettlementResult},
     policy_name::Name,
-    quota::hold::HoldDemand,
+    quota::hold::{HoldDemand, start_us},
     store::{Answer, StoreFuture},
     util::{lock::lock, time::later},
 };
@@ -157,7 +157,7 @@ impl Held {
     /// Has it extended once its generation is the elder one. `decided_at_us`: the time of the
     /// store.
     fn register(self: &Arc<Self>, state: &mut State, decided_at_us: u64) {
-        let since_us = decided_at_us.saturating_sub(state.generation.saturating_mul(1_000));
+        let since_us = decided_at_us.saturating_sub(start_us(state.generation));
         let lifetime = self.lifetime();
         let younger = lifetime.saturating_sub(Duration::from_micros(since_us));
         let wait = younger + lifetime.mul_f64(self.registry().delayed_part);

@@ -184,7 +184,7 @@ impl GroupResult {
                 true => 0,
                 false => taken.mark(),
             };
-            demand.taken_by(&taken);
+            taken.refund(demand);
             demand.refund(level, taken_at);
         }
         let charges = &mut group.request.charges;

@@ -84,6 +84,11 @@ if now_us == 0 then
   spare_ms, expire, expires_from_ms = 2, 'PEXPIREAT', now_ms
 end
 local reply, out, key = { nonce, now_us }, 2, 0
+-- A mark tells generations apart: it has their start, and a number of the call that starts
+-- them, so that a reset changes it.
+local function mark_of(start_ms)
+  return start_ms % 8796093022208 * 1024 + nonce % 1024
+end
 local largest, nothing = 9007199254740992, {}
 
 -- The checks in a row that ask the same: how many are left, how many equal checks each
@@ -152,7 +157,7 @@ while key < #keys do
     while true do
       if looks_behind then
         looks_behind = false
-        local start_ms, ends_ms, young, younger, old, elder = now_ms, 0, nonce + 1, 0, 0, 0
+        local start_ms, ends_ms, young, younger, old, elder = now_ms, 0, 0, 0, 0, 0
         if stored and #stored > 40 and byte(stored, -1) == 104 then
           start_ms, ends_ms, young, younger, old, elder = unpack('<I6I6I7I7I7I7', stored, #stored - 40)
           if max(young, old, younger + elder) > largest then
@@ -165,7 +170,7 @@ while key < #keys do
         if holds and not is_foreign then
           local lasts_ms = now_ms - start_ms
           if younger + elder == 0 then
-            start_ms, young, old = now_ms, nonce + 1, 0
+            start_ms, young, old = now_ms, mark_of(now_ms), 0
           elseif lasts_ms >= lifetime_ms then
             local is_new = lasts_ms < 2 * lifetime_ms
             if younger > 0 and not is_new then
@@ -175,10 +180,11 @@ while key < #keys do
               lapses[#lapses + 1] = { elder, start_ms + lifetime_ms }
             end
             if is_new then
-              start_ms, young, younger, old, elder = start_ms + lifetime_ms, nonce + 1, 0, young, younger
+              start_ms, old, elder = start_ms + lifetime_ms, young, younger
             else
-              start_ms, young, younger, old, elder = now_ms, nonce + 1, 0, 0, 0
+              start_ms, old, elder = now_ms, 0, 0
             end
+            young, younger = mark_of(start_ms), 0
           elseif -lasts_ms > lifetime_ms then
             -- After a step back of the clock, no unit is held for longer than a new one.
             start_ms, is_changed = now_ms + lifetime_ms, true
