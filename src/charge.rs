@@ -178,6 +178,12 @@ impl Charge<'_> {
         }
     }
 
+    /// Returns how long units of it are held at least; `None` if its policy does not hold.
+    pub(crate) fn hold_lifetime(&self) -> Option<Duration> {
+        let hold = self.demand.hold.as_ref()?;
+        Some(Duration::from_millis(hold.lifetime_ms))
+    }
+
     /// Has so many units of its cost held in place of charged, if its policy holds.
     pub(crate) fn hold(&mut self, units: u64) {
         if self.demand.held_units() != units {

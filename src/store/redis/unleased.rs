@@ -3,6 +3,7 @@
 use std::{
     fmt,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use smallvec::SmallVec;
@@ -23,6 +24,7 @@ use super::{
 use crate::util::lock::lock;
 use crate::{
     Decision, Fingerprint, Key, StoreError,
+    charge::Operation,
     metrics::store::StoreMetrics,
     store::{
         Answer, Charge, Check, Fallback, Store,
@@ -97,7 +99,7 @@ impl Unleased {
         companions: Companions,
     ) -> Answer<Decision> {
         let request = request(check, asking.as_mut());
-        let deadline = Deadline::after(self.shared.timeout);
+        let deadline = Deadline::after(self.patience(check));
         let dispatcher = match self.servers() {
             Err(closed) => {
                 companions.fail(&closed);
@@ -123,6 +125,20 @@ impl Unleased {
             let decision = request.decision(&found);
             record_decision(asking, &decision);
             Ok(decision)
+        })
+    }
+
+    /// Returns how long a check waits for its answer. Nobody is denied for what an extension and a
+    /// settlement wait, so they stay in their queue for longer, but not until the hold lapses.
+    fn patience(&self, check: &Check<'_>) -> Duration {
+        const LONGEST_SETTLEMENT: Duration = Duration::from_secs(1);
+
+        let holds = check.charges().iter().filter_map(Charge::hold_lifetime);
+        let part = holds.min().unwrap_or_default() / 3;
+        self.shared.timeout.max(match check.operation() {
+            Operation::Renew => part,
+            Operation::Settle => part.min(LONGEST_SETTLEMENT),
+            _ => Duration::ZERO,
         })
     }
 

@@ -143,10 +143,7 @@ impl Held {
 
     /// Returns how long a generation takes units.
     fn lifetime(&self) -> Duration {
-        let hold = self.charge.hold();
-        hold.map_or(Duration::ZERO, |hold| {
-            Duration::from_millis(hold.lifetime_ms)
-        })
+        self.charge.charge.hold_lifetime().unwrap_or_default()
     }
 
     /// Returns by how much it may be extended before it is due.

@@ -92,7 +92,7 @@ impl Extension {
     }
 
     async fn wait_for(self, answer: StoreFuture<Decision>, lifetime: Duration) {
-        if let Ok(answer) = timeout(lifetime / 3, answer).await {
+        if let Ok(answer) = timeout(lifetime / 2, answer).await {
             self.answered(answer);
         }
     }

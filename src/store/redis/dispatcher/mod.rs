@@ -45,6 +45,7 @@ use super::{
 };
 use crate::{
     StoreError,
+    charge::Operation,
     error::StoreErrorKind,
     util::{detach::RunToCompletion, lock::lock},
 };
@@ -260,7 +261,8 @@ impl Dispatcher {
         }
     }
 
-    /// A refund stays in its queue, and is sent though its caller does not wait.
+    /// A refund stays in its queue, and is sent though its caller does not wait. An extension does
+    /// not: what was not sent is tried again.
     fn give_up(
         &self,
         deadline: Deadline,
@@ -275,12 +277,19 @@ impl Dispatcher {
         answered.unwrap_or_else(|_| Err(self.server.unanswered(deadline)))
     }
 
-    /// Takes a check out of the queue, if it is still there.
+    /// Takes a check or an extension out of its queue, if it is still there.
     fn withdraw(&self, id: u64) -> Option<Job> {
         let mut state = self.state();
-        // Jobs are numbered in the order in which they enter.
-        let place = state.checks.jobs.binary_search_by_key(&id, |job| job.id);
-        state.checks.jobs.remove(place.ok()?)
+        let State {
+            checks, refunds, ..
+        } = &mut *state;
+        [checks, refunds].into_iter().find_map(|queue| {
+            // Jobs are numbered in the order in which they enter.
+            let place = queue.jobs.binary_search_by_key(&id, |job| job.id).ok()?;
+            let request = &queue.jobs.get(place)?.request;
+            let may_leave = !request.is_refund() || request.operation == Operation::Renew;
+            may_leave.then(|| queue.jobs.remove(place))?
+        })
     }
 
     fn enter(
