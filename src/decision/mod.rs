@@ -124,7 +124,6 @@ impl Policies {
         }
     }
 
-    #[cfg(feature = "http")]
     fn as_mut_slice(&mut self) -> &mut [PolicyDecision] {
         match self {
             Self::None(_) => &mut [],
@@ -267,6 +266,13 @@ impl Decision {
                 1,
                 now_us.unwrap_or(0),
             )
+        }
+    }
+
+    /// Adds to a settlement of so many units what was charged when it lapsed.
+    pub(crate) fn charged_before(&mut self, units: u64, lapsed: u64) {
+        for policy in self.policies.as_mut_slice() {
+            policy.charged_before(units, lapsed);
         }
     }
 

@@ -219,6 +219,12 @@ impl PolicyDecision {
         });
     }
 
+    /// Adds to a settlement of so many units what was charged when it lapsed.
+    pub(super) fn charged_before(&mut self, units: u64, lapsed: u64) {
+        self.cost = units;
+        self.moved = self.moved.saturating_add(lapsed);
+    }
+
     /// Sets a demand to refund what this has taken or held.
     pub(crate) fn refund(&self, demand: &mut Demand) {
         demand.taken_at = self.mark();

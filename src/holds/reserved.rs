@@ -109,7 +109,8 @@ impl fmt::Debug for Reserved {
 pub struct Settled(Decision);
 
 impl Settled {
-    /// Returns how many units were charged: the fewest of any policy that was settled.
+    /// Returns how many units were charged: the fewest of any policy that was settled. Units that
+    /// had lapsed before are among them, even if a [reset](crate::Limiter::reset) has forgotten them.
     #[must_use]
     pub fn charged(&self) -> u64 {
         self.0.charged()

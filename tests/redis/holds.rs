@@ -147,6 +147,7 @@ async fn a_hold_that_lapses_is_charged_once() {
     );
     let reserved = limiter.reserve("ann", 40).await.expect("a decision");
     let late = limiter.reserve("ann", 20).await.expect("a decision");
+    let later = limiter.reserve("ann", 10).await.expect("a decision");
     std::mem::forget(reserved);
     for _ in 0..5 {
         clock.advance(LIFETIME);
@@ -157,13 +158,17 @@ async fn a_hold_that_lapses_is_charged_once() {
                 .expect("a decision")
                 .is_allowed()
         );
-        assert_eq!(remaining(&limiter).await, 40);
+        assert_eq!(remaining(&limiter).await, 30);
     }
     // It is not given back anymore, and what exceeds it is charged.
-    late.settle(25).await.expect("a settlement");
-    assert_eq!(remaining(&limiter).await, 35);
+    let settled = late.settle(25).await.expect("a settlement");
+    assert_eq!((settled.charged(), settled.uncharged()), (25, 0));
+    assert_eq!(remaining(&limiter).await, 25);
+    let settled = later.settle(3).await.expect("a settlement");
+    assert_eq!((settled.charged(), settled.uncharged()), (10, 0));
+    assert_eq!(remaining(&limiter).await, 25);
     let mut expected = Settlements::default();
-    expected.late = 1;
+    expected.late = 2;
     assert_eq!(limiter.metrics().store.settlements, expected);
 }
 

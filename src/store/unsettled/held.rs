@@ -246,8 +246,8 @@ impl Held {
             units,
             is_over: false,
         };
-        if used == 0 && held == 0 {
-            return Answer::Now(sent.not_needed(is_lost, lapsed));
+        if used == 0 && held == 0 && (lapsed == 0 || is_lost) {
+            return Answer::Now(sent.not_needed(is_lost));
         }
         match self.ask(Operation::Settle, held, used, generation) {
             Answer::Now(answer) => Answer::Now(sent.answered(answer)),
@@ -402,12 +402,15 @@ impl Sent {
     }
 
     fn answered(self, answer: Result<Decision, StoreError>) -> Result<Confirmed, StoreError> {
-        let decision = answer?;
+        let mut decision = answer?;
         if let Some(recorder) = &self.by.charge.recorder {
             recorder.bans_started(&decision);
         }
         let found = decision.policies().next().map_or(0, PolicyDecision::held);
         let is_late = self.by.charge.hold().is_some() && found < self.by.units;
+        if is_late {
+            decision.charged_before(self.units, self.by.units - found);
+        }
         let result = match self.units {
             _ if is_late => SettlementResult::Late,
             0 => SettlementResult::Released,
@@ -418,15 +421,12 @@ impl Sent {
         Ok(Some(decision))
     }
 
-    /// Ends it without a call: nothing is held anymore, and no more is to be charged.
-    fn not_needed(self, is_lost: bool, lapsed: u64) -> Result<Confirmed, StoreError> {
+    /// Ends it without a call: nothing was held, or nobody knows where, and no more is to be charged.
+    fn not_needed(self, is_lost: bool) -> Result<Confirmed, StoreError> {
         if is_lost {
             return Err(StoreError::unavailable("the hold could not be extended"));
         }
-        self.end(match lapsed {
-            0 => SettlementResult::Released,
-            _ => SettlementResult::Late,
-        });
+        self.end(SettlementResult::Released);
         Ok(None)
     }
 
