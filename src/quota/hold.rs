@@ -14,7 +14,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 
 use super::{
     EXACT,
@@ -165,8 +165,8 @@ impl Held {
         now_ms: u64,
         lifetime_ms: u64,
         number: u64,
-    ) -> (ArrayVec<Lapse, 2>, bool) {
-        let mut lapses = ArrayVec::new();
+    ) -> (SmallVec<[Lapse; 2]>, bool) {
+        let mut lapses = SmallVec::new();
         let mut lapse = |units, at_ms| {
             if units > 0 {
                 lapses.push(Lapse { units, at_ms });

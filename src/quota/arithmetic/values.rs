@@ -26,14 +26,6 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    #[inline]
-    pub(crate) const fn of_no_hold(standing: BucketState) -> Self {
-        Self {
-            standing,
-            hold: None,
-        }
-    }
-
     /// Returns the level of what is held, in units of this level.
     #[inline]
     pub(crate) fn held(&self, unit: u64) -> u64 {

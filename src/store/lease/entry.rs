@@ -292,10 +292,13 @@ impl Grant {
         each!(charge.demand.quota, rule => {
             // Levels beyond the capacity are reserved by other callers.
             let level = self.state.level.min(rule.capacity());
-            let before = Reading::of_no_hold(BucketState {
+            let before = Reading {
+                standing: BucketState {
                 level: level.saturating_sub(self.left.saturating_mul(rule.unit())),
                 ..self.state
-            });
+            },
+                hold: None,
+            };
             let policy = PolicyDecision::new(rule, operation, charge, 1, now_us, &before);
             Decision::of_one(operation, policy, 1, now_us).made_from_lease()
         })
