@@ -166,13 +166,13 @@ while key < #keys do
           stored = #stored > 41 and sub(stored, 1, -42)
         end
         local taken, given, place, lapses_ms = 0, 0, 4, 0
-        lapses = {}
         if holds and not is_foreign then
           local lasts_ms = now_ms - start_ms
           if younger + elder == 0 then
             start_ms, young, old = now_ms, mark_of(now_ms), 0
           elseif lasts_ms >= lifetime_ms then
             local is_new = lasts_ms < 2 * lifetime_ms
+            lapses = {}
             if younger > 0 and not is_new then
               lapses[1] = { younger, start_ms + 2 * lifetime_ms }
             end
