@@ -2,6 +2,8 @@
 
 mod extended;
 mod failing;
+#[cfg(feature = "testing")]
+mod many;
 mod random;
 mod settled;
 
