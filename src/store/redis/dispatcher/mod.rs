@@ -287,7 +287,10 @@ impl Dispatcher {
             // Jobs are numbered in the order in which they enter.
             let place = queue.jobs.binary_search_by_key(&id, |job| job.id).ok()?;
             let request = &queue.jobs.get(place)?.request;
-            let may_leave = !request.is_refund() || request.operation == Operation::Renew;
+            let mut charges = request.charges.iter();
+            let holds = charges.any(|charge| charge.hold_lifetime().is_some());
+            let is_extension = request.operation == Operation::Renew && holds;
+            let may_leave = !request.is_refund() || is_extension;
             may_leave.then(|| queue.jobs.remove(place))?
         })
     }
