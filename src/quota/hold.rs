@@ -157,9 +157,8 @@ impl Held {
         }
     }
 
-    /// Moves on to the present generation. `number`: of this check. Returns what has
-    /// lapsed, and whether the clock has stepped back so far that units would be held for longer
-    /// than new ones.
+    /// Moves on to the present generation. `number`: of this check. Returns what has lapsed, and
+    /// whether the clock has stepped back so far that units would be held for longer than new ones.
     pub(crate) fn advance(
         &mut self,
         now_ms: u64,

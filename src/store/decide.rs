@@ -170,7 +170,7 @@ impl Charge<'_> {
         let mut charge = self.clone();
         match operation {
             Operation::Debit | Operation::Settle => charge.demand.to_mut().overdraft = 0,
-            // Nobody knows what of it is the caller's.
+            // A cell does not tell the caller's units from those of others.
             Operation::Refund => charge.demand.to_mut().level = 0,
             _ => {}
         }

@@ -154,7 +154,8 @@ while key < #keys do
     held, on_denial = false, 0
     local others, found, lapses, is_changed, looks_behind = 0, 0, nothing, false, holds
     local at_us, at_ms, at_task = now_us, now_ms, task
-    while true do
+    local is_read
+    repeat
       if looks_behind then
         looks_behind = false
         local start_ms, ends_ms, young, younger, old, elder = now_ms, 0, 0, 0, 0, 0
@@ -225,13 +226,10 @@ while key < #keys do
         -- A charge of which nothing may be held finds what is held where its own form ends.
         looks_behind = level == nil and not held and algorithm < 5 and stored and #stored > 40
             and byte(stored, -1) == 104
-        if not looks_behind then
-          break
-        end
+        is_read = not looks_behind
       end
       now_us, now_ms, task = at_us, at_ms, at_task
-    end
-    now_us, now_ms, task = at_us, at_ms, at_task
+    until is_read
     if holds and level then
       -- What was held before makes no caller known that was forgotten since.
       unsaved = is_changed or unsaved and task ~= 4 and task ~= 6
