@@ -35,7 +35,8 @@ pub enum Operation {
     /// Or moves units that are [held](crate::Policy::hold_for) into the present generation.
     Renew,
     /// Ends a hold: of the units used, which are the cost, so many are charged as were held, and of
-    /// more as much as the bucket may owe.
+    /// more as much as the bucket may owe. If the policy does not hold, it is a [`Debit`](Self::Debit)
+    /// that passes in any flood.
     Settle,
     /// Bans the callers of [`Penalty`](crate::Penalty) policies for as many milliseconds as the
     /// cost says, or longer if they are banned for longer.
@@ -322,6 +323,16 @@ impl Demand {
         }
     }
 
+    /// Returns what an operation does here: a settlement debits the bucket of a policy that does not
+    /// hold.
+    #[inline]
+    pub(crate) fn done_by(&self, operation: Operation) -> Operation {
+        match operation {
+            Operation::Settle if self.hold.is_none() => Operation::Debit,
+            operation => operation,
+        }
+    }
+
     /// Returns how many units of its cost are held, or were held.
     pub(crate) fn held_units(&self) -> u64 {
         self.hold.as_ref().map_or(0, |hold| hold.units)
@@ -347,7 +358,7 @@ impl Demand {
         reading: &Reading,
     ) -> Change {
         let before = &reading.standing;
-        match operation {
+        match self.done_by(operation) {
             _ if fitting == 0 => Change::Take(self.strikes_for_denial(operation, before)),
             Operation::Take => Change::Take(self.charged_level()),
             Operation::TakeUpTo if self.grants_nothing() => Change::Take(0),
@@ -435,7 +446,7 @@ impl Demand {
                 },
                 prolongs: operation == Operation::Take
                     || operation == Operation::TakeUpTo
-                    || operation == Operation::Debit && self.level > 0,
+                    || self.done_by(operation) == Operation::Debit && self.level > 0,
             },
         }
     }

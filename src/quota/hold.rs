@@ -34,6 +34,8 @@ pub(crate) struct HoldDemand {
     pub(crate) generation: u64,
     /// How many of the units that a settlement charges were not held.
     pub(crate) beyond: u64,
+    /// The number of an extension, of 48 bits: the same number again moves nothing. 0: it is none.
+    pub(crate) extension: u64,
 }
 
 impl HoldDemand {
@@ -43,6 +45,7 @@ impl HoldDemand {
             units,
             generation: 0,
             beyond: 0,
+            extension: 0,
         }
     }
 }
@@ -56,6 +59,8 @@ pub(crate) struct Held {
     ends_ms: u64,
     younger: Generation,
     elder: Generation,
+    /// The number of the last extension into the younger generation, or 0.
+    extension: u64,
 }
 
 /// Units that lapse together.
@@ -87,6 +92,11 @@ pub(crate) fn next_number() -> u64 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
+/// Returns the number of a new extension.
+pub(crate) fn next_extension() -> u64 {
+    next_number() % ((1 << 48) - 1) + 1
+}
+
 /// Returns the mark of a generation. Up to the year 2248 all of it is exact in Lua.
 const fn mark(start_ms: u64, number: u64) -> u64 {
     start_ms % (EXACT / NUMBERS) * NUMBERS + number % NUMBERS
@@ -110,13 +120,23 @@ impl Held {
     /// Splits words into those of the bucket and what is held of it.
     pub(crate) fn split(words: &[u64]) -> (&[u64], Option<Self>) {
         match *words {
-            [ref bucket @ .., start_ms, young, younger, old, elder, ends] if ends & HELD > 0 => {
+            [
+                ref bucket @ ..,
+                start_ms,
+                young,
+                younger,
+                old,
+                elder,
+                extension,
+                ends,
+            ] if ends & HELD > 0 => {
                 let generation = |mark, units| Generation { mark, units };
                 let held = Self {
                     start_ms,
                     ends_ms: ends & !HELD,
                     younger: generation(young, younger),
                     elder: generation(old, elder),
+                    extension,
                 };
                 (bucket, Some(held))
             }
@@ -132,6 +152,7 @@ impl Held {
             self.younger.units,
             self.elder.mark,
             self.elder.units,
+            self.extension,
             self.ends_ms | HELD,
         ];
         words.iter().copied().chain(own).collect()
@@ -147,9 +168,17 @@ impl Held {
         units.min(EXACT - 1)
     }
 
+    /// Returns whether this extension ran before. Then its reply was lost.
+    pub(crate) const fn is_repeated(&self, hold: &HoldDemand) -> bool {
+        hold.extension > 0 && self.extension == hold.extension
+    }
+
     /// Returns what a check finds.
     pub(crate) fn reading(&mut self, hold: &HoldDemand) -> HoldReading {
-        let found = self.generation(hold.generation);
+        let found = match self.is_repeated(hold) {
+            true => Some(&mut self.younger.units),
+            false => self.generation(hold.generation),
+        };
         HoldReading {
             found: found.map_or(0, |units| hold.units.min(*units)),
             held: self.units(),
@@ -187,6 +216,7 @@ impl Held {
                 self.start_ms += lifetime_ms;
                 let younger = Self::starting(self.start_ms, mark(self.start_ms, number));
                 (self.younger, self.elder) = (younger.younger, self.younger);
+                self.extension = 0;
             } else {
                 lapse(self.younger.units, self.start_ms + 2 * lifetime_ms);
                 *self = starting;
@@ -201,12 +231,15 @@ impl Held {
         generations.next().map(|generation| &mut generation.units)
     }
 
-    /// Holds `taken` more units, and no longer `given` units of a generation.
-    pub(crate) fn change(&mut self, taken: u64, given: u64, generation: u64) {
-        if let Some(units) = self.generation(generation) {
+    /// Holds `taken` more units, and no longer `given` units of the demand's generation.
+    pub(crate) fn change(&mut self, taken: u64, given: u64, hold: &HoldDemand) {
+        if let Some(units) = self.generation(hold.generation) {
             *units = units.saturating_sub(given);
         }
         self.younger.units = self.younger.units.saturating_add(taken);
+        if hold.extension > 0 && taken > 0 {
+            self.extension = hold.extension;
+        }
     }
 
     /// Keeps the bucket until its words have drained, and until what is held now has lapsed and

@@ -102,13 +102,16 @@ impl Quota {
 
         let drained_after_ms = match &self.0 {
             Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } => {
-                rule.capacity_ns / 1_000_000 + 1
+                (rule.capacity_ns + rule.remembered_ns()) / 1_000_000 + 1
             }
-            Params::FixedWindow(rule) | Params::IntervalBucket(rule) => match rule.refill {
-                None => rule.window_ms,
-                Some(0) => YEAR_MS,
-                Some(refill) => rule.window_ms.saturating_mul(rule.limit.div_ceil(refill)),
-            },
+            Params::FixedWindow(rule) | Params::IntervalBucket(rule) => {
+                let drained_after_ms = match rule.refill {
+                    None => rule.window_ms,
+                    Some(0) => YEAR_MS,
+                    Some(refill) => rule.window_ms.saturating_mul(rule.limit.div_ceil(refill)),
+                };
+                drained_after_ms.saturating_add(rule.remembered_ms())
+            }
             Params::SlidingWindow(rule) => 2 * rule.window_ms,
             Params::SlidingLog(rule) => rule.window_us / 1_000 + 1,
             Params::Concurrency(_) | Params::Penalty(_) => 0,

@@ -330,8 +330,11 @@ fn read_held(
     let (found, is_changed) = bucket.open_held(rule, hold, at, next_number());
     let (mut reading, fits) = read(rule, operation, demand, bucket, at, Some(found));
     // What was held before makes no caller known that was forgotten since.
-    let saves = !matches!(operation, Operation::Renew | Operation::Settle);
-    reading.standing.unsaved = is_changed || reading.standing.unsaved && saves;
+    let unsaved = &mut reading.standing.unsaved;
+    *unsaved = match operation {
+        Operation::Renew | Operation::Settle => is_changed && !*unsaved,
+        _ => is_changed || *unsaved,
+    };
     (reading, fits)
 }
 
@@ -440,10 +443,12 @@ fn write_held(
     let (taken, given) = match operation {
         Operation::Take if fitting > 0 => (hold.units, 0),
         Operation::Refund | Operation::Settle => (0, found.found),
-        Operation::Renew if hold.generation != found.generation => (found.found, found.found),
+        Operation::Renew if hold.generation != found.generation && !held.is_repeated(hold) => {
+            (found.found, found.found)
+        }
         _ => (0, 0),
     };
-    held.change(taken, given, hold.generation);
+    held.change(taken, given, hold);
     let change = change(rule, operation, demand, bucket, fitting, reading, at);
     if change.is_none() && taken == 0 && given == 0 {
         return;

@@ -47,9 +47,12 @@ impl fmt::Debug for StoreHandle {
 
 impl StoreHandle {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let fallback = store.fallback().unwrap_or_default();
-        let holders = fallback.holders().clone();
         let memory = store.as_memory().cloned();
+        let fallback = store.fallback();
+        // Any other store that may fail has a fallback.
+        let is_far = memory.is_none() && fallback.is_some();
+        let fallback = fallback.unwrap_or_default();
+        let holders = fallback.holders().clone();
         let store = MonitoredStore {
             store,
             health: Arc::clone(fallback.health()),
@@ -57,7 +60,7 @@ impl StoreHandle {
         };
         Self {
             memory,
-            held_in: HeldIn::new(fallback.unsettled(), &store),
+            held_in: HeldIn::new(fallback.unsettled(), &store, is_far),
             store,
             id: StoreId::default(),
             fallback,
@@ -278,7 +281,7 @@ impl StoreHandle {
     pub(crate) fn local(&self) -> Self {
         let store = self.fallback.local().clone();
         Self {
-            held_in: HeldIn::new(self.fallback.local_unsettled(), &store),
+            held_in: HeldIn::new(self.fallback.local_unsettled(), &store, false),
             store,
             id: self.fallback.local_id(),
             fallback: Fallback::new(),

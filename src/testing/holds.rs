@@ -8,6 +8,7 @@ use crate::{
     Policy, SlidingLog, SlidingWindow, Source, StoreError, TokenBucket,
     charge::{Charge, Check, Operation},
     policy::Compiled,
+    quota::hold::next_extension,
     store::{BucketWords, Store, decide::decide},
 };
 
@@ -66,7 +67,7 @@ struct Open {
 }
 
 /// The generation of the same units in the store that is tested and in the model.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Generation {
     tested: u64,
     model: u64,
@@ -231,14 +232,25 @@ impl<S: Store> Walk<S> {
         if operation == Operation::Settle {
             demand.may_owe(self.random.below(8));
         }
+        let is_extension = operation == Operation::Renew;
         if let Some(hold) = &mut demand.hold {
             hold.units = open.units;
             hold.beyond = used.saturating_sub(open.units);
+            hold.extension = if is_extension { next_extension() } else { 0 };
         }
         let key = Cow::Owned(Key::from(open.caller));
         let charges = [policy.charge(key, Cow::Owned(demand))];
         let decided = self.compare(step, operation, &charges, open.generation);
-        match (operation, decided.await?.first()) {
+        let decided = decided.await?;
+        if is_extension && self.random.below(3) == 0 {
+            let again = self.compare(step, operation, &charges, open.generation);
+            let has_units = |(units, _): &&(u64, Generation)| *units > 0;
+            if again.await?.first().filter(has_units) != decided.first().filter(has_units) {
+                let text = format!("step {step}: an extension moved units twice: {charges:?}");
+                return Err(Mismatch(text));
+            }
+        }
+        match (operation, decided.first()) {
             (Operation::Renew, Some((units @ 1.., generation))) => self.open.push(Open {
                 units: *units,
                 generation: *generation,

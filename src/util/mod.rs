@@ -15,6 +15,7 @@ pub(crate) mod random;
 #[cfg(test)]
 #[allow(clippy::panic)]
 pub(crate) mod repository;
+pub(crate) mod runtime;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;
 #[cfg(any(feature = "redis", feature = "control"))]

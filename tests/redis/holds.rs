@@ -263,9 +263,9 @@ fn store_with_clock(url: &str) -> (RedisStore, Arc<ManualClock>) {
 }
 
 /// What is held, as it stands behind the state of a bucket: when the younger generation started and
-/// until when the value counts, and for both generations a mark and the units.
-const PACK: &str = "return redis.call('SET', KEYS[1], ARGV[1] .. struct.pack('<I6I6I7I7I7I7', \
-     ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]) .. ARGV[8])";
+/// until when the value counts, for both generations a mark and the units, and no extension.
+const PACK: &str = "return redis.call('SET', KEYS[1], ARGV[1] .. struct.pack('<I6I6I7I7I7I7I6', \
+     ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], 0) .. ARGV[8])";
 
 fn set_held(server: &RedisServer, key: &str, words: &str, numbers: [u64; 6], end: &str) {
     let numbers = numbers.map(|number| number.to_string());

@@ -80,11 +80,13 @@ impl DenialCache {
 
     /// Returns a denial that still holds, or what to do with the store's answer.
     pub(crate) fn look_up(self: &Arc<Self>, check: &Check<'_>) -> Lookup {
+        let holds = |charge: &Charge<'_>| charge.demand.hold.is_some();
         let is_held = |charge: &Charge<'_>| charge.demand.quota.is_concurrency();
         let then = match check.operation() {
             Operation::Peek | Operation::Renew => return Lookup::Ask(None),
             // A debit and strikes change what a denial reports, and strikes may be a ban.
             Operation::Refund | Operation::Debit | Operation::Ban => OnReply::Forget,
+            Operation::Settle if !check.charges().iter().any(holds) => OnReply::Forget,
             // Permits are released at any time.
             Operation::Take if !check.charges().iter().any(is_held) => OnReply::Remember,
             // A denial of a bucket of which units are held is not kept.

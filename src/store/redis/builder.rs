@@ -24,12 +24,11 @@ use crate::{
     store::{
         Fallback,
         denial_cache::DenialCache,
-        in_runtime::runtime_with_timers,
         lease::{Leases, LeasingStore},
         process::ProcessContext,
     },
     telemetry,
-    util::random::random,
+    util::{random::random, runtime::with_timers},
 };
 
 /// Builds a [`RedisStore`].
@@ -246,7 +245,7 @@ impl RedisStoreBuilder {
             return Err(error);
         }
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
-        let runtime = runtime_with_timers().ok_or(ConfigError::NoRuntime)?;
+        let runtime = with_timers().ok_or(ConfigError::NoRuntime)?;
         let shared = Arc::new(Shared {
             runtime: runtime.clone(),
             tasks: fallback.tasks().clone(),

@@ -161,7 +161,8 @@ impl<'a> Repeated<'a> {
             let demand = &*charge.demand;
             let is_last = if place == last { LAST_CHARGE } else { 0 };
             let holds = if demand.hold.is_some() { HOLDS } else { 0 };
-            let kind = u64::from(algorithm(charge)) + holds + is_last + TASK * task(*operation);
+            let operation = demand.done_by(*operation);
+            let kind = u64::from(algorithm(charge)) + holds + is_last + TASK * task(operation);
             let extra = match operation {
                 Operation::Take | Operation::Peek | Operation::Debit | Operation::Settle => {
                     demand.overdraft as f64
@@ -179,7 +180,7 @@ impl<'a> Repeated<'a> {
                 // One of them may be negative.
                 push(to, number as i64 as f64);
             }
-            if demand.hold.is_some() || *operation == Operation::Debit {
+            if demand.hold.is_some() || operation == Operation::Debit {
                 push(to, demand.quota.level_of(1) as f64);
             }
             if let Some(hold) = &demand.hold {
@@ -187,7 +188,8 @@ impl<'a> Repeated<'a> {
                 push(to, hold.lifetime_ms as f64);
                 push(to, demand.quota.drained_after_ms() as f64);
                 push(to, hold.generation as f64);
-                push(to, demand.quota.level_of(hold.beyond) as f64);
+                let beyond = demand.quota.level_of(hold.beyond);
+                push(to, beyond.max(hold.extension) as f64);
             }
         }
     }

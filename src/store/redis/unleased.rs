@@ -128,16 +128,16 @@ impl Unleased {
         })
     }
 
-    /// Returns how long a check waits for its answer. Nobody is denied for what an extension and a
-    /// settlement wait, so they stay in their queue for longer, but not until the hold lapses.
+    /// Returns how long a check waits for its answer. Extensions and settlements deny nobody, so they
+    /// stay in their queue for longer, but not until the hold lapses.
     fn patience(&self, check: &Check<'_>) -> Duration {
         const LONGEST_SETTLEMENT: Duration = Duration::from_secs(1);
 
         let holds = check.charges().iter().filter_map(Charge::hold_lifetime);
-        let part = holds.min().unwrap_or_default() / 3;
+        let part = holds.min().map(|lifetime| lifetime / 3);
         self.shared.timeout.max(match check.operation() {
-            Operation::Renew => part,
-            Operation::Settle => part.min(LONGEST_SETTLEMENT),
+            Operation::Renew => part.unwrap_or_default(),
+            Operation::Settle => part.unwrap_or(LONGEST_SETTLEMENT).min(LONGEST_SETTLEMENT),
             _ => Duration::ZERO,
         })
     }

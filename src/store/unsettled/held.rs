@@ -9,15 +9,18 @@ use std::{
 
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
-use super::{HeldIn, Place, Registry, Settlement};
+use super::{
+    Confirmed, HeldIn, Place, Registry, Settlement,
+    gathered::Group,
+    sent::{Due, Sent},
+};
 use crate::{
     Decision, Key, PolicyDecision, StoreError,
     charge::{Charge, Check, Operation},
     metrics::{Recorder, settlements::SettlementResult},
-    policy_name::Name,
     quota::hold::{HoldDemand, start_us},
     store::{Answer, StoreFuture},
-    util::{lock::lock, time::later},
+    util::{lock::lock, runtime::with_timers, time::later},
 };
 
 /// The bucket that a request is settled with.
@@ -30,6 +33,9 @@ pub(crate) struct HeldCharge {
     /// Counts the bans that settlements start, if the policy is an enforced penalty.
     pub(crate) recorder: Option<Arc<Recorder>>,
 }
+
+/// A hash of a policy's name, a key, and a generation.
+pub(super) type Bucket = (u64, Key, u64);
 
 impl HeldCharge {
     fn hold(&self) -> Option<&HoldDemand> {
@@ -53,6 +59,9 @@ struct State {
     /// The units that the store still holds, as far as is known, and their generation.
     held: u64,
     generation: u64,
+    /// Whether more than a quarter of the bucket was in use. Then its settlement waits for no
+    /// others: a caller may need what it holds, or a ban may begin.
+    is_urgent: bool,
     /// Its place among the holds to be extended.
     place: Option<Place>,
     /// What is held is about to be known, or its generation is about to change. So a settlement
@@ -64,16 +73,14 @@ struct State {
     is_lost: bool,
 }
 
-/// The store's answer to a settlement. `None`: nothing was left to ask for.
-pub(crate) type Confirmed = Option<Decision>;
-
 type Reply = oneshot::Sender<Result<Confirmed, StoreError>>;
 
 /// What a first settlement leads to.
 enum Begun {
     /// It is sent once the generation is known.
     Waits,
-    Sent(Answer<Confirmed>),
+    Due(Due),
+    Over(Result<Confirmed, StoreError>),
 }
 
 impl Held {
@@ -89,6 +96,7 @@ impl Held {
                 settled: None,
                 held: 0,
                 generation: 0,
+                is_urgent: false,
                 place: None,
                 is_moving: true,
                 reply: None,
@@ -109,7 +117,8 @@ impl Held {
             pass_on(reply, Ok(None));
             return;
         };
-        if self.charge.hold().is_some() {
+        state.is_urgent = decided.remaining() < decided.capacity() - decided.capacity() / 4;
+        if self.holds() {
             self.registry()
                 .units
                 .fetch_add(self.units, Ordering::Relaxed);
@@ -126,12 +135,42 @@ impl Held {
         lock(&self.state)
     }
 
+    /// Returns whether its policy holds units; otherwise its bucket is debited.
+    pub(super) fn holds(&self) -> bool {
+        self.charge.hold().is_some()
+    }
+
+    /// Returns the bucket and this generation of it.
+    pub(super) fn bucket(&self, generation: u64) -> Bucket {
+        let charge = &self.charge.charge;
+        (charge.policy.hash.0, Key::clone(&charge.key), generation)
+    }
+
+    /// Returns whether one settlement may stand for both, if their buckets are the same.
+    pub(super) fn is_settled_as(&self, other: &Self) -> bool {
+        let of = |held: &Self| {
+            let charge = &held.charge.charge;
+            (charge.policy.clone(), charge.quota(), held.charge.debt)
+        };
+        of(self) == of(other) && self.lifetime() == other.lifetime()
+    }
+
+    /// Counts the bans that a settlement has started.
+    pub(super) fn count_bans(&self, decision: &Decision) {
+        if let Some(recorder) = &self.charge.recorder {
+            recorder.bans_started(decision);
+        }
+    }
+
+    pub(super) fn count(&self, result: SettlementResult) {
+        self.registry().results.record(result);
+    }
+
     pub(crate) fn policy(&self) -> &str {
         &self.charge.charge.policy.text
     }
 
     /// Returns the units that a full settlement charges.
-    #[cfg(any(feature = "http", test))]
     pub(crate) const fn units(&self) -> u64 {
         self.units
     }
@@ -172,8 +211,8 @@ impl Held {
     pub(crate) fn settle(self: &Arc<Self>, settlement: Settlement) -> bool {
         match self.begin(settlement, &mut None) {
             None => return false,
-            Some(Begun::Waits | Begun::Sent(Answer::Now(_))) => {}
-            Some(Begun::Sent(Answer::Later(answer))) => self.deliver(None, answer),
+            Some(Begun::Due(due)) => self.send_unawaited(due),
+            Some(Begun::Waits | Begun::Over(_)) => {}
         }
         true
     }
@@ -195,10 +234,13 @@ impl Held {
         let mut reply = Some(reply);
         match self.begin(settlement, &mut reply)? {
             Begun::Waits => {}
-            Begun::Sent(Answer::Later(later)) if self.here_or_there().is_some() => {
-                self.deliver(reply, later);
-            }
-            Begun::Sent(answer) => return Some(answer),
+            Begun::Over(result) => return Some(Answer::Now(result)),
+            Begun::Due(due) => match self.send(due) {
+                Answer::Later(later) if self.here_or_there().is_some() => {
+                    self.deliver(reply, later);
+                }
+                answer => return Some(answer),
+            },
         }
         let ended = |_| Err(StoreError::unavailable("the runtime has ended"));
         Some(Answer::Later(Box::pin(async move {
@@ -217,23 +259,19 @@ impl Held {
             state.reply = reply.take();
             return Some(Begun::Waits);
         }
-        Some(Begun::Sent(self.send(state, settlement)))
+        Some(self.end(state, settlement))
     }
 
-    /// Sends the settlement of what is still held: what has lapsed was charged before.
-    fn send(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
-        settlement: Settlement,
-    ) -> Answer<Confirmed> {
+    /// Ends it. What has lapsed was charged before.
+    fn end(self: &Arc<Self>, mut state: MutexGuard<'_, State>, settlement: Settlement) -> Begun {
         let (place, held) = (state.place.take(), state.held);
-        let (generation, is_lost) = (state.generation, state.is_lost);
+        let (generation, is_lost, is_urgent) = (state.generation, state.is_lost, state.is_urgent);
         drop(state);
         if let Some(place) = place {
             self.registry().remove(place);
         }
         let mut lapsed = 0;
-        if self.charge.hold().is_some() {
+        if self.holds() {
             self.registry()
                 .units
                 .fetch_sub(self.units, Ordering::Relaxed);
@@ -241,33 +279,61 @@ impl Held {
         }
         let units = settlement.units(self.units);
         let used = units.saturating_sub(lapsed);
-        let sent = Sent {
-            by: Arc::clone(self),
-            units,
-            is_over: false,
-        };
+        let sent = Sent::new(Arc::clone(self), units);
         if used == 0 && held == 0 && (lapsed == 0 || is_lost) {
-            return Answer::Now(sent.not_needed(is_lost));
+            return Begun::Over(sent.not_needed(is_lost));
         }
-        match self.ask(Operation::Settle, held, used, generation) {
-            Answer::Now(answer) => Answer::Now(sent.answered(answer)),
-            Answer::Later(answer) => Answer::Later(Box::pin(sent.wait_for(answer))),
+        Begun::Due(Due {
+            sent,
+            held,
+            generation,
+            used,
+            is_urgent,
+        })
+    }
+
+    /// Sends a settlement whose answer a caller waits for.
+    fn send(&self, due: Due) -> Answer<Confirmed> {
+        match self.ask_to_settle(due.held, due.used, due.beyond(), due.generation) {
+            Answer::Now(answer) => Answer::Now(due.sent.answered(answer)),
+            Answer::Later(answer) => Answer::Later(Box::pin(due.sent.wait_for(answer))),
         }
     }
 
-    /// Asks the store about units of this generation, and to charge `used`.
-    fn ask(&self, operation: Operation, held: u64, used: u64, generation: u64) -> Answer<Decision> {
+    /// Sends a settlement that no caller waits for: to a store far away together with others.
+    fn send_unawaited(&self, due: Due) {
+        match with_timers().filter(|_| self.at.is_far) {
+            Some(runtime) => self.registry().gathered.add(due, &runtime),
+            None => Group::new(due).send(),
+        }
+    }
+
+    /// Asks the store to charge `used` units, of which `beyond` were not held, and to hold these
+    /// units of a generation no longer.
+    pub(super) fn ask_to_settle(
+        &self,
+        held: u64,
+        used: u64,
+        beyond: u64,
+        generation: u64,
+    ) -> Answer<Decision> {
+        self.ask(Operation::Settle, used, |hold| {
+            (hold.units, hold.generation, hold.beyond) = (held, generation, beyond);
+        })
+    }
+
+    fn ask(
+        &self,
+        operation: Operation,
+        used: u64,
+        fill: impl FnOnce(&mut HoldDemand),
+    ) -> Answer<Decision> {
         let HeldCharge { charge, debt, .. } = &self.charge;
         let mut demand = charge.demand.of_units(used);
         demand.may_owe(*debt);
-        let operation = match &mut demand.hold {
-            None => Operation::Debit,
-            Some(hold) => {
-                (hold.units, hold.generation) = (held, generation);
-                hold.beyond = used.saturating_sub(held);
-                operation
-            }
-        };
+        if let Some(hold) = &mut demand.hold {
+            fill(hold);
+        }
         let charge = charge.with_demand(Cow::Owned(demand));
         self.at.store.check(&Check::new(operation, &[charge]))
     }
@@ -283,8 +349,13 @@ impl Held {
     }
 
     /// Returns the runtime of this call, or else that of the request.
-    fn here_or_there(&self) -> Option<Handle> {
+    pub(super) fn here_or_there(&self) -> Option<Handle> {
         Handle::try_current().ok().or_else(|| self.runtime.clone())
+    }
+
+    /// Runs work for its store in the background.
+    pub(super) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
+        self.at.store.spawn(runtime, work);
     }
 }
 
@@ -296,21 +367,14 @@ impl Held {
 
     /// Returns the bucket and the generation whose holds are extended together. `None` if it was
     /// settled. From now on a settlement waits for [`moved`](Self::moved).
-    pub(super) fn begin_move(&self) -> Option<(Name, Key, u64, Duration)> {
+    pub(super) fn begin_move(&self) -> Option<(Bucket, Duration)> {
         let mut state = self.state();
         state.place = None;
         if state.settled.is_some() {
             return None;
         }
         state.is_moving = true;
-        let charge = &self.charge.charge;
-        let key = Key::clone(&charge.key);
-        Some((
-            charge.policy.clone(),
-            key,
-            state.generation,
-            self.lifetime(),
-        ))
+        Some((self.bucket(state.generation), self.lifetime()))
     }
 
     /// Returns how many units it still holds.
@@ -318,14 +382,12 @@ impl Held {
         self.state().held
     }
 
-    /// Moves so many units of a generation into the present one, of this hold and of others.
-    pub(super) fn extend(&self, units: u64, generation: u64) -> Answer<Decision> {
-        self.ask(Operation::Renew, units, 0, generation)
-    }
-
-    /// Runs an extension in the background.
-    pub(super) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
-        self.at.store.spawn(runtime, work);
+    /// Moves so many units of a generation into the present one, of this hold and of others. The
+    /// same number again moves nothing, and returns what the first did.
+    pub(super) fn extend(&self, units: u64, generation: u64, number: u64) -> Answer<Decision> {
+        self.ask(Operation::Renew, 0, |hold| {
+            (hold.units, hold.generation, hold.extension) = (units, generation, number);
+        })
     }
 
     /// Ends a move. `found`: how many units of those that were asked for were still held. Returns
@@ -364,9 +426,14 @@ impl Held {
             return;
         };
         let reply = state.reply.take();
-        match self.send(state, settlement) {
-            Answer::Now(answer) => pass_on(reply, answer),
-            Answer::Later(answer) => self.deliver(reply, answer),
+        match self.end(state, settlement) {
+            Begun::Due(due) if reply.is_none() => self.send_unawaited(due),
+            Begun::Due(due) => match self.send(due) {
+                Answer::Now(answer) => pass_on(reply, answer),
+                Answer::Later(answer) => self.deliver(reply, answer),
+            },
+            Begun::Over(result) => pass_on(reply, result),
+            Begun::Waits => {}
         }
     }
 }
@@ -385,61 +452,5 @@ impl fmt::Debug for Held {
             .field("units", &self.units)
             .field("settled", &self.settled())
             .finish_non_exhaustive()
-    }
-}
-
-/// A settlement that is counted when it ends. It counts as lost if it is dropped before.
-struct Sent {
-    by: Arc<Held>,
-    /// The units to be charged.
-    units: u64,
-    is_over: bool,
-}
-
-impl Sent {
-    async fn wait_for(self, answer: StoreFuture<Decision>) -> Result<Confirmed, StoreError> {
-        self.answered(answer.await)
-    }
-
-    fn answered(self, answer: Result<Decision, StoreError>) -> Result<Confirmed, StoreError> {
-        let mut decision = answer?;
-        if let Some(recorder) = &self.by.charge.recorder {
-            recorder.bans_started(&decision);
-        }
-        let found = decision.policies().next().map_or(0, PolicyDecision::held);
-        let is_late = self.by.charge.hold().is_some() && found < self.by.units;
-        if is_late {
-            decision.charged_before(self.units, self.by.units - found);
-        }
-        let result = match self.units {
-            _ if is_late => SettlementResult::Late,
-            0 => SettlementResult::Released,
-            units if units < self.by.units => SettlementResult::Partial,
-            _ => SettlementResult::Charged,
-        };
-        self.end(result);
-        Ok(Some(decision))
-    }
-
-    /// Ends it without a call: nothing was held, or nobody knows where, and no more is to be charged.
-    fn not_needed(self, is_lost: bool) -> Result<Confirmed, StoreError> {
-        if is_lost {
-            return Err(StoreError::unavailable("the hold could not be extended"));
-        }
-        self.end(SettlementResult::Released);
-        Ok(None)
-    }
-
-    fn end(mut self, result: SettlementResult) {
-        self.is_over = true;
-        self.by.registry().results.record(result);
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.by.registry().results.record(SettlementResult::Lost);
-        }
     }
 }

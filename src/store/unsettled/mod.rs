@@ -1,12 +1,15 @@
 //! Units that requests of this process hold in a store, until they are settled.
 //!
-//! A hold is settled once: the first settlement wins, and it is sent at most once. A hold that
-//! outlives the lifetime of its policy is moved into the present generation, by one call for all
-//! that this process holds in that generation of a bucket. What becomes of a call without a reply
-//! is unknown, so such a hold is left to the store, which charges it when it lapses.
+//! A hold is settled once: the first settlement wins, and it is sent at most once. What no caller
+//! waits for is [gathered](gathered) before it is sent to a store far away. A hold that outlives the
+//! lifetime of its policy is moved into the present generation, by one call for all that this
+//! process holds in that generation of a bucket. A call without a reply is repeated until the
+//! generation is about to lapse. Then the hold is left to the store, which charges it.
 
+mod gathered;
 mod held;
 mod renewal;
+mod sent;
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +22,17 @@ use std::{
 
 use tokio::{runtime::Handle, sync::Notify, time::Instant};
 
-pub(crate) use self::held::{Confirmed, Held, HeldCharge};
-use self::renewal::Renewal;
+pub(crate) use self::held::{Held, HeldCharge};
+use self::{gathered::Gathered, renewal::Renewal};
 use super::monitored::MonitoredStore;
 use crate::{
+    Decision,
     metrics::settlements::{SettlementCounts, Settlements},
     util::{lock::lock, random::random_between},
 };
+
+/// The store's answer to a settlement. `None`: nothing was left to ask for.
+pub(crate) type Confirmed = Option<Decision>;
 
 /// What becomes of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +60,16 @@ impl Settlement {
 pub(crate) struct HeldIn {
     unsettled: Unsettled,
     store: MonitoredStore,
+    /// Whether it answers after a while, so that few calls are better than many.
+    is_far: bool,
 }
 
 impl HeldIn {
-    pub(crate) fn new(unsettled: &Unsettled, store: &MonitoredStore) -> Arc<Self> {
+    pub(crate) fn new(unsettled: &Unsettled, store: &MonitoredStore, is_far: bool) -> Arc<Self> {
         Arc::new(Self {
             unsettled: unsettled.clone(),
             store: store.clone(),
+            is_far,
         })
     }
 
@@ -92,6 +102,7 @@ struct Registry {
     /// Which part of the elder half of a hold's life passes before it is extended. It differs
     /// between processes, so that they do not all extend their holds of a bucket together.
     delayed_part: f64,
+    gathered: Arc<Gathered>,
     queue: Mutex<Queue>,
     /// A hold is due before the renewing task wakes.
     is_earlier: Notify,
@@ -114,6 +125,7 @@ impl Default for Registry {
             units: AtomicU64::new(0),
             results: SettlementCounts::default(),
             delayed_part: random_between(0.1, 0.25),
+            gathered: Arc::default(),
             queue: Mutex::default(),
             is_earlier: Notify::new(),
         }

@@ -4,15 +4,14 @@ use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use tokio::{
     runtime::{Handle, Id},
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{Registry, held::Held};
-use crate::{
-    Decision, Key, StoreError,
-    policy_name::Name,
-    store::{Answer, StoreFuture},
+use super::{
+    Registry,
+    held::{Bucket, Held},
 };
+use crate::{Decision, StoreError, quota::hold::next_extension, store::Answer};
 
 /// The task that extends the holds of one store. It ends when there are none.
 pub(super) struct Renewal {
@@ -39,14 +38,20 @@ impl Renewal {
             // Woken early if another hold is due before.
             let _ = timeout_at(due, self.registry.is_earlier.notified()).await;
             let due = self.registry.take_due(Instant::now());
-            let mut together: HashMap<(Name, Key, u64, Duration), Vec<Arc<Held>>> = HashMap::new();
+            let mut together: HashMap<(Bucket, Duration), Vec<Arc<Held>>> = HashMap::new();
             for held in due {
-                if let Some(generation) = held.begin_move() {
-                    together.entry(generation).or_default().push(held);
+                if let Some(bucket) = held.begin_move() {
+                    together.entry(bucket).or_default().push(held);
                 }
             }
-            for ((_, _, generation, lifetime), holds) in together {
-                Extension(holds).send(generation, lifetime, &self.runtime);
+            for (((_, _, generation), lifetime), holds) in together {
+                let extension = Extension {
+                    holds,
+                    generation,
+                    number: next_extension(),
+                    may_have_run: false,
+                };
+                extension.send(lifetime, &self.runtime);
             }
         }
         self.is_over = true;
@@ -76,50 +81,81 @@ impl Drop for Renewal {
 }
 
 /// Holds of one generation that are moved into the present one together.
-struct Extension(Vec<Arc<Held>>);
+struct Extension {
+    holds: Vec<Arc<Held>>,
+    generation: u64,
+    /// It is the same in each call, so the units move once.
+    number: u64,
+    /// A call without a reply may have moved them.
+    may_have_run: bool,
+}
 
 impl Extension {
-    fn send(self, generation: u64, lifetime: Duration, runtime: &Handle) {
-        let units = self.0.iter().map(|held| held.held());
-        let units = units.fold(0, u64::saturating_add);
-        let Some(first) = self.0.first().cloned() else {
+    fn send(mut self, lifetime: Duration, runtime: &Handle) {
+        let Some(first) = self.holds.first().cloned() else {
             return;
         };
-        match first.extend(units, generation) {
-            Answer::Now(answer) => self.answered(answer),
-            Answer::Later(answer) => first.spawn(runtime, self.wait_for(answer, lifetime)),
+        match self.ask(&first) {
+            Answer::Now(Ok(decision)) => self.answered(Ok(decision)),
+            answer => {
+                let asker = Arc::clone(&first);
+                first.spawn(runtime, async move {
+                    let answered = self.wait_for(answer, &asker, lifetime / 32);
+                    // Soon after that the generation lapses.
+                    if let Ok(answered) = timeout(lifetime / 2, answered).await {
+                        self.answered(answered);
+                    }
+                });
+            }
         }
     }
 
-    async fn wait_for(self, answer: StoreFuture<Decision>, lifetime: Duration) {
-        if let Ok(answer) = timeout(lifetime / 2, answer).await {
-            self.answered(answer);
+    /// Waits for an answer, and asks again while a call may have run of which there is none.
+    async fn wait_for(
+        &mut self,
+        mut answer: Answer<Decision>,
+        asker: &Held,
+        pause: Duration,
+    ) -> Result<Decision, StoreError> {
+        loop {
+            let answered = answer.wait().await;
+            self.may_have_run |= answered.as_ref().is_err_and(may_have_run);
+            if answered.is_ok() || !self.may_have_run {
+                return answered;
+            }
+            sleep(pause).await;
+            answer = self.ask(asker);
         }
     }
 
-    fn answered(mut self, answer: Result<Decision, StoreError>) {
-        let holds = mem::take(&mut self.0);
-        match answer {
-            Ok(decision) => {
-                let Some(policy) = decision.policies().next() else {
-                    holds.iter().for_each(Held::lost);
-                    return;
-                };
+    fn ask(&self, first: &Held) -> Answer<Decision> {
+        let units = self.holds.iter().map(|held| held.held());
+        let units = units.fold(0, u64::saturating_add);
+        first.extend(units, self.generation, self.number)
+    }
+
+    fn answered(&mut self, answer: Result<Decision, StoreError>) {
+        let holds = mem::take(&mut self.holds);
+        match answer.as_ref().map(|decision| decision.policies().next()) {
+            Ok(Some(policy)) => {
                 let mut found = policy.held();
                 for held in holds {
                     found = held.moved(found, policy);
                 }
             }
-            Err(error) if error.may_have_run() || error.is_foreign_reply() => {
-                holds.iter().for_each(Held::lost);
-            }
+            Ok(None) => holds.iter().for_each(Held::lost),
             Err(_) => holds.iter().for_each(Held::not_moved),
         }
     }
 }
 
+fn may_have_run(error: &StoreError) -> bool {
+    error.may_have_run() || error.is_foreign_reply()
+}
+
 impl Drop for Extension {
+    /// The holds whose move was never confirmed are left to lapse.
     fn drop(&mut self) {
-        self.0.iter().for_each(Held::lost);
+        self.holds.iter().for_each(Held::lost);
     }
 }

@@ -6,6 +6,8 @@ mod build_errors;
 mod cost_header;
 mod dropped;
 mod fields;
+#[cfg(feature = "testing")]
+mod gathered;
 mod grpc;
 mod handler;
 #[cfg(feature = "tracing")]

@@ -261,8 +261,8 @@ impl Dispatcher {
         }
     }
 
-    /// A refund stays in its queue, and is sent though its caller does not wait. An extension does
-    /// not: what was not sent is tried again.
+    /// A refund and a release of permits stay in their queue, and are sent though their caller does
+    /// not wait. A settlement does not: it counts as lost. Nor does an extension: it is tried again.
     fn give_up(
         &self,
         deadline: Deadline,
@@ -277,7 +277,7 @@ impl Dispatcher {
         answered.unwrap_or_else(|_| Err(self.server.unanswered(deadline)))
     }
 
-    /// Takes a check or an extension out of its queue, if it is still there.
+    /// Takes what may be given up out of its queue, if it is still there.
     fn withdraw(&self, id: u64) -> Option<Job> {
         let mut state = self.state();
         let State {
@@ -289,9 +289,12 @@ impl Dispatcher {
             let request = &queue.jobs.get(place)?.request;
             let mut charges = request.charges.iter();
             let holds = charges.any(|charge| charge.hold_lifetime().is_some());
-            let is_extension = request.operation == Operation::Renew && holds;
-            let may_leave = !request.is_refund() || is_extension;
-            may_leave.then(|| queue.jobs.remove(place))?
+            let stays = match request.operation {
+                Operation::Refund => true,
+                Operation::Renew => !holds,
+                _ => false,
+            };
+            (!stays).then(|| queue.jobs.remove(place))?
         })
     }
 

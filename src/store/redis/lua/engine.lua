@@ -24,7 +24,8 @@
 --            if units may be held: how many units of the cost are held in place of charged,
 --              or for tasks 3, 4 and 6 were held; the lifetime of a hold and the time after
 --              which a full bucket is empty, in milliseconds; the mark of the generation in
---              which they were held; and for task 6, what of the cost was not held
+--              which they were held; and for task 6, what of the cost was not held, or for
+--              task 4 the number of the extension: the same number again moves nothing
 -- Reply    integers only, as IEEE doubles, little-endian, in a row in one string,
 --          which Redis writes and a client reads faster than a list:
 --          nonce, now in microseconds, then for each check its
@@ -47,7 +48,8 @@
 --
 -- What is held of a bucket stands behind its own state: the start of the younger generation
 -- and until when the value counts, in milliseconds since the epoch (6 bytes each), for the
--- younger and the elder generation the mark and the units (7 bytes each), and the letter h.
+-- younger and the elder generation the mark and the units (7 bytes each), the number of the
+-- last extension into the younger one, or 0 (6 bytes), and the letter h.
 -- The elder generation started a lifetime before the younger one; a generation lapses two
 -- lifetimes after its start. What has lapsed is charged as of then. A charge of which no
 -- units may be held leaves those that are held as they are.
@@ -65,11 +67,11 @@
 --       if the check is denied, by this charge or by another. `most` is the
 --       highest level at which the cost fits.
 -- write: for a change of level, negative for a refund, it sets value and ttl_ms; no
---       value if it has written by itself, with the expiry, which it may unless `held`.
+--       value if it has written by itself, with the expiry, which it may unless `is_open`.
 -- All numbers are integers below 2^53, where a Lua number is exact.
 
 local values_of = unpack
-local call, unpack, format, floor = redis.pcall, struct.unpack, string.format, math.floor
+local call, pack, unpack, format, floor = redis.pcall, struct.pack, struct.unpack, string.format, math.floor
 local find, sub, byte, min, max = string.find, string.sub, string.byte, math.min, math.max
 local keys, numbers = KEYS, ARGV[1]
 local nonce, now_us, at = unpack('<dd', numbers)
@@ -89,14 +91,17 @@ local reply, out, key = { nonce, now_us }, 2, 0
 local function mark_of(start_ms)
   return start_ms % 8796093022208 * 1024 + nonce % 1024
 end
+local mark_now = mark_of(now_ms)
 local largest, nothing = 9007199254740992, {}
 
 -- The checks in a row that ask the same: how many are left, how many equal checks each
 -- stands for, and where their numbers are, of which those of one charge are read.
 local alike, times, first_at, is_joint = 0, 1, at, false
 local kind, cost, capacity, extra, algorithm, task, most, slack, drop_ms, unit
-local holds, asked, lifetime_ms, remembered_ms, generation, beyond
 local a, b, c, d, e, f
+-- What is asked of the units that are held, and what is held of the bucket once that is open.
+local holds, held_cost, asked, lifetime_ms, remembered_ms, generation, beyond
+local is_open, start_ms, ends_ms, young, younger, old, elder, extension, bare, taken, given, is_elder, lapses_ms
 -- The last change that was added, and its text.
 local added, added_text = 0, '0'
 -- How many of the equal checks are not decided yet.
@@ -120,26 +125,28 @@ while key < #keys do
   out = out + 1
   local verdict_at, verdict, part, first_key = out, untold, untold, key
   local past, undo, is_unsaved, are_linear, refusal = nil, nil, false, true, nil
-  local is_struck, level, mark, more, unsaved, kept, held, on_denial
+  local is_struck, level, mark, more, unsaved, kept, on_denial
   repeat
     if is_new or is_joint then
       kind, cost, capacity, extra, a, b, at = unpack('<dddddd', numbers, at)
       algorithm, task, holds = kind % 16, (kind - kind % 64) / 64, kind % 32 >= 16
       -- The numbers of one charge replace those of the charge before, and some tasks
-      -- change the cost, as what is held does.
-      is_joint = is_joint or kind % 64 < 32 or task > 2 or holds
+      -- change the cost.
+      is_joint = is_joint or kind % 64 < 32 or task > 2
       if task == 2 then
         most = capacity - min(cost, extra)
       else
         most = capacity + extra - cost
       end
-      slack = 0
+      slack, held_cost = 0, 0
       --@numbers
-      if task == 5 or holds then
-        unit, at = unpack('<d', numbers, at)
-      end
       if holds then
-        asked, lifetime_ms, remembered_ms, generation, beyond, at = unpack('<ddddd', numbers, at)
+        unit, asked, lifetime_ms, remembered_ms, generation, beyond, at = unpack('<dddddd', numbers, at)
+        if task == 0 or task == 3 then
+          held_cost = min(cost, asked * unit)
+        end
+      elseif task == 5 then
+        unit, at = unpack('<d', numbers, at)
       end
     end
     if task == 2 and not past then
@@ -151,26 +158,26 @@ while key < #keys do
       is_foreign = find(stored.err, 'WRONGTYPE', 1, true)
       is_refused, refusal, stored = not is_foreign, stored.err, false
     end
-    held, on_denial = false, 0
-    local others, found, lapses, is_changed, looks_behind = 0, 0, nothing, false, holds
-    local at_us, at_ms, at_task = now_us, now_ms, task
-    local is_read
+    is_open, on_denial = false, 0
+    local others, found, lapses, is_changed, opens = 0, 0, nothing, false, holds
+    local at_us, at_ms, at_task, is_read = now_us, now_ms, task, false
     repeat
-      if looks_behind then
-        looks_behind = false
-        local start_ms, ends_ms, young, younger, old, elder = now_ms, 0, 0, 0, 0, 0
-        if stored and #stored > 40 and byte(stored, -1) == 104 then
-          start_ms, ends_ms, young, younger, old, elder = unpack('<I6I6I7I7I7I7', stored, #stored - 40)
-          if max(young, old, younger + elder) > largest then
+      if opens then
+        opens, is_open, bare = false, true, stored
+        start_ms, ends_ms, young, younger, old, elder, extension = now_ms, 0, 0, 0, 0, 0, 0
+        if stored and #stored > 46 and byte(stored, -1) == 104 then
+          start_ms, ends_ms, young, younger, old, elder, extension = unpack('<I6I6I7I7I7I7I6', stored, #stored - 46)
+          if young > largest or old > largest or younger + elder > largest then
             is_foreign, young, younger, old, elder = true, 0, 0, 0, 0
           end
-          stored = #stored > 41 and sub(stored, 1, -42)
+          bare = #stored > 47 and sub(stored, 1, -48)
+          stored = bare
         end
-        local taken, given, place, lapses_ms = 0, 0, 4, 0
+        taken, given, is_elder, lapses_ms = 0, 0, false, 0
         if holds and not is_foreign then
           local lasts_ms = now_ms - start_ms
           if younger + elder == 0 then
-            start_ms, young, old = now_ms, mark_of(now_ms), 0
+            start_ms, young, old, extension = now_ms, mark_now, 0, 0
           elseif lasts_ms >= lifetime_ms then
             local is_new = lasts_ms < 2 * lifetime_ms
             lapses = {}
@@ -185,31 +192,40 @@ while key < #keys do
             else
               start_ms, old, elder = now_ms, 0, 0
             end
-            young, younger = mark_of(start_ms), 0
+            young, younger, extension = mark_of(start_ms), 0, 0
           elseif -lasts_ms > lifetime_ms then
             -- After a step back of the clock, no unit is held for longer than a new one.
             start_ms, is_changed = now_ms + lifetime_ms, true
           end
           others = (younger + elder) * unit
-          most = most - others
           lapses_ms = start_ms + 2 * lifetime_ms + remembered_ms + spare_ms
-          if generation == young then
-            found = min(asked, younger)
-          elseif generation == old then
-            found, place = min(asked, elder), 6
-          end
           if task == 0 then
             taken = asked
-          elseif task == 3 or task == 6 then
-            given = found
-          elseif task == 4 and place == 6 then
-            taken, given = found, found
+          elseif task > 2 then
+            is_elder = generation == old
+            if generation == young then
+              found = asked < younger and asked or younger
+            elseif is_elder then
+              found = min(asked, elder)
+            end
+            if task == 3 or task == 6 then
+              given = found
+            elseif task == 4 and extension == beyond then
+              -- It ran before, and its reply was lost.
+              found = min(asked, younger)
+            elseif task == 4 and is_elder then
+              taken, given, extension = found, found, beyond
+            end
           end
           if task == 3 then
-            cost = max(cost - asked * unit, 0)
+            cost = cost - held_cost
+          end
+          if task == 2 then
+            most = capacity - min(cost, extra) - others
+          else
+            most = capacity + extra - cost - others
           end
         end
-        held = { start_ms, ends_ms, young, younger, old, elder, taken, given, place, stored, lapses_ms }
       end
       local lapsed = lapses[#lapses]
       if lapsed then
@@ -221,18 +237,22 @@ while key < #keys do
         lapses[#lapses] = nil
         local change, leg_key, value, ttl_ms = lapsed[1] * unit, key, nil, nil
         --@write
-        stored, held[10], is_changed = value, value, true
+        stored, bare, is_changed = value, value, true
       else
         -- A charge of which nothing may be held finds what is held where its own form ends.
-        looks_behind = level == nil and not held and algorithm < 5 and stored and #stored > 40
+        opens = level == nil and not is_open and algorithm < 5 and stored and #stored > 46
             and byte(stored, -1) == 104
-        is_read = not looks_behind
+        is_read = not opens
       end
       now_us, now_ms, task = at_us, at_ms, at_task
     until is_read
     if holds and level then
       -- What was held before makes no caller known that was forgotten since.
-      unsaved = is_changed or unsaved and task ~= 4 and task ~= 6
+      if task == 4 or task == 6 then
+        unsaved = is_changed and not unsaved
+      else
+        unsaved = is_changed or unsaved
+      end
       is_linear = is_linear and not is_changed
     end
     -- No number that this script wrote is negative, a fraction, too large, or NaN.
@@ -263,9 +283,6 @@ while key < #keys do
         verdict = min(verdict, 1 + max(floor((most - level) / cost), 0))
       end
       are_linear = are_linear and is_linear
-      if holds then
-        cost = max(cost - asked * unit, 0)
-      end
     elseif task == 2 and algorithm > 5 then
       -- A penalty grants nothing.
       if level > capacity then
@@ -283,9 +300,11 @@ while key < #keys do
       local left = max(capacity + extra - (level > slack and level or 0) - others, 0)
       cost = min(cost, left - left % unit)
     elseif task == 6 then
-      local paid = min(cost - beyond, found * unit)
-      local left = max(capacity + extra - (level > slack and level or 0) - others + found * unit - paid, 0)
-      cost = paid + min(beyond, left - left % unit)
+      cost = min(cost - beyond, found * unit)
+      if beyond > 0 then
+        local left = max(capacity + extra - (level > slack and level or 0) - others + found * unit - cost, 0)
+        cost = cost + min(beyond, left - left % unit)
+      end
     end
     is_unsaved, is_struck = is_unsaved or unsaved, is_struck or on_denial > 0
     out = out + 1
@@ -299,11 +318,14 @@ while key < #keys do
       end
     end
     if holds then
-      reply[out + 1], reply[out + 2], reply[out + 3] = held[4] + held[6], found, held[3]
+      reply[out + 1], reply[out + 2], reply[out + 3] = younger + elder, found, young
       out = out + 3
     end
     if kind % 64 < 32 then
-      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, held, on_denial }
+      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, on_denial, false }
+      if is_open then
+        past[19] = { start_ms, ends_ms, young, younger, old, elder, extension, bare, taken, given, is_elder, lapses_ms, held_cost }
+      end
     end
   until kind % 64 >= 32
 
@@ -315,7 +337,9 @@ while key < #keys do
     while leg_key do
       local change = 0
       if verdict > 0 then
-        if task == 0 or task > 4 then
+        if task == 0 then
+          change = verdict * (cost - held_cost)
+        elseif task > 4 then
           change = verdict * cost
         elseif task == 2 then
           change = verdict * extra
@@ -325,28 +349,32 @@ while key < #keys do
       elseif verdict == 0 then
         change = on_denial
       end
-      local is_moved = held and verdict > 0 and held[7] + held[8] > 0
+      local is_moved = is_open and verdict > 0 and taken + given > 0
       if is_moved then
-        held[4] = held[4] + verdict * held[7]
-        held[held[9]] = held[held[9]] - held[8]
+        younger = younger + verdict * taken
+        if is_elder then
+          elder = elder - given
+        else
+          younger = younger - given
+        end
       end
       if change ~= 0 or unsaved or is_moved or (task == 4 and kept and algorithm == 5) then
         local value, ttl_ms
-        if change ~= 0 or unsaved or not held then
+        if change ~= 0 or unsaved or not is_open then
           --@write
         else
-          value, ttl_ms = held[10] or '', 0
+          value, ttl_ms = bare or '', 0
         end
-        if held and value then
-          local is_held = held[4] + held[6] > 0
-          local ends_ms = min(max(held[2], now_ms + ttl_ms, held[11]), 281474976710655)
+        if is_open and value then
+          local is_held = younger + elder > 0
           if is_held or value == '' then
-            value = value .. struct.pack('<I6I6I7I7I7I7', held[1], ends_ms, held[3], held[4], held[5], held[6]) .. 'h'
+            ends_ms = min(max(ends_ms, now_ms + ttl_ms, lapses_ms), 281474976710655)
+            value = value .. pack('<I6I6I7I7I7I7I6', start_ms, ends_ms, young, younger, old, elder, extension) .. 'h'
           end
           if is_held then
             ttl_ms = ends_ms - now_ms
           elseif ttl_ms == 0 then
-            ttl_ms = held[10] and max(held[2] - now_ms, 1) or 1
+            ttl_ms = bare and ends_ms > now_ms and ends_ms - now_ms or 1
           end
         end
         local written = value and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
@@ -368,7 +396,14 @@ while key < #keys do
         cost, capacity, extra, algorithm = past[1], past[2], past[3], past[4]
         a, b, c, d, e, f = past[5], past[6], past[7], past[8], past[9], past[10]
         level, mark, more, unsaved, kept = past[11], past[12], past[13], past[14], past[15]
-        leg_key, held, on_denial, past = past[16], past[18], past[19], past[17]
+        local held = past[19]
+        is_open, leg_key, on_denial, past = held, past[16], past[18], past[17]
+        if held then
+          start_ms, ends_ms, young, younger, old, elder, extension = values_of(held, 1, 7)
+          bare, taken, given, is_elder, lapses_ms, held_cost = values_of(held, 8, 13)
+        else
+          held_cost = 0
+        end
       end
     end
   end
@@ -400,8 +435,8 @@ if out > 4096 then
   for first = 1, out, 4096 do
     local last = math.min(first + 4095, out)
     local doubles = '<' .. string.rep('d', last - first + 1)
-    parts[#parts + 1] = struct.pack(doubles, values_of(reply, first, last))
+    parts[#parts + 1] = pack(doubles, values_of(reply, first, last))
   end
   return table.concat(parts)
 end
-return struct.pack('<' .. string.rep('d', out), values_of(reply, 1, out))
+return pack('<' .. string.rep('d', out), values_of(reply, 1, out))

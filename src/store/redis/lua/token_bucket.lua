@@ -70,7 +70,7 @@ end
 ttl_ms = (ahead + b) / 1000000 + spare_ms
 local is_deep = ahead > level or level > capacity + 999
 local is_added = false
-if c and not held and not is_deep then
+if c and not is_open and not is_deep then
   if change ~= added then
     added, added_text = change, format('%d', change)
   end
