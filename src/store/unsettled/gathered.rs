@@ -7,11 +7,15 @@
 
 use std::{
     collections::HashMap,
+    future::poll_fn,
     mem,
+    pin::Pin,
     sync::{Arc, Mutex},
+    task::Poll,
     time::Duration,
 };
 
+use smallvec::SmallVec;
 use tokio::{
     runtime::Handle,
     sync::Notify,
@@ -92,7 +96,15 @@ impl Gathered {
         waiting.has_task = false;
         let groups = mem::take(&mut waiting.groups);
         drop(waiting);
-        groups.into_values().for_each(Group::send);
+        let mut groups: Vec<Group> = groups.into_values().collect();
+        // Those that were held by one call ask the same, and a call says that once.
+        groups.sort_by_key(|group| group.generation);
+        let Some(first) = groups.first().map(|group| Arc::clone(&group.first)) else {
+            return;
+        };
+        let answers = groups.into_iter().filter_map(Group::ask_and_wait);
+        let answers: Vec<_> = answers.map(Box::pin).collect();
+        first.spawn_somewhere(join_all(answers));
     }
 }
 
@@ -121,7 +133,7 @@ pub(super) struct Group {
     /// Of the units used, those that were not held.
     beyond: u64,
     /// With the units that the store holds of each.
-    sent: Vec<(Sent, u64)>,
+    sent: SmallVec<[(Sent, u64); 1]>,
 }
 
 impl Group {
@@ -132,7 +144,7 @@ impl Group {
             held: 0,
             used: 0,
             beyond: 0,
-            sent: Vec::new(),
+            sent: SmallVec::new(),
         };
         group.add(due);
         group
@@ -146,15 +158,20 @@ impl Group {
     }
 
     pub(super) fn send(self) {
+        let first = Arc::clone(&self.first);
+        if let Some(answer) = self.ask_and_wait() {
+            first.spawn_somewhere(answer);
+        }
+    }
+
+    /// Asks the store. Returns what waits for its answer, if that is not there.
+    fn ask_and_wait(self) -> Option<impl Future<Output = ()>> {
         match self.ask() {
-            Answer::Now(Ok(decision)) => self.answered(&decision),
-            answer => {
-                // Without a runtime, the settlements are not sent, and count as lost.
-                if let Some(runtime) = self.first.here_or_there() {
-                    let first = Arc::clone(&self.first);
-                    first.spawn(&runtime, self.wait_for(answer));
-                }
+            Answer::Now(Ok(decision)) => {
+                self.answered(&decision);
+                None
             }
+            answer => Some(self.wait_for(answer)),
         }
     }
 
@@ -185,4 +202,16 @@ impl Group {
             sent.confirmed(own);
         }
     }
+}
+
+/// Waits for all of them. Answers to one call come together.
+async fn join_all(mut futures: Vec<Pin<Box<impl Future<Output = ()>>>>) {
+    poll_fn(|cx| {
+        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        match futures.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
 }

@@ -340,17 +340,20 @@ impl Held {
 
     /// Waits in the background for the store, and passes its answer on.
     fn deliver(&self, reply: Option<Reply>, answer: StoreFuture<Confirmed>) {
-        // Without a runtime, the settlement is not sent, and counts as lost.
-        if let Some(runtime) = self.here_or_there() {
-            self.at
-                .store
-                .spawn(&runtime, async move { pass_on(reply, answer.await) });
-        }
+        self.spawn_somewhere(async move { pass_on(reply, answer.await) });
     }
 
     /// Returns the runtime of this call, or else that of the request.
-    pub(super) fn here_or_there(&self) -> Option<Handle> {
+    fn here_or_there(&self) -> Option<Handle> {
         Handle::try_current().ok().or_else(|| self.runtime.clone())
+    }
+
+    /// Runs work for its store in the background, unless there is no runtime: then settlements are
+    /// not sent, and count as lost.
+    pub(super) fn spawn_somewhere(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = self.here_or_there() {
+            self.spawn(&runtime, work);
+        }
     }
 
     /// Runs work for its store in the background.

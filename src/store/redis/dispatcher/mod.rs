@@ -261,8 +261,8 @@ impl Dispatcher {
         }
     }
 
-    /// A refund and a release of permits stay in their queue, and are sent though their caller does
-    /// not wait. A settlement does not: it counts as lost. Nor does an extension: it is tried again.
+    /// A refund stays in its queue, and is sent though its caller does not wait. An extension does
+    /// not: what was not sent is tried again.
     fn give_up(
         &self,
         deadline: Deadline,
@@ -277,7 +277,7 @@ impl Dispatcher {
         answered.unwrap_or_else(|_| Err(self.server.unanswered(deadline)))
     }
 
-    /// Takes what may be given up out of its queue, if it is still there.
+    /// Takes a check or an extension out of its queue, if it is still there.
     fn withdraw(&self, id: u64) -> Option<Job> {
         let mut state = self.state();
         let State {
@@ -289,12 +289,9 @@ impl Dispatcher {
             let request = &queue.jobs.get(place)?.request;
             let mut charges = request.charges.iter();
             let holds = charges.any(|charge| charge.hold_lifetime().is_some());
-            let stays = match request.operation {
-                Operation::Refund => true,
-                Operation::Renew => !holds,
-                _ => false,
-            };
-            (!stays).then(|| queue.jobs.remove(place))?
+            let is_extension = request.operation == Operation::Renew && holds;
+            let may_leave = !request.is_refund() || is_extension;
+            may_leave.then(|| queue.jobs.remove(place))?
         })
     }
 
@@ -334,9 +331,10 @@ impl Dispatcher {
             _in_flight: in_flight,
         };
         if is_refund {
+            // No caller waits for a settlement alone, so it ends with its call.
+            let timed = (job.request.operation != Operation::Settle).then_some(id);
             state.refunds.jobs.push_back(job);
             self.start_refund_worker(state);
-            let timed = Some(id);
             return Entered::Queued { answer, timed };
         }
         let latest = state.latest.unwrap_or(deadline).later(deadline);

@@ -100,7 +100,7 @@ local alike, times, first_at, is_joint = 0, 1, at, false
 local kind, cost, capacity, extra, algorithm, task, most, slack, drop_ms, unit
 local a, b, c, d, e, f
 -- What is asked of the units that are held, and what is held of the bucket once that is open.
-local holds, held_cost, asked, lifetime_ms, remembered_ms, generation, beyond
+local holds, held_cost, charged, asked, lifetime_ms, remembered_ms, generation, beyond
 local is_open, start_ms, ends_ms, young, younger, old, elder, extension, bare, taken, given, is_elder, lapses_ms
 -- The last change that was added, and its text.
 local added, added_text = 0, '0'
@@ -132,7 +132,7 @@ while key < #keys do
       algorithm, task, holds = kind % 16, (kind - kind % 64) / 64, kind % 32 >= 16
       -- The numbers of one charge replace those of the charge before, and some tasks
       -- change the cost.
-      is_joint = is_joint or kind % 64 < 32 or task > 2
+      is_joint = is_joint or kind % 64 < 32 or task > 2 and task ~= 6
       if task == 2 then
         most = capacity - min(cost, extra)
       else
@@ -296,15 +296,19 @@ while key < #keys do
       end
       left = max(left - others, 0)
       verdict = min(verdict, cost / extra, floor(left / extra))
-    elseif task == 5 then
-      local left = max(capacity + extra - (level > slack and level or 0) - others, 0)
-      cost = min(cost, left - left % unit)
-    elseif task == 6 then
-      cost = min(cost - beyond, found * unit)
-      if beyond > 0 then
-        local left = max(capacity + extra - (level > slack and level or 0) - others + found * unit - cost, 0)
-        cost = cost + min(beyond, left - left % unit)
+    end
+    charged = cost - held_cost
+    if level and task > 4 and task < 7 then
+      local paid, more_cost, left = 0, cost, capacity + extra - (level > slack and level or 0) - others
+      if task == 6 then
+        paid, more_cost = min(cost - beyond, found * unit), beyond
+        left = left + found * unit - paid
       end
+      if more_cost > 0 then
+        left = max(left, 0)
+        more_cost = min(more_cost, left - left % unit)
+      end
+      charged = paid + more_cost
     end
     is_unsaved, is_struck = is_unsaved or unsaved, is_struck or on_denial > 0
     out = out + 1
@@ -322,9 +326,9 @@ while key < #keys do
       out = out + 3
     end
     if kind % 64 < 32 then
-      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, on_denial, false }
+      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, on_denial, charged, false }
       if is_open then
-        past[19] = { start_ms, ends_ms, young, younger, old, elder, extension, bare, taken, given, is_elder, lapses_ms, held_cost }
+        past[20] = { start_ms, ends_ms, young, younger, old, elder, extension, bare, taken, given, is_elder, lapses_ms }
       end
     end
   until kind % 64 >= 32
@@ -337,10 +341,8 @@ while key < #keys do
     while leg_key do
       local change = 0
       if verdict > 0 then
-        if task == 0 then
-          change = verdict * (cost - held_cost)
-        elseif task > 4 then
-          change = verdict * cost
+        if task == 0 or task > 4 then
+          change = verdict * charged
         elseif task == 2 then
           change = verdict * extra
         elseif task == 3 then
@@ -359,7 +361,7 @@ while key < #keys do
         end
       end
       if change ~= 0 or unsaved or is_moved or (task == 4 and kept and algorithm == 5) then
-        local value, ttl_ms
+        local value, ttl_ms, is_deleted
         if change ~= 0 or unsaved or not is_open then
           --@write
         else
@@ -367,6 +369,10 @@ while key < #keys do
         end
         if is_open and value then
           local is_held = younger + elder > 0
+          if value == '' and not is_held then
+            -- A user without this right leaves a key for a millisecond.
+            is_deleted = type(call('DEL', keys[leg_key])) == 'number'
+          end
           if is_held or value == '' then
             ends_ms = min(max(ends_ms, now_ms + ttl_ms, lapses_ms), 281474976710655)
             value = value .. pack('<I6I6I7I7I7I7I6', start_ms, ends_ms, young, younger, old, elder, extension) .. 'h'
@@ -377,7 +383,7 @@ while key < #keys do
             ttl_ms = bare and ends_ms > now_ms and ends_ms - now_ms or 1
           end
         end
-        local written = value and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
+        local written = value and not is_deleted and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
         if written and written.err then
           -- If Redis refuses one write, it refuses all, so this is the first. But a user
           -- may have the right to add and not to write: then what was added is undone.
@@ -396,13 +402,11 @@ while key < #keys do
         cost, capacity, extra, algorithm = past[1], past[2], past[3], past[4]
         a, b, c, d, e, f = past[5], past[6], past[7], past[8], past[9], past[10]
         level, mark, more, unsaved, kept = past[11], past[12], past[13], past[14], past[15]
-        local held = past[19]
-        is_open, leg_key, on_denial, past = held, past[16], past[18], past[17]
+        local held = past[20]
+        is_open, leg_key, on_denial, charged, past = held, past[16], past[18], past[19], past[17]
         if held then
           start_ms, ends_ms, young, younger, old, elder, extension = values_of(held, 1, 7)
-          bare, taken, given, is_elder, lapses_ms, held_cost = values_of(held, 8, 13)
-        else
-          held_cost = 0
+          bare, taken, given, is_elder, lapses_ms = values_of(held, 8, 12)
         end
       end
     end
