@@ -17,7 +17,7 @@ use crate::{
     control::{Action, Entry},
     enforcement::{Enforcement, Percent},
     overlay::{Found, Mode},
-    policy::{Compiled, cannot_override},
+    policy::{Compiled, check_override},
     store::handle::StoreHandle,
     util::{interned::Interned, network::Network},
 };
@@ -273,10 +273,7 @@ impl PolicyState {
     /// Returns an error if no caller of the policy can be given this quota.
     pub(crate) fn check_override(&self, quota: &Quota) -> Result<(), ConfigError> {
         let own = self.quota.as_ref();
-        match own.and_then(|own| cannot_override(own, quota)) {
-            Some(conflict) => Err(ConfigError::CannotOverride { conflict }),
-            None => Ok(()),
-        }
+        own.map_or(Ok(()), |own| check_override(own, quota))
     }
 
     pub(crate) fn new(terms: &Terms<'_>, is_constant: bool) -> Self {

@@ -112,12 +112,11 @@ impl FromStr for OnStoreFailure {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OnStoreFailureText`] if it is none of these.
+    /// Returns an error with a [span](ConfigError::span) for any other text.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        read(text).map_err(|Mistake { at, reason }| ConfigError::OnStoreFailureText {
-            text: text.to_owned(),
-            at,
-            reason,
+        read(text).map_err(|Mistake { at, reason }| {
+            let message = format!("on_store_failure {text:?}: {reason}");
+            ConfigError::new("on-store-failure-text", message).with_span(at)
         })
     }
 }
@@ -198,8 +197,11 @@ mod tests {
                 r#"on_store_failure "deny, allow": "," is too much; drop it"#,
             ),
         ] {
-            let error = text.parse::<OnStoreFailure>().map_err(|it| it.to_string());
-            assert_eq!(error, Err(expected.to_owned()));
+            let error = text.parse::<OnStoreFailure>().map_err(|it| {
+                let is_at_a_word = it.span().is_some_and(|at| text.get(at).is_some());
+                (it.to_string(), is_at_a_word)
+            });
+            assert_eq!(error, Err((expected.to_owned(), true)));
         }
     }
 }

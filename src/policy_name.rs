@@ -64,11 +64,23 @@ impl Name {
 /// Checks the name of a layer or limiter.
 pub(crate) fn limiter_name(name: Option<&str>) -> Result<Arc<str>, ConfigError> {
     let name = name.unwrap_or("default");
-    if !is_name(name) {
-        let name = name.to_owned();
-        return Err(ConfigError::LimiterName { name });
+    match is_name(name) {
+        true => Ok(name.into()),
+        false => Err(ConfigError::new(
+            "limiter-name",
+            format!(
+                "limiter name {name:?} is not 1 to 64 printable ASCII characters; choose another name"
+            ),
+        )),
     }
-    Ok(name.into())
+}
+
+/// Returns the error for a policy that cannot have this name.
+pub(crate) fn invalid_policy_name(name: &str) -> ConfigError {
+    let message = format!(
+        "policy name {name:?} is not 1 to 64 printable ASCII characters; choose another name"
+    );
+    ConfigError::new("policy-name", message)
 }
 
 /// Returns whether a policy, a layer or a limiter can have this name.

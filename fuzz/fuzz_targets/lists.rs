@@ -5,16 +5,18 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
-use tower_throttle::{ConfigError, Key, List, Lists};
+use tower_throttle::{Key, List, Lists};
 
 fuzz_target!(|text: &str| {
     let lists = match Lists::new().from_text(text) {
         Ok(lists) => lists,
-        Err(ConfigError::InList { line, .. }) => {
+        Err(error) => {
+            let message = error.to_string();
+            let line = message.strip_prefix("line ").and_then(|rest| rest.split(':').next());
+            let line: usize = line.expect("a line").parse().expect("a number");
             assert!((1..=text.split('\n').count()).contains(&line));
             return;
         }
-        Err(error) => panic!("{error}"),
     };
     for (word, list) in [("allow", List::Allow), ("deny", List::Deny)] {
         for line in text.trim_start_matches('\u{feff}').split('\n') {

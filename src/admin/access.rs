@@ -90,8 +90,11 @@ impl Access {
     ///
     /// Returns an error if the variable is not set, and those of [`bearer`](Self::bearer).
     pub fn bearer_env(name: &str) -> Result<Self, ConfigError> {
-        let secret = env::var(name).map_err(|_| ConfigError::AccessVariable {
-            name: name.to_owned(),
+        let secret = env::var(name).map_err(|_| {
+            let message = format!(
+                "the environment variable {name:?} for `Access::bearer_env(..)` is not set, or is no text; set it to a secret of 16 characters or more"
+            );
+            ConfigError::new("access-variable", message)
         })?;
         Self::bearer(secret)
     }

@@ -19,11 +19,17 @@ pub(super) struct Bearer {
 impl Bearer {
     pub(super) fn new(secret: &str) -> Result<Self, ConfigError> {
         if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(ConfigError::AccessSecretText);
+            return Err(ConfigError::new(
+                "access-secret-text",
+                "the secret for `Access::bearer(..)` has a space, a line break or a character beyond ASCII; use printable ASCII without spaces",
+            ));
         }
         if secret.len() < FEWEST_CHARACTERS {
             let characters = secret.len();
-            return Err(ConfigError::AccessSecretTooShort { characters });
+            let message = format!(
+                "a secret of {characters} characters for `Access::bearer(..)` can be guessed; use 16 or more, such as those of `openssl rand -hex 32`"
+            );
+            return Err(ConfigError::new("access-secret-too-short", message));
         }
         let key = blake3::derive_key("tower-throttle v1 admin token", secret.as_bytes());
         Ok(Self {

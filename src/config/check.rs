@@ -12,7 +12,8 @@ use super::{
     word::{Argument, Word},
 };
 use crate::{
-    ConfigError, Quota,
+    Quota,
+    policy::{duplicate_policy, no_policies},
     util::text::{closest, duration, proposal},
 };
 
@@ -140,7 +141,7 @@ impl Check<'_> {
 
     fn tables(&mut self, field: &Field<'_>, is_empty: bool) {
         if is_empty {
-            self.problems.push(field.error(&ConfigError::NoPolicies));
+            self.problems.push(field.error(&no_policies()));
         }
         let mut names = HashSet::new();
         for item in field.items() {
@@ -152,8 +153,7 @@ impl Check<'_> {
                 continue;
             };
             if !names.insert(name) {
-                let name = name.to_owned();
-                let error = ConfigError::DuplicatePolicy { name };
+                let error = duplicate_policy(name);
                 let name = ConfigProblem::of_error(node.place, item.path, &error);
                 self.problems.push(name);
             }
@@ -196,7 +196,7 @@ impl Check<'_> {
         for known in table.fields {
             match (known.need, entry(known.name)) {
                 (Need::Required, None) if matches!(known.form, Form::Tables(_)) => {
-                    self.problems.push(field.error(&ConfigError::NoPolicies));
+                    self.problems.push(field.error(&no_policies()));
                 }
                 (Need::Required, None) => {
                     let form = known.form.kind();

@@ -23,16 +23,10 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 /// Returns the message of an error, as a file would say it: `` `cost` `` for `` `cost(30)` ``. The
-/// name of the policy is left out, which is in the path.
+/// name of the policy and the word `quota` are left out, which are in the path.
 pub(super) fn in_a_file(error: &ConfigError) -> String {
-    let error = match error {
-        ConfigError::InPolicy { error, .. } => error,
-        error => error,
-    };
-    if let ConfigError::QuotaText { text, reason, .. } = error {
-        return format!("{text:?}: {reason}");
-    }
-    in_words(&error.to_string())
+    let message = error.message();
+    in_words(message.strip_prefix("quota ").unwrap_or(message))
 }
 
 /// Rewrites each piece of code, but nothing in quotes: that is a text of the user.

@@ -61,8 +61,11 @@ pub use crate::overlay::Mode;
 #[cfg(feature = "admin")]
 use crate::util::current::SettingsId;
 use crate::{
-    Clock, ConfigError, Fingerprint, Key, List, Quota, clock::WallClock, fingerprint::Secret,
-    lists, policy_name::is_name,
+    Clock, ConfigError, Fingerprint, Key, List, Quota,
+    clock::WallClock,
+    fingerprint::Secret,
+    lists,
+    policy_name::{invalid_policy_name, is_name},
 };
 
 /// Changes limits at run time: quotas of single callers, bans, modes of policies, and lists.
@@ -314,6 +317,18 @@ impl Control {
         self.0.secret.fingerprint(key.into().as_bytes())
     }
 
+    /// Returns an error if the store has another secret. `everyone`: what the store calls
+    /// [`Key::everyone`].
+    pub(crate) fn check_secret(&self, everyone: Fingerprint) -> Result<(), ConfigError> {
+        match everyone == self.fingerprint(Key::everyone()) {
+            true => Ok(()),
+            false => Err(ConfigError::new(
+                "control-secret",
+                "the control document names callers with another secret than the store, so it would find none; use `RedisStore::control()` of a store with the same `secret(..)`",
+            )),
+        }
+    }
+
     fn list_ip(&self, list: List, range: &str) -> Change {
         let range = lists::range(range).map_err(ControlError::from);
         self.change(range.map(|range| Action::ListIp {
@@ -326,7 +341,7 @@ impl Control {
         let key = self.fingerprint(key);
         let everyone = self.fingerprint(Key::everyone());
         self.change(match key == everyone {
-            true => Err(ConfigError::ListsEveryCaller.into()),
+            true => Err(lists::lists_every_caller().into()),
             false => Ok(Action::ListKey { list, key }),
         })
     }
@@ -354,10 +369,9 @@ pub(crate) fn write_again(text: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 fn policy_name(name: &str) -> Result<String, ControlError> {
-    let name = name.to_owned();
-    match is_name(&name) {
-        true => Ok(name),
-        false => Err(ConfigError::PolicyName { name }.into()),
+    match is_name(name) {
+        true => Ok(name.to_owned()),
+        false => Err(invalid_policy_name(name).into()),
     }
 }
 

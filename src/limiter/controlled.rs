@@ -18,10 +18,8 @@ impl LimiterBuilder {
         // It would keep itself.
         self.control = None;
         let limiter = self.build_replaceable(&Overlay::default())?;
-        let key = Key::everyone();
-        if limiter.limits.load().store.fingerprint(&key) != control.fingerprint(key) {
-            return Err(ConfigError::ControlSecret);
-        }
+        let everyone = limiter.limits.load().store.fingerprint(&Key::everyone());
+        control.check_secret(everyone)?;
         if let Some(limits) = limiter.limits.downgrade() {
             let builder = self;
             let following = Arc::new(Following { builder, limits });

@@ -41,19 +41,44 @@ impl Default for Entries {
 
 /// Reads an address or a CIDR range that can be on a list.
 pub(crate) fn range(text: &str) -> Result<Network, ConfigError> {
-    let written = || text.to_owned();
-    let network = Network::parse(text).ok_or_else(|| ConfigError::ListEntry { text: written() })?;
+    let Some(network) = Network::parse(text) else {
+        let message = format!(
+            "listed address {text:?} is no address and no CIDR range; write it as \"198.51.100.7\" or \"198.51.100.0/24\""
+        );
+        return Err(ConfigError::new("list-entry", message).with_subject(text.to_owned()));
+    };
     if network.prefix == 0 {
-        return Err(ConfigError::ListsEveryAddress { text: written() });
+        let message = format!(
+            "listed range {text:?} matches every address; list smaller ranges, or choose requests with `when(..)`"
+        );
+        return Err(ConfigError::new("lists-every-address", message).with_subject(text.to_owned()));
     }
     let range = network.without_host_bits();
-    match network == range {
-        true => Ok(range),
-        false => Err(ConfigError::ListHostBits {
-            text: written(),
-            range: range.to_string(),
-        }),
+    if network != range {
+        let written = range.to_string();
+        let message = format!(
+            "listed range {text:?} has bits set beyond its prefix; write {written:?} for the range, or the address alone"
+        );
+        return Err(ConfigError::new("list-host-bits", message).with_subject(text.to_owned()));
     }
+    Ok(range)
+}
+
+pub(crate) fn lists_every_caller() -> ConfigError {
+    ConfigError::new(
+        "lists-every-caller",
+        "the key of all callers is listed; list keys of single callers",
+    )
+}
+
+/// Returns the error for an entry that is on a list already. `entry` says no key, which may be a
+/// credential.
+pub(crate) fn listed_twice(entry: &str, is_on_both: bool) -> ConfigError {
+    let on = match is_on_both {
+        true => "on the allow list and on the deny list",
+        false => "listed twice",
+    };
+    ConfigError::new("listed-twice", format!("{entry} is {on}; remove one"))
 }
 
 impl Entries {
@@ -86,10 +111,10 @@ impl Entries {
     pub(super) fn add_network(&mut self, list: List, text: &str) -> Result<(), ConfigError> {
         match self.networks.insert(range(text)?, list) {
             None => Ok(()),
-            Some(other) => Err(ConfigError::ListedTwice {
-                text: Some(text.to_owned()),
-                is_on_both: other != list,
-            }),
+            Some(other) => {
+                let error = listed_twice(&format!("{text:?}"), other != list);
+                Err(error.with_subject(text.to_owned()))
+            }
         }
     }
 
@@ -106,14 +131,11 @@ impl Entries {
     /// Adds a key to a list.
     pub(super) fn add_key(&mut self, list: List, key: &Key) -> Result<(), ConfigError> {
         if *key == Key::everyone() {
-            return Err(ConfigError::ListsEveryCaller);
+            return Err(lists_every_caller());
         }
         match self.keys.insert(self.hash(key), list) {
             None => Ok(()),
-            Some(other) => Err(ConfigError::ListedTwice {
-                text: None,
-                is_on_both: other != list,
-            }),
+            Some(other) => Err(listed_twice("a key", other != list)),
         }
     }
 
@@ -169,7 +191,10 @@ impl Entries {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let Some(reader) = &self.reader else {
             return match self.has_networks() {
-                true => Err(ConfigError::NoAddressReader),
+                true => Err(ConfigError::new(
+                    "no-address-reader",
+                    "addresses are listed, and nothing reads the client's; name a reader with `Lists::client_address(key::client_ip(..))`",
+                )),
                 false => Ok(()),
             };
         };
@@ -180,9 +205,13 @@ impl Entries {
             **list == List::Allow && ends.all(|end| reader.is_trusted_proxy(end))
         });
         match trusted {
-            Some((network, _)) => Err(ConfigError::AllowsTrustedProxies {
-                text: network.written(),
-            }),
+            Some((network, _)) => {
+                let text = network.written();
+                let message = format!(
+                    "allowed range {text:?} is within the trusted proxies, so a client behind them could claim an address in it; allow ranges of clients, or trust the addresses of your proxies alone"
+                );
+                Err(ConfigError::new("allows-trusted-proxies", message).with_subject(text))
+            }
             None => Ok(()),
         }
     }

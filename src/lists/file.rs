@@ -1,7 +1,7 @@
 //! Lists as text: one entry on each line.
 
 use super::{List, entries::Entries};
-use crate::{ConfigError, Key};
+use crate::{ConfigError, Key, util::network::Network};
 
 /// Adds the entries of a text. `file`: where it is from, for errors.
 pub(super) fn read(
@@ -11,10 +11,9 @@ pub(super) fn read(
 ) -> Result<(), ConfigError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
-        read_line(entries, line).map_err(|error| ConfigError::InList {
-            file: file.map(str::to_owned),
-            line: number,
-            error: Box::new(error),
+        read_line(entries, line).map_err(|error| match file {
+            Some(file) => error.in_line(&format!("{file}:{number}")),
+            None => error.in_line(&format!("line {number}")),
         })?;
     }
     entries.index();
@@ -24,7 +23,7 @@ pub(super) fn read(
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 fn read_line(entries: &mut Entries, line: &[u8]) -> Result<(), ConfigError> {
-    let line = std::str::from_utf8(line).map_err(|_| ConfigError::ListLine)?;
+    let line = std::str::from_utf8(line).map_err(|_| invalid_line())?;
     let mut words = line
         .split_whitespace()
         .take_while(|word| !word.starts_with('#'));
@@ -32,21 +31,27 @@ fn read_line(entries: &mut Entries, line: &[u8]) -> Result<(), ConfigError> {
         None => return Ok(()),
         Some("allow") => List::Allow,
         Some("deny") => List::Deny,
-        Some(_) => return Err(ConfigError::ListLine),
+        Some(_) => return Err(invalid_line()),
     };
     match (words.next(), words.next(), words.next()) {
         (Some("key"), Some(text), None) => entries.add_key(list, &Key::from(text)),
         (Some("number"), Some(text), None) => {
-            let key = number(text).ok_or(ConfigError::ListLine)?;
+            let key = number(text).ok_or_else(invalid_line)?;
             entries.add_key(list, &key)
         }
-        (Some(text), None, None) => match entries.add_network(list, text) {
-            // The text may be a key whose line lacks a word: errors show no key.
-            Err(ConfigError::ListEntry { .. }) => Err(ConfigError::ListLine),
-            result => result,
-        },
-        _ => Err(ConfigError::ListLine),
+        // Another text may be a key whose line lacks a word: errors show no key.
+        (Some(text), None, None) if Network::parse(text).is_some() => {
+            entries.add_network(list, text)
+        }
+        _ => Err(invalid_line()),
     }
+}
+
+fn invalid_line() -> ConfigError {
+    ConfigError::new(
+        "list-line",
+        "no entry of a list; write `allow` or `deny`, and then an address, a CIDR range, `key TEXT` or `number NUMBER`",
+    )
 }
 
 fn number(text: &str) -> Option<Key> {

@@ -13,9 +13,14 @@ use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
+#[cfg(feature = "config")]
+pub(crate) use self::entries::listed_twice;
 pub use self::list::List;
 #[cfg(feature = "control")]
-pub(crate) use self::{by_hand::ListsByHand, entries::range};
+pub(crate) use self::{
+    by_hand::ListsByHand,
+    entries::{lists_every_caller, range},
+};
 pub(crate) use self::{
     by_hand::{AllLists, LoadedLists},
     entries::Entries,
@@ -225,7 +230,10 @@ impl Lists {
             Ok(_) => "it has more than 64 MiB".to_owned(),
             Err(error) => error.to_string(),
         };
-        Err(ConfigError::ListFile { file, reason })
+        Err(ConfigError::new(
+            "list-file",
+            format!("cannot read {file} ({reason}); make it readable, or name another file"),
+        ))
     }
 
     /// Replaces all entries by those of `new`, at once, in all clones and in the layers that have

@@ -8,7 +8,7 @@ use std::{
 use proptest::{collection::vec, prelude::*};
 
 use super::{Entries, List, file};
-use crate::{ConfigError, util::network::Network};
+use crate::util::network::Network;
 
 /// Returns the list of an address by looking at each range.
 fn scan(networks: &BTreeMap<Network, List>, address: IpAddr) -> Option<List> {
@@ -124,9 +124,15 @@ proptest! {
 
 fn is_read_or_names_a_line(text: &[u8]) {
     let lines = text.split(|byte| *byte == b'\n').count();
-    match file::read(&mut Entries::new(), text, None) {
-        Ok(()) => {}
-        Err(ConfigError::InList { line, .. }) => assert!((1..=lines).contains(&line)),
-        Err(error) => panic!("{error}"),
+    if let Err(error) = file::read(&mut Entries::new(), text, None) {
+        let message = error.to_string();
+        let line = message
+            .strip_prefix("line ")
+            .and_then(|rest| rest.split(':').next());
+        let line = line.and_then(|line| line.parse().ok());
+        assert!(
+            line.is_some_and(|line| (1..=lines).contains(&line)),
+            "{message}"
+        );
     }
 }

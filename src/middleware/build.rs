@@ -15,7 +15,7 @@ use crate::{
     metrics::Recorder,
     offenders::Offenders,
     overlay::{Mode, Overlay},
-    policy::{check_names, check_strikes},
+    policy::{cannot_lease, check_names, check_strikes},
     policy_name::{Name, limiter_name},
     store::handle::StoreHandle,
     telemetry,
@@ -61,10 +61,16 @@ impl RateLimitLayerBuilder {
         }
         let format = self.response.format;
         if self.partition_secret.is_some() && format != HeaderFormat::Draft10 {
-            return Err(ConfigError::PartitionKeyUnsupported);
+            return Err(ConfigError::new(
+                "partition-key-unsupported",
+                "`partition_key_secret(..)` with header fields that have no place for it; use `HeaderFormat::Draft10`, or drop `partition_key_secret(..)`",
+            ));
         }
         if self.response.shadow_with_headers && format != HeaderFormat::Draft10 {
-            return Err(ConfigError::ShadowHeadersUnsupported);
+            return Err(ConfigError::new(
+                "shadow-headers-unsupported",
+                "`shadow_with_headers()` with header fields that do not name policies; use `HeaderFormat::Draft10`, or drop `shadow_with_headers()`",
+            ));
         }
         if let Some(lists) = &self.lists {
             lists.load().validate()?;
@@ -127,8 +133,7 @@ impl RateLimitLayerBuilder {
         check_strikes(&rules.iter().map(|rule| &rule.base), self.wait.is_some())?;
         let leasing = rules.iter().find(|rule| rule.base.leases);
         if let (Some(_), Some(rule)) = (self.wait, leasing) {
-            let conflict = "`wait_up_to(..)`";
-            let error = ConfigError::CannotLease { conflict };
+            let error = cannot_lease("`wait_up_to(..)`");
             return Err(error.in_policy(&rule.base.name.text));
         }
         let names = rules.iter().map(|rule| rule.base.name.clone()).collect();

@@ -184,8 +184,8 @@ impl RateLimitLayerBuilder {
     /// default.
     pub fn partition_key_secret(mut self, secret: &[u8]) -> Self {
         if secret.is_empty() {
-            let setting = "partition_key_secret";
-            self.error.get_or_insert(ConfigError::Zero { setting });
+            let error = ConfigError::zero("partition_key_secret");
+            self.error.get_or_insert(error);
         }
         let context = "tower-throttle v1 secret of partition keys";
         self.partition_secret = Some(Secret(blake3::derive_key(context, secret)));

@@ -21,10 +21,8 @@ impl RateLimitLayerBuilder {
         // It would keep itself.
         self.control = None;
         let layer = self.build_replaceable(&Overlay::default())?;
-        let key = Key::everyone();
-        if layer.settings.load().store.fingerprint(&key) != control.fingerprint(key) {
-            return Err(ConfigError::ControlSecret);
-        }
+        let everyone = layer.settings.load().store.fingerprint(&Key::everyone());
+        control.check_secret(everyone)?;
         if let Some(settings) = layer.settings.downgrade() {
             let builder = self;
             let following = Arc::new(Following { builder, settings });

@@ -22,7 +22,7 @@ use crate::{
     key::{KeyError, KeyExtractor},
     metrics::Recorder,
     overlay::{Found, Overlay},
-    policy::Compiled,
+    policy::{Compiled, cost_of_penalty},
     policy_name::Name,
     store::handle::StoreHandle,
     util::interned::Interned,
@@ -212,20 +212,28 @@ impl Rule {
         let in_policy = |error: ConfigError| error.in_policy(&base.name.text);
         let key: Erased<dyn KeyExtractor> = match readers.key {
             // The bucket is either everybody's or one caller's.
-            Some(_) if base.shared => return Err(in_policy(ConfigError::SharedAndKeyed)),
+            Some(_) if base.shared => {
+                return Err(in_policy(ConfigError::new(
+                    "shared-and-keyed",
+                    "`shared()` and `key(..)` contradict each other; drop one of them",
+                )));
+            }
             Some(key) => key,
             None if base.shared => Erased(Arc::new(global()), "global"),
             None => Erased(Arc::new(peer()), "peer"),
         };
         key.0.validate().map_err(in_policy)?;
         if base.demand.quota.penalty().is_some() && readers.cost_by.is_some() {
-            return Err(in_policy(ConfigError::CostOfPenalty { method: "cost_by" }));
+            return Err(in_policy(cost_of_penalty("cost_by")));
         }
         if let Some(settler) = &readers.settle_by {
             settler.0.validate().map_err(in_policy)?;
             let is_penalty = base.demand.quota.penalty().is_some();
             if !is_penalty && base.demand.cost == 0 && base.debt == 0 && readers.cost_by.is_none() {
-                return Err(in_policy(ConfigError::SettlesNothing));
+                return Err(in_policy(ConfigError::new(
+                    "settles-nothing",
+                    "`settle_by(..)` with `cost(0)` and no debt holds nothing and can charge nothing; set a cost, or `max_debt(..)`",
+                )));
             }
         }
         let mut plan = Self {

@@ -8,7 +8,7 @@ use crate::{
     ConfigError, OnStoreFailure, Quota,
     charge::Demand,
     enforcement::{Enforcement, Percent},
-    policy_name::Name,
+    policy_name::{Name, invalid_policy_name},
     quota::hold::HoldDemand,
 };
 
@@ -16,8 +16,36 @@ pub(super) const SHADOW_STRIKES: &str =
     "a shadow policy, which does not know what other policies decide";
 
 pub(super) fn cannot_shadow_permits() -> ConfigError {
-    let conflict = "a Concurrency quota, because its units are held by requests that were let in";
-    ConfigError::CannotShadow { conflict }
+    cannot_shadow("a Concurrency quota, because its units are held by requests that were let in")
+}
+
+fn cannot_shadow(conflict: &str) -> ConfigError {
+    ConfigError::new(
+        "cannot-shadow",
+        format!("a shadow policy cannot have {conflict}; drop that, or enforce the policy"),
+    )
+}
+
+pub(super) fn cannot_strike(conflict: &str) -> ConfigError {
+    ConfigError::new(
+        "cannot-strike",
+        format!("`strike_on_denial()` cannot be combined with {conflict}; drop it, or change that"),
+    )
+}
+
+pub(crate) fn cannot_lease(conflict: &str) -> ConfigError {
+    let message = format!(
+        "`lease()` cannot be combined with {conflict}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`"
+    );
+    ConfigError::new("cannot-lease", message)
+}
+
+/// Returns the error for a cost of a penalty, set by a method of [`Policy`].
+pub(crate) fn cost_of_penalty(method: &str) -> ConfigError {
+    ConfigError::new(
+        "cost-of-penalty",
+        format!("`{method}(..)` on a Penalty, which takes no units of a request; drop it"),
+    )
 }
 
 impl Policy {
@@ -33,7 +61,7 @@ impl Policy {
             None => error,
         })?;
         let name = self.name.clone().unwrap_or_else(|| quota.to_name());
-        let name = Name::new(&name).ok_or(ConfigError::PolicyName { name })?;
+        let name = Name::new(&name).ok_or_else(|| invalid_policy_name(&name))?;
         let compiled = self.compile_named(&name, quota, on_store_failure);
         compiled.map_err(|error| error.in_policy(&name.text))
     }
@@ -46,7 +74,10 @@ impl Policy {
         let compiled = self.compile(on_store_failure)?;
         #[cfg(feature = "http")]
         if let Some(method) = self.readers.method() {
-            let error = ConfigError::NoRequestToRead { method };
+            let message = format!(
+                "`{method}(..)` reads requests, which a `Limiter` does not have; drop it, or use a `RateLimitLayer`"
+            );
+            let error = ConfigError::new("no-request-to-read", message).with_subject(method);
             return Err(error.in_policy(&compiled.name.text));
         }
         Ok(compiled)
@@ -59,7 +90,7 @@ impl Policy {
         on_store_failure: OnStoreFailure,
     ) -> Result<Compiled, ConfigError> {
         if quota.penalty().is_some() && self.cost.is_some() {
-            return Err(ConfigError::CostOfPenalty { method: "cost" });
+            return Err(cost_of_penalty("cost"));
         }
         self.check_own_strikes(&quota)?;
         let cost = self.checked_cost(&quota)?;
@@ -68,8 +99,7 @@ impl Policy {
         let enforcement = self.checked_enforcement(&quota)?;
         let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);
         if on_store_failure == OnStoreFailure::share_of(0) {
-            let setting = "share_of";
-            return Err(ConfigError::Zero { setting });
+            return Err(ConfigError::zero("share_of"));
         }
         Ok(Compiled {
             name: name.clone(),
@@ -92,7 +122,12 @@ impl Policy {
         let (cost, capacity) = (self.cost.unwrap_or(1), quota.capacity());
         // A capacity of 0 is deliberate: it denies everything.
         match cost > capacity && capacity > 0 {
-            true => Err(ConfigError::CostAboveCapacity { cost, capacity }),
+            true => Err(ConfigError::new(
+                "cost-above-capacity",
+                format!(
+                    "`cost({cost})` exceeds the {capacity} units that the quota can grant at once; lower the cost, or raise the quota"
+                ),
+            )),
             false => Ok(cost),
         }
     }
@@ -101,7 +136,14 @@ impl Policy {
     fn checked_debt(&self, quota: &Quota) -> Result<u64, ConfigError> {
         let max = quota.most_debt();
         match self.debt.unwrap_or(max) {
-            debt if debt > max => Err(ConfigError::DebtTooLarge { debt, max }),
+            debt if debt > max => {
+                let why = match max {
+                    0 => "on a quota that cannot be in debt; drop `max_debt(..)`".to_owned(),
+                    _ => format!("exceeds the maximum of {max} units; lower it"),
+                };
+                let message = format!("`max_debt({debt})` {why}");
+                Err(ConfigError::new("debt-too-large", message))
+            }
             // A lease would let a debtor skip the wait.
             _ if self.leases => Ok(0),
             debt => Ok(debt),
@@ -115,7 +157,7 @@ impl Policy {
             (true, Some(1..)) => "`max_debt(..)`",
             (true, _) => return Ok(()),
         };
-        Err(ConfigError::CannotLease { conflict })
+        Err(cannot_lease(conflict))
     }
 
     /// Returns how units are held, or why they cannot be.
@@ -139,12 +181,18 @@ impl Policy {
         } else if quota.is_concurrency() {
             "a Concurrency quota, because its units are held until the response has ended"
         } else if !(Duration::from_secs(1)..=LONGEST).contains(&lifetime) {
-            return Err(ConfigError::HoldOutOfRange { lifetime });
+            let message = format!(
+                "`hold_for({lifetime:?})` is outside 1 second to 1 day; requests that last longer are renewed, so the default of 60 seconds suits most"
+            );
+            return Err(ConfigError::new("hold-out-of-range", message));
         } else {
             let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
             return Ok(Some(Box::new(HoldDemand::new(lifetime_ms, 0))));
         };
-        Err(ConfigError::CannotHold { conflict })
+        let message = format!(
+            "a policy whose requests hold units cannot have {conflict}; drop that, or `hold_for(..)` and `settle_by(..)`"
+        );
+        Err(ConfigError::new("cannot-hold", message))
     }
 
     /// Returns an error if denials cannot be strikes.
@@ -158,24 +206,30 @@ impl Policy {
         } else {
             return Ok(());
         };
-        Err(ConfigError::CannotStrike { conflict })
+        Err(cannot_strike(conflict))
     }
 
     /// Returns for which callers it is enforced, or why it cannot be so.
     fn checked_enforcement(&self, quota: &Quota) -> Result<Enforcement, ConfigError> {
         if let Enforcement::For(Percent(percent)) = self.enforcement {
             if !(1..=100).contains(&percent) {
-                return Err(ConfigError::PercentOutOfRange { percent });
+                let message = format!(
+                    "`Percent::of_keys({percent})` is outside 1 to 100; use `shadow()` to enforce the policy for no caller"
+                );
+                return Err(ConfigError::new("percent-out-of-range", message));
             }
             if self.shared {
-                return Err(ConfigError::SharedPercent);
+                return Err(ConfigError::new(
+                    "shared-percent",
+                    "`enforce_for(..)` chooses among keys, and a `shared()` policy has one for all callers; drop one of them",
+                ));
             }
         }
         let is_allowed = matches!(self.on_store_failure, None | Some(OnStoreFailure::Allow));
         if self.enforcement == Enforcement::ForNone && !is_allowed {
-            let conflict =
-                "`on_store_failure(..)`, because it lets requests pass while the store fails";
-            return Err(ConfigError::CannotShadow { conflict });
+            return Err(cannot_shadow(
+                "`on_store_failure(..)`, because it lets requests pass while the store fails",
+            ));
         }
         let enforcement = match self.enforcement {
             Enforcement::For(Percent(100)) => Enforcement::ForAll,
@@ -209,7 +263,7 @@ pub(crate) fn check_strikes<'a>(
     } else {
         return Ok(());
     };
-    Err(ConfigError::CannotStrike { conflict }.in_policy(&striking.name.text))
+    Err(cannot_strike(conflict).in_policy(&striking.name.text))
 }
 
 /// Returns an error if there is no policy, or if two have one name.
@@ -219,13 +273,25 @@ pub(crate) fn check_names<'a>(
     let mut seen = HashSet::new();
     for name in names {
         if !seen.insert(&*name.text) {
-            return Err(ConfigError::DuplicatePolicy {
-                name: name.text.to_string(),
-            });
+            return Err(duplicate_policy(&name.text));
         }
     }
     if seen.is_empty() {
-        return Err(ConfigError::NoPolicies);
+        return Err(no_policies());
     }
     Ok(())
+}
+
+pub(crate) fn duplicate_policy(name: &str) -> ConfigError {
+    ConfigError::new(
+        "duplicate-policy",
+        format!("two policies named {name:?} would share their buckets; rename one"),
+    )
+}
+
+pub(crate) fn no_policies() -> ConfigError {
+    ConfigError::new(
+        "no-policies",
+        "no policy; add at least one with `policy(..)`",
+    )
 }

@@ -6,8 +6,12 @@ mod overlaid;
 
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+pub(crate) use self::check::{cannot_lease, cost_of_penalty};
+#[cfg(feature = "config")]
+pub(crate) use self::check::{duplicate_policy, no_policies};
 #[cfg(feature = "admin")]
-pub(crate) use self::overlaid::cannot_override;
+pub(crate) use self::overlaid::check_override;
 pub(crate) use self::{
     check::{check_names, check_strikes},
     compiled::Compiled,

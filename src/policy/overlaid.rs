@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    check::{SHADOW_STRIKES, cannot_shadow_permits},
+    check::{SHADOW_STRIKES, cannot_shadow_permits, cannot_strike},
     compiled::Compiled,
 };
 use crate::{
@@ -26,8 +26,7 @@ impl Compiled {
             return Err(cannot_shadow_permits().in_policy(&self.name.text));
         }
         if self.demand.strikes.is_some() {
-            let conflict = SHADOW_STRIKES;
-            return Err(ConfigError::CannotStrike { conflict }.in_policy(&self.name.text));
+            return Err(cannot_strike(SHADOW_STRIKES).in_policy(&self.name.text));
         }
         Ok(Self {
             enforcement: Enforcement::ForNone,
@@ -63,7 +62,7 @@ impl Compiled {
         let mut callers = Arc::clone(callers);
         let conflict = |quota: &Option<Interned<Quota>>| {
             let quota = quota.as_deref()?;
-            cannot_override(&self.demand.quota, quota)
+            override_conflict(&self.demand.quota, quota)
         };
         let conflicts = callers.values().filter_map(|given| conflict(&given.quota));
         // The same for each caller, mostly.
@@ -74,19 +73,29 @@ impl Compiled {
                 given.quota = None;
             }
         }
-        not_taken.extend(
-            conflicts.into_iter().map(|conflict| {
-                ConfigError::CannotOverride { conflict }.in_policy(&self.name.text)
-            }),
-        );
+        let errors = conflicts.into_iter().map(cannot_override);
+        not_taken.extend(errors.map(|error| error.in_policy(&self.name.text)));
         self.overrides = Some(callers);
         self
     }
 }
 
-/// Returns why a caller of a policy with one quota cannot be given the other.
+/// Returns an error if a caller of a policy with one quota cannot be given the other.
+#[cfg(feature = "admin")]
+pub(crate) fn check_override(own: &Quota, other: &Quota) -> Result<(), ConfigError> {
+    override_conflict(own, other).map_or(Ok(()), |conflict| Err(cannot_override(conflict)))
+}
+
 #[cfg(feature = "control")]
-pub(crate) fn cannot_override(own: &Quota, other: &Quota) -> Option<&'static str> {
+fn cannot_override(conflict: &str) -> ConfigError {
+    let message = format!(
+        "a caller's quota cannot replace that of the policy: {conflict}; give a quota of the policy's algorithm"
+    );
+    ConfigError::new("cannot-override", message)
+}
+
+#[cfg(feature = "control")]
+fn override_conflict(own: &Quota, other: &Quota) -> Option<&'static str> {
     if own.penalty().is_some() != other.penalty().is_some() {
         Some("a Penalty and a quota that grants units, because one counts strikes and not requests")
     } else if own.is_concurrency() != other.is_concurrency() {

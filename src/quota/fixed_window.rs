@@ -119,7 +119,10 @@ impl TryFrom<FixedWindow> for Quota {
             spread,
         } = fixed;
         if spread && start == Start::FirstUse {
-            return Err(ConfigError::SpreadUnaligned);
+            return Err(ConfigError::new(
+                "spread-unaligned",
+                "`spread()` on windows that start with each caller's first request; add `aligned()`, or drop `spread()`",
+            ));
         }
         Ok(Self(super::Params::FixedWindow(WindowParams {
             start,

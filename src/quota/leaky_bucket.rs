@@ -96,8 +96,8 @@ impl TryFrom<LeakyBucket> for Quota {
             Room::Queue(units) => ("queue", units.saturating_add(1), true),
         };
         match (limit, capacity) {
-            (0, 1..) => return Err(ConfigError::BurstWithoutRefill { burst: capacity }),
-            (1.., 0) => return Err(ConfigError::Zero { setting }),
+            (0, 1..) => return Err(token_bucket::burst_without_refill(capacity)),
+            (1.., 0) => return Err(ConfigError::zero(setting)),
             _ => {}
         }
         let rule = token_bucket::TokenBucketParams::new(limit, period, capacity)?;

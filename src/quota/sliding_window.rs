@@ -76,7 +76,12 @@ impl TryFrom<SlidingWindow> for Quota {
         // A debt of the same size must be exact, too, and so must the sum of both windows.
         match limit.checked_mul(4 * window_ms) {
             Some(product) if product < EXACT => {}
-            _ => return Err(ConfigError::WindowTooLarge { limit, window }),
+            _ => {
+                let message = format!(
+                    "a limit of {limit} in a SlidingWindow of {window:?} is too large to count exactly (4 * limit * milliseconds must be below 2^53); lower one of them, or use a FixedWindow"
+                );
+                return Err(ConfigError::new("window-too-large", message));
+            }
         }
         Ok(Self(super::Params::SlidingWindow(SlidingWindowParams {
             limit,

@@ -35,15 +35,34 @@ pub(super) const LONGEST_WINDOW_MS: u64 = 100 * 365 * 86_400_000;
 /// Whole milliseconds, at least one, at most 100 years.
 pub(super) fn checked_window_ms(window: Duration) -> Result<u64, ConfigError> {
     if window.is_zero() {
-        return Err(ConfigError::ZeroPeriod);
+        return Err(zero_period());
     }
     if window.as_nanos() % 1_000_000 != 0 {
-        return Err(ConfigError::WindowNotWholeMilliseconds { window });
+        let message = format!(
+            "a window of {window:?} has a fraction of a millisecond; use whole milliseconds"
+        );
+        return Err(ConfigError::new("window-not-whole-milliseconds", message));
     }
     match u64::try_from(window.as_millis()) {
         Ok(window_ms) if window_ms <= LONGEST_WINDOW_MS => Ok(window_ms),
-        _ => Err(ConfigError::WindowTooLong { window }),
+        _ => Err(ConfigError::new(
+            "window-too-long",
+            format!(
+                "a window of {window:?} exceeds the maximum of 100 years; use a shorter window"
+            ),
+        )),
     }
+}
+
+pub(super) fn zero_period() -> ConfigError {
+    ConfigError::new("zero-period", "a period of zero; use a longer one")
+}
+
+pub(super) fn limit_too_large(limit: u64) -> ConfigError {
+    ConfigError::new(
+        "limit-too-large",
+        format!("a limit of {limit} is too large to count exactly; use one below 2^53"),
+    )
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +91,7 @@ impl WindowParams {
     pub(super) fn new(limit: u64, window: Duration) -> Result<Self, ConfigError> {
         let window_ms = checked_window_ms(window)?;
         if limit >= EXACT {
-            return Err(ConfigError::LimitTooLarge { limit });
+            return Err(limit_too_large(limit));
         }
         Ok(Self {
             limit,

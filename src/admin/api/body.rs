@@ -117,11 +117,11 @@ impl Fields {
     pub(super) fn quota(&mut self) -> Result<Quota, Problem> {
         let text = self.text("quota", LONGEST_QUOTA)?;
         let text = text.ok_or_else(|| missing("quota"))?;
-        text.parse().map_err(|error| {
-            let what = match error {
-                // It repeats the text.
-                ConfigError::QuotaText { at, .. } => not_read(&at, "10 per second, burst 20"),
-                error => error.to_string(),
+        text.parse().map_err(|error: ConfigError| {
+            let what = match error.span() {
+                // Its message repeats the text.
+                Some(at) => not_read(&at, "10 per second, burst 20"),
+                None => error.to_string(),
             };
             mistake(format!("`quota`: {what}"))
         })
@@ -196,9 +196,10 @@ pub(in crate::admin) fn caller(parts: &[&str]) -> Result<Caller, Problem> {
             "`caller` is empty; write \"text:\" if you mean the empty key".to_owned(),
         ));
     }
-    Caller::parse(parts).map_err(|error| match error {
-        ConfigError::CallerText { reason, .. } => mistake(format!("`caller`: {reason}")),
-        other => mistake(format!("`caller`: {other}")),
+    Caller::parse(parts).map_err(|error| {
+        let what = error.to_string();
+        let what = what.strip_prefix("caller: ").unwrap_or(&what);
+        mistake(format!("`caller`: {what}"))
     })
 }
 

@@ -66,9 +66,7 @@ fn each<T>(
 
 fn header(reading: &mut Reading<'_>, name: &str, field: &Field<'_>) -> Option<HeaderCondition> {
     let parsed = name.parse::<HeaderName>();
-    let parsed = parsed.map_err(|_| ConfigError::HeaderName {
-        name: name.to_owned(),
-    });
+    let parsed = parsed.map_err(|_| ConfigError::header_name(name));
     let name = reading.keep(field, parsed)?;
     if name == http::header::HOST {
         let message = "a request over HTTP/2 has no field `host`; use the condition `host`";

@@ -161,10 +161,7 @@ impl<'a> All<'a> {
             Ok(built) => return Some(built),
             Err(error) => error,
         };
-        let of_policy = match &error {
-            ConfigError::InPolicy { name, .. } => self.policy(name),
-            _ => None,
-        };
+        let of_policy = error.policy().and_then(|name| self.policy(name));
         let table = of_policy.map_or(table, |policy| &policy.field);
         let field = blame::first_of(table, blame::fields(&error));
         reading.report_error(field.as_ref().unwrap_or(table), &error);

@@ -11,6 +11,7 @@ use crate::{
     ConfigError, Key, List, Lists,
     config::field::Field,
     key::{AddressReader, ClientIp},
+    lists::listed_twice,
 };
 
 /// Wrong entries of one list that are reported. Each makes the others be read again.
@@ -97,8 +98,8 @@ fn add_addresses(
             Err(error) => error,
         };
         // Of an entry that is there twice, the last one is too much.
-        let text = wrong_entry(&error);
-        let wrong = items.iter().rposition(|item| item.text() == text);
+        let entry = error.subject();
+        let wrong = items.iter().rposition(|item| item.text() == entry);
         let Some(wrong) = wrong.map(|index| items.remove(index)) else {
             reading.problems.push(field.error(&error));
             break;
@@ -106,19 +107,6 @@ fn add_addresses(
         reading.problems.push(wrong.error(&error));
     }
     lists
-}
-
-fn wrong_entry(error: &ConfigError) -> Option<&str> {
-    match error {
-        ConfigError::ListEntry { text }
-        | ConfigError::ListHostBits { text, .. }
-        | ConfigError::ListsEveryAddress { text }
-        | ConfigError::AllowsTrustedProxies { text }
-        | ConfigError::ListedTwice {
-            text: Some(text), ..
-        } => Some(text),
-        _ => None,
-    }
 }
 
 /// Adds the keys of both lists, and reports those that are there twice.
@@ -135,11 +123,7 @@ fn add_keys(reading: &mut Reading<'_>, lists: Lists, table: &Field<'_>) -> Lists
                     place.insert(list);
                 }
                 Entry::Occupied(other) => {
-                    let is_on_both = *other.get() != list;
-                    let error = ConfigError::ListedTwice {
-                        text: None,
-                        is_on_both,
-                    };
+                    let error = listed_twice("a key", *other.get() != list);
                     reading.problems.push(item.error(&error));
                 }
             }

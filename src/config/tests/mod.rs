@@ -2,7 +2,10 @@ mod reach;
 mod reference;
 
 use super::{Config, variables::expand, wording};
-use crate::ConfigError;
+use crate::{
+    ConfigError, HeaderFormat, Limiter, Lists, Percent, Policy, RateLimitLayer, TokenBucket,
+    util::repository,
+};
 
 fn problems(text: &str) -> String {
     let errors = Config::from_toml(text).expect_err("mistakes");
@@ -134,43 +137,43 @@ fn no_value_of_the_file_is_in_the_debug_form() {
 
 #[test]
 fn what_builders_say_of_code_is_in_the_words_of_a_file() {
-    let zero = ConfigError::Zero { setting: "timeout" };
+    let policy = || Policy::new("burst", TokenBucket::per_second(10).burst(20));
+    let limiter = |policy| Limiter::builder().policy(policy).build().err();
+    let lists = Lists::new().allow_ips(["10.0.0.0/8"]).expect("a list");
     for (error, message) in [
         (
-            ConfigError::CostAboveCapacity {
-                cost: 30,
-                capacity: 20,
-            }
-            .in_policy("burst"),
+            limiter(policy().cost(30)),
             "`cost` exceeds the 20 units that the quota can grant at once; lower the cost, or raise the quota",
         ),
         (
-            ConfigError::PercentOutOfRange { percent: 0 },
+            limiter(policy().enforce_for(Percent::of_keys(0))),
             "`enforce_for` is outside 1 to 100; use `mode = \"shadow\"` to enforce the policy for no caller",
         ),
         (
-            ConfigError::PartitionKeyUnsupported,
+            RateLimitLayer::builder()
+                .headers(HeaderFormat::Draft7)
+                .partition_key_secret(b"secret")
+                .build()
+                .err(),
             "`partition_key_secret` with header fields that have no place for it; use `headers = \"draft10\"`, or drop `partition_key_secret`",
         ),
         (
-            ConfigError::NoAddressReader,
+            lists.load().validate().err(),
             "addresses are listed, and nothing reads the client's; name a reader with `client_address`",
         ),
         (
-            zero,
+            Some(ConfigError::zero("timeout")),
             "`timeout` is zero or empty; set a value, or leave it out for the default",
         ),
     ] {
-        assert_eq!(wording::in_a_file(&error), message);
+        assert_eq!(wording::in_a_file(&error.expect(message)), message);
     }
 }
 
 #[test]
 fn what_the_user_wrote_stays_as_it_is() {
     for name in ["a`cost(0)`b", "`cost(0)`", "\"`cost(0)`\\", "`", "\""] {
-        let error = ConfigError::HeaderName {
-            name: name.to_owned(),
-        };
+        let error = ConfigError::header_name(name);
         assert_eq!(wording::in_a_file(&error), error.to_string());
     }
 }
@@ -178,11 +181,14 @@ fn what_the_user_wrote_stays_as_it_is() {
 /// Whatever stands between backquotes in the messages of builders.
 #[test]
 fn no_message_of_a_builder_has_code_in_a_file() {
-    let source = include_str!("../../error/config/message.rs");
-    let (_, source) = source.split_once("impl fmt::Display").expect("messages");
-    let codes: Vec<_> = source
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
+    let Some(mut sources) = repository::sources() else {
+        return;
+    };
+    sources.retain(|source| source.contains("ConfigError::new("));
+    let codes: Vec<_> = sources
+        .iter()
+        .flat_map(|source| source.lines())
+        .filter(|line| line.contains('"') && !line.trim_start().starts_with("//"))
         .flat_map(|line| line.split('`').skip(1).step_by(2))
         .collect();
     assert!(codes.len() > 40, "{codes:?}");
@@ -190,5 +196,19 @@ fn no_message_of_a_builder_has_code_in_a_file() {
         let word = wording::word(code);
         let is_code = ["(", ")", "::"].iter().any(|part| word.contains(part));
         assert!(!is_code, "{code}: {word}");
+    }
+}
+
+#[test]
+fn every_code_that_has_a_field_is_on_the_page_of_errors() {
+    let Some(page) = repository::read("docs/errors.md") else {
+        return;
+    };
+    let source = include_str!("../builders/blame.rs");
+    let texts = source.split('"').skip(1).step_by(2);
+    let codes: Vec<_> = texts.filter(|text| text.contains('-')).collect();
+    assert!(codes.len() > 20, "{codes:?}");
+    for code in codes {
+        assert!(page.contains(&format!("\n| `{code}` |")), "{code}");
     }
 }

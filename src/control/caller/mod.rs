@@ -63,8 +63,7 @@ impl Caller {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError::CallerText`], which repeats nothing of the text: it may be a
-    /// credential.
+    /// Returns an error that repeats nothing of the text: it may be a credential.
     pub fn parse<T: AsRef<str>>(parts: &[T]) -> Result<Self, ConfigError> {
         let parts = parts.iter().map(AsRef::as_ref);
         let named = match request::has_places(parts.clone()) {
@@ -73,7 +72,7 @@ impl Caller {
         };
         named
             .map(Self)
-            .map_err(|reason| ConfigError::CallerText { reason })
+            .map_err(|reason| ConfigError::new("caller-text", format!("caller: {reason}")))
     }
 
     /// Returns the key where nothing reads requests, as that of a [`Limiter`](crate::Limiter). `None`

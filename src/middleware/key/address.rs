@@ -88,6 +88,9 @@ pub(super) fn check_ipv6_prefix(bits: u8) -> Result<(), ConfigError> {
     if (1..=128).contains(&bits) {
         Ok(())
     } else {
-        Err(ConfigError::Ipv6Prefix { bits })
+        Err(ConfigError::new(
+            "ipv6-prefix",
+            format!("an IPv6 prefix of {bits} bits is out of range; use 1 to 128"),
+        ))
     }
 }

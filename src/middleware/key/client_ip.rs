@@ -203,9 +203,7 @@ impl ClientIp {
         match name.parse() {
             Ok(name) => self.header = name,
             Err(_) => {
-                self.error.get_or_insert(ConfigError::HeaderName {
-                    name: name.to_owned(),
-                });
+                self.error.get_or_insert(ConfigError::header_name(name));
             }
         }
         self

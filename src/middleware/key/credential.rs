@@ -32,8 +32,7 @@ use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
 #[must_use]
 pub fn header(name: &str) -> Header {
     Header {
-        given: name.into(),
-        name: name.parse().ok(),
+        name: name.parse().map_err(|_| ConfigError::header_name(name)),
         kept_name: keep_name(name),
     }
 }
@@ -41,15 +40,14 @@ pub fn header(name: &str) -> Header {
 /// Made by [`header`].
 #[derive(Clone, Debug)]
 pub struct Header {
-    given: Arc<str>,
-    name: Option<HeaderName>,
+    name: Result<HeaderName, ConfigError>,
     kept_name: Option<&'static str>,
 }
 
 impl KeyExtractor for Header {
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         let missing = |source| KeyError::missing_from(source, self.kept_name);
-        let name = self.name.as_ref().ok_or(missing(Source::Header))?;
+        let name = self.name.as_ref().map_err(|_| missing(Source::Header))?;
         if *name == HOST {
             return match Host::of(head) {
                 Ok(Some(host)) => Ok(Key::from(&*host.to_string())),
@@ -66,12 +64,7 @@ impl KeyExtractor for Header {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        match self.name {
-            Some(_) => Ok(()),
-            None => Err(ConfigError::HeaderName {
-                name: self.given.to_string(),
-            }),
-        }
+        self.name.clone().map(drop)
     }
 }
 
@@ -200,12 +193,13 @@ impl KeyExtractor for Cookie {
 
     fn validate(&self) -> Result<(), ConfigError> {
         // A cookie name is a token, as a header name is, but its case matters.
-        if HeaderName::from_bytes(self.name.as_bytes()).is_ok() {
-            Ok(())
-        } else {
-            Err(ConfigError::CookieName {
-                name: self.name.to_string(),
-            })
+        let name = &self.name;
+        match HeaderName::from_bytes(name.as_bytes()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ConfigError::new(
+                "cookie-name",
+                format!("{name:?} is not a cookie name; use a token such as \"session\""),
+            )),
         }
     }
 }

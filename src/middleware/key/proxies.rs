@@ -13,22 +13,34 @@ pub(super) fn parse<T: AsRef<str>>(
     for text in trusted {
         let text = text.as_ref().to_owned();
         let Some(network) = parse_network(&text) else {
-            return Err(ConfigError::TrustedProxy { text });
+            let message = format!(
+                "trusted proxy {text:?} is no address and no CIDR range; name it as \"10.0.0.7\" or \"10.0.0.8/30\""
+            );
+            return Err(ConfigError::new("trusted-proxy", message));
         };
         if match_every_client(&[network]) {
-            return Err(ConfigError::TrustsEveryAddress { text });
+            return Err(trusts_every_address(&text));
         }
         networks.push(network);
         texts.push(text);
     }
     if networks.is_empty() {
-        return Err(ConfigError::NoTrustedProxies);
+        return Err(ConfigError::new(
+            "no-trusted-proxies",
+            "a forwarding header without trusted proxies; name the proxies, or use `key::peer()`",
+        ));
     }
     if match_every_client(&networks) {
-        let text = texts.join(", ");
-        return Err(ConfigError::TrustsEveryAddress { text });
+        return Err(trusts_every_address(&texts.join(", ")));
     }
     Ok(networks)
+}
+
+fn trusts_every_address(text: &str) -> ConfigError {
+    let message = format!(
+        "trusted proxies {text:?} match every client's address, so each client could spoof its own; name the addresses of your proxies"
+    );
+    ConfigError::new("trusts-every-address", message)
 }
 
 fn parse_network(text: &str) -> Option<IpNet> {

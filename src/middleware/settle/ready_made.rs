@@ -84,11 +84,13 @@ impl Settler for Statuses {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        let setting = "settle::status";
         let mut unknown = self.0.iter().filter(|code| !(100..1_000).contains(*code));
         match unknown.next() {
-            Some(&code) => Err(ConfigError::StatusOutOfRange { code }),
-            None if self.0.is_empty() => Err(ConfigError::Zero { setting }),
+            Some(code) => Err(ConfigError::new(
+                "status-out-of-range",
+                format!("{code} is not an HTTP status; use 100 to 999"),
+            )),
+            None if self.0.is_empty() => Err(ConfigError::zero("settle::status")),
             None => Ok(()),
         }
     }
@@ -105,8 +107,7 @@ impl Settler for Statuses {
 #[must_use]
 pub fn header(name: &str) -> CostHeader {
     CostHeader {
-        given: name.into(),
-        name: name.parse().ok(),
+        name: name.parse().map_err(|_| ConfigError::header_name(name)),
         is_hidden: true,
     }
 }
@@ -114,8 +115,7 @@ pub fn header(name: &str) -> CostHeader {
 /// Made by [`header`].
 #[derive(Clone, Debug)]
 pub struct CostHeader {
-    given: Arc<str>,
-    name: Option<HeaderName>,
+    name: Result<HeaderName, ConfigError>,
     is_hidden: bool,
 }
 
@@ -130,7 +130,7 @@ impl CostHeader {
 
 impl Settler for CostHeader {
     fn settle(&self, outcome: &Outcome<'_>) -> Settle {
-        let (Some(name), false) = (&self.name, outcome.is_denied_within()) else {
+        let (Ok(name), false) = (&self.name, outcome.is_denied_within()) else {
             return Settle::Release;
         };
         let mut values = outcome.headers().get_all(name).iter();
@@ -149,16 +149,11 @@ impl Settler for CostHeader {
     }
 
     fn hidden_field(&self) -> Option<&HeaderName> {
-        self.name.as_ref().filter(|_| self.is_hidden)
+        self.name.as_ref().ok().filter(|_| self.is_hidden)
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        match self.name {
-            Some(_) => Ok(()),
-            None => Err(ConfigError::HeaderName {
-                name: self.given.to_string(),
-            }),
-        }
+        self.name.clone().map(drop)
     }
 }
 
@@ -201,9 +196,8 @@ impl Settler for BodyBytes {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        let setting = "settle::body_bytes";
         match self.bytes_per_unit {
-            0 => Err(ConfigError::Zero { setting }),
+            0 => Err(ConfigError::zero("settle::body_bytes")),
             _ => Ok(()),
         }
     }

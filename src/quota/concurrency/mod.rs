@@ -105,10 +105,16 @@ impl TryFrom<Concurrency> for Quota {
         let Concurrency { limit, lifetime } = concurrency;
         let lifetime_ms = checked_window_ms(lifetime)?;
         if limit > MOST {
-            return Err(ConfigError::TooManyPermits { limit, max: MOST });
+            let message = format!(
+                "a Concurrency limit of {limit} exceeds the maximum of {MOST} permits under one key; lower it, or use more keys"
+            );
+            return Err(ConfigError::new("too-many-permits", message));
         }
         if lifetime < SHORTEST_LIFETIME {
-            return Err(ConfigError::LifetimeTooShort { lifetime });
+            let message = format!(
+                "a permit lifetime of {lifetime:?} is too short to renew; use `lifetime(..)` of 100 ms or more"
+            );
+            return Err(ConfigError::new("lifetime-too-short", message));
         }
         Ok(Self(Params::Concurrency(ConcurrencyParams {
             limit,

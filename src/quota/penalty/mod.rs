@@ -9,7 +9,10 @@ use std::time::Duration;
 #[cfg(feature = "control")]
 pub(crate) use self::by_hand::BAN;
 pub(crate) use self::params::PenaltyParams;
-use super::{EXACT, Params, Quota, window::checked_window_ms};
+use super::{
+    EXACT, Params, Quota,
+    window::{checked_window_ms, limit_too_large},
+};
 use crate::ConfigError;
 
 /// Bans a caller after so many strikes, for longer each time if you say so.
@@ -134,21 +137,27 @@ impl TryFrom<Penalty> for Quota {
             prolongs,
         } = penalty;
         if after == 0 {
-            return Err(ConfigError::Zero {
-                setting: "Penalty::after",
-            });
+            return Err(ConfigError::zero("Penalty::after"));
         }
         // The highest level is two higher.
         if after >= EXACT - 1 {
-            return Err(ConfigError::LimitTooLarge { limit: after });
+            return Err(limit_too_large(after));
         }
         let (window_ms, first_ms) = (checked_window_ms(within)?, checked_window_ms(lasting)?);
         let (longest_ms, forgiven_ms) = match (longest, forgiven_after) {
             (None, None) => (first_ms, 0),
-            (None, Some(_)) => return Err(ConfigError::NothingToForgive),
+            (None, Some(_)) => {
+                return Err(ConfigError::new(
+                    "nothing-to-forgive",
+                    "`forgiven_after(..)` without `doubling_up_to(..)`, where all bans are equally long; drop it, or double the bans",
+                ));
+            }
             (Some(longest), forgiven_after) => {
                 if longest < lasting {
-                    return Err(ConfigError::LongestBanTooShort { lasting, longest });
+                    let message = format!(
+                        "`doubling_up_to({longest:?})` is shorter than the first ban, `lasting({lasting:?})`; raise it, or drop it"
+                    );
+                    return Err(ConfigError::new("longest-ban-too-short", message));
                 }
                 let longest_ms = checked_window_ms(longest)?;
                 let peace = forgiven_after.unwrap_or(longest);

@@ -90,7 +90,10 @@ impl TryFrom<SlidingLog> for Quota {
         let window_ms = checked_window_ms(window)?;
         let max = max_entries.min(MOST_ENTRIES);
         if limit > max {
-            return Err(ConfigError::LogTooLarge { limit, max });
+            let message = format!(
+                "a SlidingLog limit of {limit} exceeds the maximum of {max} entries; use a SlidingWindow, or raise `max_entries(..)`"
+            );
+            return Err(ConfigError::new("log-too-large", message));
         }
         Ok(Self(Params::SlidingLog(SlidingLogParams {
             limit,

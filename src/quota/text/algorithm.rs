@@ -46,17 +46,20 @@ impl FromStr for Algorithm {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::AlgorithmText`] if no algorithm has the name.
+    /// Returns an error if no algorithm has the name.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let mut words = Words::new(text);
         let (name, _) = words.take_words(&[]);
         let named = ALGORITHMS.iter().find(|it| it.name() == name);
         match (named, words.end()) {
             (Some(algorithm), Ok(())) => Ok(*algorithm),
-            (None, _) | (_, Err(_)) => Err(ConfigError::AlgorithmText {
-                text: text.to_owned(),
-                reason: format!("no such algorithm{}", choice(text, &NAMES)),
-            }),
+            (None, _) | (_, Err(_)) => Err(ConfigError::new(
+                "algorithm-text",
+                format!(
+                    "algorithm {text:?}: no such algorithm{}",
+                    choice(text, &NAMES)
+                ),
+            )),
         }
     }
 }

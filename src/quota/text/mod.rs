@@ -19,13 +19,11 @@ impl FromStr for Quota {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::QuotaText`] if the text is no quota, and what the conversion from the
-    /// algorithm's type returns if it is one that cannot be.
+    /// Returns an error with a [span](ConfigError::span) if a word of the text is wrong, and the
+    /// error of the algorithm's type if its numbers are.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let built = read::quota(text).map_err(|Mistake { at, reason }| ConfigError::QuotaText {
-            text: text.to_owned(),
-            at,
-            reason,
+        let built = read::quota(text).map_err(|Mistake { at, reason }| {
+            ConfigError::new("quota-text", format!("quota {text:?}: {reason}")).with_span(at)
         });
         built?
     }

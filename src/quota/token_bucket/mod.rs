@@ -126,17 +126,31 @@ impl TryFrom<TokenBucket> for Quota {
     }
 }
 
+pub(super) fn burst_without_refill(burst: u64) -> ConfigError {
+    let message = format!(
+        "a burst of {burst} with a limit of 0, which denies everything; set a limit, drop the burst, or use `TokenBucket::without_refill({burst})`"
+    );
+    ConfigError::new("burst-without-refill", message)
+}
+
+fn initial_above_burst(initial: u64, burst: u64) -> ConfigError {
+    ConfigError::new(
+        "initial-above-burst",
+        format!("`initial({initial})` exceeds the burst of {burst}; lower it, or raise the burst"),
+    )
+}
+
 impl TokenBucket {
     fn evenly(self) -> Result<TokenBucketParams, ConfigError> {
         let limit = self.limit;
         let burst = match (limit, self.burst) {
-            (0, Some(burst @ 1..)) => return Err(ConfigError::BurstWithoutRefill { burst }),
-            (1.., Some(0)) => return Err(ConfigError::Zero { setting: "burst" }),
+            (0, Some(burst @ 1..)) => return Err(burst_without_refill(burst)),
+            (1.., Some(0)) => return Err(ConfigError::zero("burst")),
             (_, burst) => burst.unwrap_or(limit),
         };
         let initial = self.initial.unwrap_or(burst);
         if initial > burst {
-            return Err(ConfigError::InitialAboveBurst { initial, burst });
+            return Err(initial_above_burst(initial, burst));
         }
         let rule = TokenBucketParams::new(limit, self.period, burst)?;
         Ok(rule.with_initial(initial))
@@ -146,14 +160,14 @@ impl TokenBucket {
         let burst = self.burst.unwrap_or(self.limit);
         let initial = self.initial.unwrap_or(burst);
         if initial > burst {
-            return Err(ConfigError::InitialAboveBurst { initial, burst });
+            return Err(initial_above_burst(initial, burst));
         }
         let never = self.refill == Refill::Never;
         if burst == 0 && (self.limit > 0 || never) {
-            return Err(ConfigError::Zero { setting: "burst" });
+            return Err(ConfigError::zero("burst"));
         }
         if self.limit == 0 && burst > 0 && !never {
-            return Err(ConfigError::BurstWithoutRefill { burst });
+            return Err(burst_without_refill(burst));
         }
         let rule = WindowParams::new(burst, self.period)?;
         Ok(rule.with_refill(self.limit, burst - initial))

@@ -21,6 +21,7 @@ use crate::{
         arithmetic::{
             Arithmetic, BucketState, Change, LEAST_REMEMBERED_NS, ReadContext, State, at_rate,
         },
+        window::zero_period,
     },
 };
 
@@ -51,19 +52,27 @@ impl TokenBucketParams {
         period: Duration,
         burst: u64,
     ) -> Result<Self, ConfigError> {
-        let too_deep = ConfigError::BucketTooDeep { limit, period };
+        let too_deep = || {
+            let message = format!(
+                "at {limit} per {period:?} this bucket takes 104 days or more to fill; lower the burst, or use a FixedWindow"
+            );
+            ConfigError::new("bucket-too-deep", message)
+        };
         let period_ns = match u64::try_from(period.as_nanos()) {
-            Ok(0) => return Err(ConfigError::ZeroPeriod),
+            Ok(0) => return Err(zero_period()),
             Ok(period_ns) => period_ns,
-            Err(_) => return Err(too_deep),
+            Err(_) => return Err(too_deep()),
         };
         if u128::from(limit) * 1_000 > u128::from(period_ns) {
-            return Err(ConfigError::RateTooHigh { limit, period });
+            let message = format!(
+                "{limit} per {period:?} is more than 1,000,000 a second; lower the limit, or count in larger units"
+            );
+            return Err(ConfigError::new("rate-too-high", message));
         }
         let interval_ns = period_ns.div_ceil(limit.max(1));
         let capacity_ns = match burst.checked_mul(interval_ns) {
             Some(capacity_ns) if capacity_ns < EXACT - SLACK_NS => capacity_ns,
-            _ => return Err(too_deep),
+            _ => return Err(too_deep()),
         };
         Ok(Self {
             limit,

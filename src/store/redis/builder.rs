@@ -224,8 +224,7 @@ impl RedisStoreBuilder {
             ("secret", self.secret.as_ref().is_some_and(Vec::is_empty)),
         ];
         let mut zero = settings.into_iter().filter(|(_, is_zero)| *is_zero);
-        zero.next()
-            .map(|(setting, _)| ConfigError::Zero { setting })
+        zero.next().map(|(setting, _)| ConfigError::zero(setting))
     }
 
     /// Returns what [`connect`](Self::connect) would report, without connecting.
@@ -245,7 +244,12 @@ impl RedisStoreBuilder {
             return Err(error);
         }
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
-        let runtime = with_timers().ok_or(ConfigError::NoRuntime)?;
+        let runtime = with_timers().ok_or_else(|| {
+            ConfigError::new(
+                "no-runtime",
+                "no Tokio runtime with timers to connect in; build the store inside a runtime with `enable_all()`",
+            )
+        })?;
         let shared = Arc::new(Shared {
             runtime: runtime.clone(),
             tasks: fallback.tasks().clone(),

@@ -340,10 +340,8 @@ pub(super) fn named(server: &ServerConfig) -> Arc<str> {
 }
 
 /// Returns the error for a URL that cannot be used.
-pub(super) fn unusable(reason: impl Into<String>) -> ConfigError {
-    ConfigError::RedisUrl {
-        reason: reason.into(),
-    }
+pub(super) fn unusable(reason: impl fmt::Display) -> ConfigError {
+    ConfigError::new("redis-url", format!("unusable Redis URL: {reason}"))
 }
 
 #[cfg(test)]

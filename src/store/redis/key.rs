@@ -28,7 +28,10 @@ impl KeyNames {
     pub(crate) fn new(prefix: String, secret: Option<&[u8]>) -> Result<Self, ConfigError> {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(is_plain) {
-            return Err(ConfigError::KeyPrefix { prefix });
+            let message = format!(
+                "key prefix {prefix:?} is not 1 to 64 printable ASCII characters without braces; choose another prefix"
+            );
+            return Err(ConfigError::new("key-prefix", message));
         }
         Ok(Self {
             prefix,

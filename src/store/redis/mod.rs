@@ -140,8 +140,8 @@ use crate::{
 /// `+pttl` and `+pexpire` let unexpected data under a caller's key expire. Without them, that
 /// caller is answered with 503 until an operator deletes the key. `+incrby` and `+pexpireat`
 /// save the server work. Without them, a bucket in use is written anew each time, and
-/// `ACL LOG` lists the refused attempts. `+del` is for resets. Without any other right, each
-/// check that needs it fails, charges nothing, and
+/// `ACL LOG` lists the refused attempts. `+del` is for resets and released holds. Without any
+/// other right, each check that needs it fails, charges nothing, and
 /// [`OnStoreFailure`](crate::OnStoreFailure) decides. (A bucket in use does not need
 /// `+psetex`.) On connecting, the client also tries `INFO` and `CLIENT ID` and works without
 /// them; they may be in `ACL LOG`.

@@ -10,7 +10,7 @@ use tower_throttle::{
 };
 
 use super::as_asked;
-use crate::support::web::get;
+use crate::support::{random::Random, web::get};
 
 fn layer_of(redis: &SimulatedRedis, policy: Policy) -> RateLimitLayer {
     let store = RedisStore::builder().simulated(redis).expect("a store");
@@ -63,6 +63,49 @@ async fn settlements_of_one_bucket_are_charged_together_within_20_milliseconds()
     assert!(spent <= 50 + 12, "{spent}");
     let settlements = layer.metrics().store.settlements;
     assert_eq!((settlements.partial, settlements.charged), (26, 25));
+}
+
+/// Whatever the requests used: less than they held, nothing, or more.
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_settlements_is_charged_as_one_by_one() {
+    const ROOM: u64 = 1_000_000;
+    let mut random = Random::new();
+    let redis = SimulatedRedis::new();
+    redis.set_delay(Duration::from_millis(1));
+    let tokens = Policy::new("tokens", TokenBucket::without_refill(ROOM))
+        .key(key::header("caller"))
+        .cost(10)
+        .settle_by(|outcome: &Outcome<'_>| {
+            let used = outcome.status().map(|status| u64::from(status.as_u16()));
+            Settle::Units(used.expect("a status") - 200)
+        });
+    let layer = layer_of(&redis, tokens);
+    let (mut used, mut expected) = ([0; 5], [0; 3]);
+    for _ in 0..50 {
+        let mut requests = JoinSet::new();
+        for _ in 0..random.below(60) {
+            let (layer, caller) = (layer.clone(), random.below(5));
+            let units = random.below(3) * random.below(10);
+            used[caller as usize] += units;
+            expected[[0, 1, 2][usize::from(units > 0) + usize::from(units >= 10)]] += 1;
+            requests.spawn(async move { ask(&layer, caller, 200 + units as u16).await });
+        }
+        let decisions = requests.join_all().await;
+        assert!(decisions.iter().all(Decision::is_allowed));
+        sleep(Duration::from_millis(random.below(25))).await;
+    }
+    sleep(Duration::from_millis(20)).await;
+    for (caller, used) in (0..).zip(used) {
+        assert_eq!(left(&layer, caller).await, ROOM - used, "{caller}");
+    }
+    let settlements = layer.metrics().store.settlements;
+    let counted = [
+        settlements.released,
+        settlements.partial,
+        settlements.charged,
+    ];
+    assert_eq!(counted, expected);
+    assert_eq!(settlements.total(), expected.iter().sum::<u64>());
 }
 
 /// A server that is asked for three times as much as it can do: checks are decided here, and each

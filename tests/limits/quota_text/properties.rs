@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::{
     collection::vec, prelude::*, sample::select, strategy::ValueTree, test_runner::TestRunner,
 };
-use tower_throttle::{ConfigError, Quota};
+use tower_throttle::Quota;
 
 use super::forms::{any_form, loosely};
 
@@ -40,12 +40,14 @@ proptest! {
                 let again: Quota = quota.to_string().parse().expect("a text that a quota wrote");
                 prop_assert_eq!(again, quota);
             }
-            Err(ConfigError::QuotaText { text: given, at, reason, .. }) => {
-                prop_assert_eq!(&given, &text);
+            Err(error) if error.code() == "quota-text" => {
+                let at = error.span().expect("a wrong word");
                 prop_assert!(text.get(at).is_some());
-                prop_assert!(reason.contains("; "), "{}", reason);
+                let message = error.to_string();
+                let reason = message.strip_prefix(&format!("quota {text:?}: "));
+                prop_assert!(reason.is_some_and(|reason| reason.contains("; ")), "{}", message);
             }
-            Err(_) => {}
+            Err(error) => prop_assert_eq!(error.span(), None),
         }
     }
 }
