@@ -4,14 +4,16 @@ mod build;
 mod builder;
 mod charges;
 mod charging;
-#[cfg(feature = "control")]
-mod controlled;
 mod limits;
 #[cfg(feature = "admin")]
 mod look_up;
 mod penalties;
 mod settle;
 mod wait;
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
 
 pub use self::builder::LimiterBuilder;
 use self::limits::Limits;
@@ -22,7 +24,6 @@ use crate::{
     charge::Operation,
     metrics::Snapshot,
     store::{Answer, Store},
-    util::current::{Current, Kept},
 };
 
 /// Checks policies outside HTTP: jobs, sockets, outbound calls.
@@ -54,11 +55,11 @@ use crate::{
 /// default, this process decides. With [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) the check is an error.
 #[derive(Clone, Debug)]
 pub struct Limiter {
-    limits: Current<Limits>,
+    limits: Arc<ArcSwap<Limits>>,
 }
 
 /// An answer, and the limits that made it.
-type Asked<'a> = (Kept<'a, Limits>, Answer<Decision>);
+type Asked = (Arc<Limits>, Answer<Decision>);
 
 impl Limiter {
     /// Creates a limiter of one policy, or of a bare quota, on a store.
@@ -99,12 +100,13 @@ impl Limiter {
         let (limits, later) = {
             let key = key.into();
             let limits = self.limits.load();
-            if let Some((policy, memory)) = limits.direct() {
+            let overrides = limits.store.overrides();
+            if let Some((policy, memory)) = limits.direct(&overrides) {
                 return Ok(limits.take(policy, memory, &key));
             }
-            match limits.ask(Operation::Take, &key, None) {
+            match limits.ask(&overrides, Operation::Take, &key, None) {
                 Answer::Now(answer) => return limits.counted(answer),
-                Answer::Later(later) => (limits.keep(), later),
+                Answer::Later(later) => (Guard::into_inner(limits), later),
             }
         };
         limits::awaited(limits, later, Result::as_ref).await
@@ -178,7 +180,7 @@ impl Limiter {
     ///
     /// Returns an error if the store could not decide.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
-        let answer = self.limits.load().peek(&key.into());
+        let (_, answer) = self.ask(Operation::Peek, &key.into(), None);
         answer.wait().await
     }
 
@@ -211,20 +213,20 @@ impl Limiter {
             let limits = self.limits.load();
             let snapshot = limits.recorder.snapshot(limits.store.metrics());
             // Those that were replaced meanwhile lack what was counted since.
-            if self.limits.is(&limits) {
+            if Arc::ptr_eq(&limits, &self.limits.load()) {
                 return snapshot;
             }
         }
     }
 
-    fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked<'_> {
-        let limits = self.limits.load();
-        let answer = limits.ask(operation, key, units);
-        (limits.keep(), answer)
+    fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked {
+        let limits = self.limits.load_full();
+        let answer = limits.ask(&limits.store.overrides(), operation, key, units);
+        (limits, answer)
     }
 
     /// Waits for an answer, if it is not known yet, and counts it.
-    async fn decide((limits, answer): Asked<'_>) -> Result<Decision, StoreError> {
+    async fn decide((limits, answer): Asked) -> Result<Decision, StoreError> {
         match answer {
             Answer::Now(answer) => limits.counted(answer),
             Answer::Later(later) => limits::awaited(limits, later, Result::as_ref).await,

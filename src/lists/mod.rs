@@ -13,11 +13,11 @@ use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
-pub use self::list::List;
 #[cfg(feature = "control")]
-pub(crate) use self::{by_hand::ListsByHand, entries::range};
+pub(crate) use self::entries::range;
+pub use self::list::List;
 pub(crate) use self::{
-    by_hand::{AllLists, LoadedLists},
+    by_hand::{ListsByHand, LoadedLists},
     entries::Entries,
 };
 #[cfg(feature = "http")]

@@ -2,12 +2,12 @@
 
 mod check;
 mod compiled;
-mod overlaid;
+mod overridden;
 
 use std::time::Duration;
 
-#[cfg(feature = "admin")]
-pub(crate) use self::overlaid::cannot_override;
+#[cfg(feature = "control")]
+pub(crate) use self::overridden::{cannot_override, check_overrides};
 pub(crate) use self::{
     check::{check_names, check_strikes},
     compiled::Compiled,
