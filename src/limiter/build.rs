@@ -10,7 +10,7 @@ use crate::{
     admission::wait_queue::MAX_WAITING,
     metrics::Recorder,
     policy::{Compiled, check_names, check_strikes},
-    policy_name::{Name, limiter_name},
+    policy_name::limiter_name,
     store::handle::StoreHandle,
 };
 #[cfg(feature = "control")]
@@ -50,13 +50,15 @@ impl LimiterBuilder {
         check_names(policies.iter().map(|policy| &policy.name))?;
         check_strikes(&policies.iter(), false)?;
         let name = limiter_name(self.name.as_deref())?;
-        let names: Vec<Name> = policies.iter().map(|policy| policy.name.clone()).collect();
         let policies: Arc<[Compiled]> = policies.into();
         let observer = self.observer.clone();
-        let recorder = match former {
-            Some(former) => former.recorder.continued(name, &names, observer),
-            None => Recorder::new(name, &names, observer),
-        };
+        let names = policies.iter().map(|policy| &policy.name);
+        let recorder = Recorder::new(
+            former.map(|former| &*former.recorder),
+            name,
+            names,
+            observer,
+        );
         let store = match former {
             Some(former) => former.store.clone(),
             None => {
@@ -93,11 +95,7 @@ impl Limiter {
     ) -> Result<impl FnOnce() + use<>, ConfigError> {
         let current = Arc::clone(&self.limits);
         let limits = builder.limits(Some(&current.load()))?;
-        Ok(move || {
-            let recorder = Arc::clone(&limits.recorder);
-            current.store(Arc::new(limits));
-            recorder.take_over();
-        })
+        Ok(move || current.store(Arc::new(limits)))
     }
 
     /// Has each version of its control document checked against its policies.

@@ -209,14 +209,8 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        loop {
-            let limits = self.limits.load();
-            let snapshot = limits.recorder.snapshot(limits.store.metrics());
-            // Those that were replaced meanwhile lack what was counted since.
-            if Arc::ptr_eq(&limits, &self.limits.load()) {
-                return snapshot;
-            }
-        }
+        let limits = self.limits.load();
+        limits.recorder.snapshot(limits.store.metrics())
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked {

@@ -20,7 +20,7 @@ use crate::{
     offenders::Offenders,
     overrides::SeenOverrides,
     policy::{check_names, check_strikes},
-    policy_name::{Name, limiter_name},
+    policy_name::limiter_name,
     store::handle::StoreHandle,
 };
 #[cfg(feature = "control")]
@@ -65,17 +65,14 @@ impl RateLimitLayerBuilder {
         }
         let name = limiter_name(self.name.as_deref())?;
         let plan = self.plan()?;
-        let names: Vec<Name> = plan
-            .rules
-            .iter()
-            .map(|rule| rule.base.name.clone())
-            .collect();
-        let recorder = match former {
-            Some(former) => former
-                .recorder
-                .continued(name, &names, self.observer.clone()),
-            None => Recorder::new(name, &names, self.observer.clone()),
-        };
+        let names = plan.rules.iter().map(|rule| &rule.base.name);
+        let observer = self.observer.clone();
+        let recorder = Recorder::new(
+            former.map(|former| &*former.recorder),
+            name,
+            names,
+            observer,
+        );
         let store = match former {
             Some(former) => former.store.clone(),
             None => self.store_handle()?,
@@ -203,11 +200,7 @@ impl RateLimitLayer {
     ) -> Result<impl FnOnce() + use<>, ConfigError> {
         let current = Arc::clone(&self.settings);
         let settings = builder.settings(Some(&current.load()))?;
-        Ok(move || {
-            let recorder = Arc::clone(&settings.recorder);
-            current.store(settings);
-            recorder.take_over();
-        })
+        Ok(move || current.store(settings))
     }
 
     /// Has each version of its control document checked against its policies.

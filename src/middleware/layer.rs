@@ -162,14 +162,8 @@ impl RateLimitLayer {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        loop {
-            let settings = self.settings.load();
-            let snapshot = settings.recorder.snapshot(settings.store.metrics());
-            // Those that were replaced meanwhile lack what was counted since.
-            if Arc::ptr_eq(&settings, &self.settings.load()) {
-                return snapshot;
-            }
-        }
+        let settings = self.settings.load();
+        settings.recorder.snapshot(settings.store.metrics())
     }
 
     /// Returns the buckets that a request is charged to, by the layer's policies and keys. Use
