@@ -1,6 +1,6 @@
 //! What a limiter and its clones share, until it is replaced.
 
-use std::{future::poll_fn, ops::Deref, pin::Pin, sync::Arc};
+use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use super::charges::{Charges, charge};
 use crate::{
@@ -22,12 +22,6 @@ pub(super) struct Limits {
     /// The most callers of this process that wait for one bucket.
     pub(super) max_waiting: usize,
     pub(super) recorder: Arc<Recorder>,
-}
-
-impl AsRef<Recorder> for Limits {
-    fn as_ref(&self) -> &Recorder {
-        &self.recorder
-    }
 }
 
 impl Limits {
@@ -178,11 +172,11 @@ fn passing(policy: Option<&Compiled>, operation: Operation, units: Option<u64>) 
 
 /// Waits for an answer, and counts it. `decision` returns what is counted.
 pub(super) async fn awaited<F: Future + Unpin>(
-    limits: impl Deref<Target = Limits>,
+    recorder: Arc<Recorder>,
     mut later: F,
     decision: impl Fn(&F::Output) -> Result<&Decision, &StoreError>,
 ) -> F::Output {
-    let mut awaited = Awaited::new(limits);
+    let mut awaited = Awaited::new(recorder);
     let answer = poll_fn(|cx| awaited.poll(|| Pin::new(&mut later).poll(cx))).await;
     awaited.ended(decision(&answer));
     answer

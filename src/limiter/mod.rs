@@ -13,7 +13,7 @@ mod wait;
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 
 pub use self::builder::LimiterBuilder;
 use self::limits::Limits;
@@ -22,7 +22,7 @@ use crate::{ConfigError, OnStoreFailure};
 use crate::{
     Decision, Key, Policy, StoreError,
     charge::Operation,
-    metrics::Snapshot,
+    metrics::{Recorder, Snapshot},
     store::{Answer, Store},
 };
 
@@ -58,8 +58,8 @@ pub struct Limiter {
     limits: Arc<ArcSwap<Limits>>,
 }
 
-/// An answer, and the limits that made it.
-type Asked = (Arc<Limits>, Answer<Decision>);
+/// An answer, and what counts it.
+type Asked = (Arc<Recorder>, Answer<Decision>);
 
 impl Limiter {
     /// Creates a limiter of one policy, or of a bare quota, on a store.
@@ -97,7 +97,7 @@ impl Limiter {
     /// [`acquire`](Self::acquire).
     pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         // The key is dropped before the future waits, so that the future stays small.
-        let (limits, later) = {
+        let (recorder, later) = {
             let key = key.into();
             let limits = self.limits.load();
             let overrides = limits.store.overrides();
@@ -106,10 +106,10 @@ impl Limiter {
             }
             match limits.ask(&overrides, Operation::Take, &key, None) {
                 Answer::Now(answer) => return limits.counted(answer),
-                Answer::Later(later) => (Guard::into_inner(limits), later),
+                Answer::Later(later) => (Arc::clone(&limits.recorder), later),
             }
         };
-        limits::awaited(limits, later, Result::as_ref).await
+        limits::awaited(recorder, later, Result::as_ref).await
     }
 
     /// Decides as [`check`](Self::check) does, without `.await`: for code that is not
@@ -214,16 +214,19 @@ impl Limiter {
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked {
-        let limits = self.limits.load_full();
+        let limits = self.limits.load();
         let answer = limits.ask(&limits.store.overrides(), operation, key, units);
-        (limits, answer)
+        (Arc::clone(&limits.recorder), answer)
     }
 
     /// Waits for an answer, if it is not known yet, and counts it.
-    async fn decide((limits, answer): Asked) -> Result<Decision, StoreError> {
+    async fn decide((recorder, answer): Asked) -> Result<Decision, StoreError> {
         match answer {
-            Answer::Now(answer) => limits.counted(answer),
-            Answer::Later(later) => limits::awaited(limits, later, Result::as_ref).await,
+            Answer::Now(answer) => {
+                recorder.answered(&answer);
+                answer
+            }
+            Answer::Later(later) => limits::awaited(recorder, later, Result::as_ref).await,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks that wait for room, and those that hold units.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Limiter,
@@ -197,6 +197,9 @@ impl Limits {
         let shadows = Shadows::new(&charges.shadows, recorder);
         let (bound, waits) = (WaitBound::All, recorder.waits());
         let admission = Admission::new(held, shadows, max_wait, bound, *max_waiting, waits);
-        awaited(self, admission, |admitted| Ok(&admitted.as_ref()?.0)).await
+        awaited(Arc::clone(recorder), admission, |admitted| {
+            Ok(&admitted.as_ref()?.0)
+        })
+        .await
     }
 }

@@ -69,7 +69,8 @@ pub(super) struct Pending<S, ReqBody> {
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
-    pub(super) awaited: Awaited<Arc<Settings>>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) awaited: Awaited,
 }
 
 /// What the response to an admitted request needs.
@@ -203,13 +204,14 @@ where
             mut service,
             mut request,
             mut awaited,
+            settings,
             ..
         } = self;
         awaited.ended(match &answered {
             Ok(answered) => Ok(&answered.decision),
             Err(error) => Err(error),
         });
-        let settings = awaited.settings();
+        let settings = &settings;
         let Ok(Answered {
             mut decision,
             permits,

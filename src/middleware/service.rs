@@ -210,6 +210,7 @@ where
         fields,
         request,
         service: mem::replace(inner, clone),
-        awaited: Awaited::new(Arc::clone(settings)),
+        settings: Arc::clone(settings),
+        awaited: Awaited::new(Arc::clone(&settings.recorder)),
     })
 }

@@ -57,12 +57,6 @@ pub(super) struct Settings {
     pub(super) name_offender: Option<Erased<NameOffender>>,
 }
 
-impl AsRef<Recorder> for Settings {
-    fn as_ref(&self) -> &Recorder {
-        &self.recorder
-    }
-}
-
 impl Settings {
     /// Tells the store which policies use it. So a name that has two quotas is logged.
     pub(super) fn shared(self) -> Arc<Self> {
@@ -97,15 +91,11 @@ impl Settings {
     /// Returns how the policies are announced under a version of the control document.
     #[inline]
     pub(super) fn fields_under(&self, overrides: &SeenOverrides) -> Interned<Fields> {
-        match self.plan.has_modes(overrides) {
-            true => Interned::Shared(Arc::new(self.announced(overrides))),
-            false => self.fields.clone(),
+        if !self.plan.has_modes(overrides) {
+            return self.fields.clone();
         }
-    }
-
-    fn announced(&self, overrides: &SeenOverrides) -> Fields {
-        let is_followed = self.store.is_followed();
-        self.plan.fields(&self.response, overrides, is_followed)
+        let fields = self.plan.fields(&self.response, overrides, true);
+        Interned::Shared(Arc::new(fields))
     }
 
     /// Puts the decision into the extensions of a request, if the layer does. Returns the
