@@ -208,7 +208,7 @@ mod middleware;
 #[cfg(feature = "http")]
 mod offenders;
 mod on_store_failure;
-mod overlay;
+mod overrides;
 mod policy;
 mod policy_name;
 mod quota;

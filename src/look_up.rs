@@ -16,8 +16,8 @@ use crate::{
     charge::{Charge, Demand},
     control::{Action, Entry},
     enforcement::{Enforcement, Percent},
-    overlay::{Found, Mode},
-    policy::{Compiled, check_override},
+    overrides::{Found, Mode, Override, PolicyOverrides},
+    policy::{Compiled, check_override, override_conflict},
     store::handle::StoreHandle,
     util::{interned::Interned, network::Network},
 };
@@ -89,7 +89,8 @@ pub(crate) struct ResetBucket {
 /// A policy that an operator asks about a caller.
 pub(crate) struct Asked<'a> {
     policy: &'a Compiled,
-    is_off: bool,
+    /// `None`: the control document has switched it off.
+    enforcement: Option<Enforcement>,
     is_shared: bool,
     key: Option<Key>,
     ban: Option<PolicyDecision>,
@@ -101,10 +102,10 @@ pub(crate) struct Asked<'a> {
 }
 
 /// The terms of a policy, beyond what it says itself.
-pub(crate) struct Terms<'a> {
+pub(crate) struct Terms<'a, 'o> {
     pub(crate) policy: &'a Compiled,
-    /// Whether a control document has switched it off.
-    pub(crate) is_off: bool,
+    /// What a control document says of it.
+    pub(crate) given: Option<&'o PolicyOverrides>,
     /// Whether all callers have one bucket.
     pub(crate) is_shared: bool,
     /// Other quotas that requests have chosen.
@@ -114,20 +115,20 @@ pub(crate) struct Terms<'a> {
 impl<'a> Asked<'a> {
     /// `demand`: what a check asks of the bucket, if an operator gives the caller this quota.
     pub(crate) fn new(
-        terms: Terms<'a>,
+        terms: Terms<'a, '_>,
         store: &StoreHandle,
         key: Result<Key, String>,
         demand: impl FnOnce(Option<&Interned<Quota>>) -> Result<Demand, String>,
     ) -> Self {
         let Terms {
             policy,
-            is_off,
+            given,
             is_shared,
             tiers,
         } = terms;
         let mut asked = Self {
             policy,
-            is_off,
+            enforcement: policy.enforcement_under(given),
             is_shared,
             key: None,
             ban: None,
@@ -142,7 +143,7 @@ impl<'a> Asked<'a> {
                 return asked;
             }
         };
-        let Found { quota, ban } = store.find_override(policy, &key);
+        let Found { quota, ban } = store.find_override(policy, given, &key);
         asked.ban = ban;
         asked.charges = demand(quota)
             .map(|demand| vec![policy.charge(Cow::Owned(key.clone()), Cow::Owned(demand))]);
@@ -156,11 +157,12 @@ impl<'a> Asked<'a> {
     }
 
     fn mode(&self) -> Mode {
-        let is_enforced = |key| self.policy.is_enforced_for(key);
+        let Some(enforcement) = self.enforcement else {
+            return Mode::Off;
+        };
         match &self.key {
-            _ if self.is_off => Mode::Off,
-            Some(key) if is_enforced(key) => Mode::Enforce,
-            None if self.policy.enforcement != Enforcement::ForNone => Mode::Enforce,
+            Some(key) if self.policy.is_enforced_for(key, enforcement) => Mode::Enforce,
+            None if enforcement != Enforcement::ForNone => Mode::Enforce,
             _ => Mode::Shadow,
         }
     }
@@ -169,9 +171,9 @@ impl<'a> Asked<'a> {
     fn peeked(&self, store: &StoreHandle) -> Result<&[Charge<'a>], String> {
         let charges = self.charges.as_ref().map_err(Clone::clone)?;
         self.check_fingerprint(store, charges)?;
-        match self.is_off {
-            true => Err("the control document has switched the policy off".to_owned()),
-            false => Ok(charges),
+        match self.enforcement {
+            None => Err("the control document has switched the policy off".to_owned()),
+            Some(_) => Ok(charges),
         }
     }
 
@@ -276,22 +278,27 @@ impl PolicyState {
         own.map_or(Ok(()), |own| check_override(own, quota))
     }
 
-    pub(crate) fn new(terms: &Terms<'_>, is_constant: bool) -> Self {
+    pub(crate) fn new(terms: &Terms<'_, '_>, is_constant: bool) -> Self {
         let policy = terms.policy;
-        let (mode, enforced_percent) = match policy.enforcement {
-            Enforcement::ForAll => (Mode::Enforce, 100),
-            Enforcement::For(Percent(percent)) => (Mode::Enforce, percent),
-            Enforcement::ForNone => (Mode::Shadow, 0),
+        let (mode, enforced_percent) = match policy.enforcement_under(terms.given) {
+            None => (Mode::Off, 0),
+            Some(Enforcement::ForAll) => (Mode::Enforce, 100),
+            Some(Enforcement::For(Percent(percent))) => (Mode::Enforce, percent),
+            Some(Enforcement::ForNone) => (Mode::Shadow, 0),
         };
-        let given = || policy.overrides.iter().flat_map(|callers| callers.values());
+        let given = || terms.given.iter().flat_map(|given| given.callers.values());
+        let has_quota = |given: &&Override| {
+            let quota = given.quota.as_ref();
+            quota.is_some_and(|quota| override_conflict(&policy.demand.quota, quota).is_none())
+        };
         Self {
             name: policy.name.text.to_string(),
             quota: is_constant.then_some(*policy.demand.quota),
-            mode: if terms.is_off { Mode::Off } else { mode },
-            enforced_percent: if terms.is_off { 0 } else { enforced_percent },
-            not_shadow: policy.clone().into_shadow().err(),
+            mode,
+            enforced_percent,
+            not_shadow: policy.cannot_shadow(),
             is_shared: terms.is_shared,
-            overrides: given().filter(|given| given.quota.is_some()).count(),
+            overrides: given().filter(has_quota).count(),
             bans: given()
                 .filter_map(|given| given.ban.as_ref())
                 .filter(|ban| ban.is_live())

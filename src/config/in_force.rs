@@ -15,18 +15,20 @@ use super::{
     named::Named,
     problem::{Code, Problems},
 };
-#[cfg(feature = "admin")]
-use crate::util::current::SettingsId;
 use crate::{
-    Limiter, RateLimitLayer, metrics::ConfigNumbers, overlay::Overlay, store::Store, telemetry,
+    Limiter, RateLimitLayer,
+    control::{Control, FollowedControl},
+    metrics::ConfigNumbers,
+    store::Store,
+    telemetry,
 };
 
 pub(super) struct InForce {
     config: Config,
     layers: Named<RateLimitLayer>,
     limiters: Named<Limiter>,
-    /// What the control document says.
-    overlay: Arc<Overlay>,
+    /// The control document of the store.
+    control: FollowedControl,
     version: u64,
     /// Of the files. `None`: the version is not from there.
     hash: Option<Hash>,
@@ -47,7 +49,7 @@ impl InForce {
             config: config.clone(),
             layers: Named::none(),
             limiters: Named::none(),
-            overlay: Arc::default(),
+            control: FollowedControl::default(),
             version: 0,
             hash: None,
             applied_at: SystemTime::now(),
@@ -71,11 +73,11 @@ impl InForce {
             .iter()
             .filter_map(|change| not_reloadable(&config, change))
             .collect();
-        let overlay = &self.overlay;
-        let layers = self.layers.replacement(layers, store, overlay, &mut wrong);
+        let control = &self.control;
+        let layers = self.layers.replacement(layers, store, control, &mut wrong);
         let limiters = self
             .limiters
-            .replacement(limiters, store, overlay, &mut wrong);
+            .replacement(limiters, store, control, &mut wrong);
         if !wrong.is_empty() {
             let mut problems = Problems::default();
             problems.extend(wrong);
@@ -131,34 +133,21 @@ impl InForce {
         }
     }
 
-    /// Lets a control document take effect. Returns what of it does not.
-    pub(super) fn follow(&mut self, overlay: &Arc<Overlay>) -> Vec<String> {
-        self.overlay = Arc::clone(overlay);
-        let mut not_taken = self.layers.apply(overlay);
-        not_taken.extend(self.limiters.apply(overlay));
-        not_taken
+    /// Lets the control document take effect, from now on.
+    pub(super) fn follow(&self, control: Control) {
+        if self.control.set(control).is_ok() {
+            self.layers.subscribe();
+            self.limiters.subscribe();
+        }
+    }
+
+    /// Returns the control document, if it is followed.
+    pub(super) fn control(&self) -> Option<Control> {
+        self.control.get().cloned()
     }
 
     pub(super) const fn config(&self) -> &Config {
         &self.config
-    }
-
-    pub(super) fn has_policy(&self, name: &str) -> bool {
-        let policies = self.config.root().get("policy");
-        let policies = policies
-            .map(|policies| policies.items())
-            .unwrap_or_default();
-        let mut names = policies.iter().filter_map(|policy| policy.get("name"));
-        names.any(|field| field.text() == Some(name))
-    }
-
-    /// Returns the settings of all layers and limiters.
-    #[cfg(feature = "admin")]
-    pub(super) fn settings(&self) -> Vec<SettingsId> {
-        self.layers
-            .settings()
-            .chain(self.limiters.settings())
-            .collect()
     }
 
     pub(super) fn layers(&self) -> BTreeMap<String, RateLimitLayer> {

@@ -199,24 +199,9 @@ impl Limits {
     /// the file. All layers and limiters follow it from then on, in each version of the file.
     /// `None` if the store is one that the application has [registered](super::Readers::store).
     ///
-    /// Call it inside a Tokio runtime with timers. Outside of one, only these limits and their clones
-    /// follow the document, and layers that outlive them do not.
+    /// Call it inside a Tokio runtime with timers, which looks at the document.
     #[must_use]
     pub fn control(&self) -> Option<Control> {
-        const INTERVAL: Duration = Duration::from_secs(1);
-
-        if let Ok(runtime) = Handle::try_current() {
-            let shared = Arc::clone(&self.shared);
-            // The document does not keep what follows it.
-            self.shared.keep_follower(|| {
-                let task = runtime.spawn(async move {
-                    while shared.is_used() {
-                        sleep(INTERVAL).await;
-                    }
-                });
-                task.abort_handle()
-            });
-        }
         self.shared.control()
     }
 

@@ -3,11 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{ConfigProblem, problem::Code};
-#[cfg(feature = "admin")]
-use crate::util::current::SettingsId;
 use crate::{
-    ConfigError, Limiter, LimiterBuilder, RateLimitLayer, RateLimitLayerBuilder, overlay::Overlay,
-    store::Store,
+    ConfigError, Limiter, LimiterBuilder, RateLimitLayer, RateLimitLayerBuilder,
+    control::FollowedControl, store::Store,
 };
 
 /// A layer or limiter whose settings can be replaced.
@@ -17,36 +15,31 @@ pub(super) trait Replaceable: Clone {
     const KIND: &'static str;
 
     fn build(
-        builder: &Self::Builder,
+        builder: Self::Builder,
         store: &Arc<dyn Store>,
-        overlay: &Overlay,
+        control: &FollowedControl,
     ) -> Result<Self, ConfigError>;
 
     /// Checks other settings. They take effect when the result is called.
-    fn replacement(&self, builder: &Self::Builder, overlay: &Overlay) -> Result<Swap, ConfigError>;
+    fn replacement(&self, builder: &Self::Builder) -> Result<Swap, ConfigError>;
 
-    /// Returns what of a control document cannot apply.
-    fn not_taken(&self) -> Vec<ConfigError>;
+    /// Has each version of the control document checked against its policies.
+    fn subscribe(&self);
 
     /// Returns whether anything else has it.
     fn is_shared(&self) -> bool;
-
-    /// Returns what tells its settings from others in all their versions.
-    #[cfg(feature = "admin")]
-    fn settings_id(&self) -> Option<SettingsId>;
 }
 
 /// Lets settings that were checked take effect.
 pub(super) type Swap = Box<dyn FnOnce()>;
 
-/// All layers, or all limiters, by name. Each has the builder of its present settings.
-pub(super) struct Named<L: Replaceable>(BTreeMap<String, (L, L::Builder)>);
+/// All layers, or all limiters, by name.
+pub(super) struct Named<L>(BTreeMap<String, L>);
 
 /// What takes the place of layers or limiters.
-pub(super) struct Replacement<L: Replaceable> {
+pub(super) struct Replacement<L> {
     swaps: Vec<Swap>,
-    new: Vec<(String, L)>,
-    builders: BTreeMap<String, L::Builder>,
+    all: BTreeMap<String, L>,
 }
 
 impl<L: Replaceable> Named<L> {
@@ -56,31 +49,17 @@ impl<L: Replaceable> Named<L> {
 
     /// Returns each by its name.
     pub(super) fn all(&self) -> BTreeMap<String, L> {
-        let all = self.0.iter();
-        all.map(|(name, (one, _))| (name.clone(), one.clone()))
-            .collect()
-    }
-
-    /// Returns the settings of each.
-    #[cfg(feature = "admin")]
-    pub(super) fn settings(&self) -> impl Iterator<Item = SettingsId> {
-        self.0.values().filter_map(|(one, _)| one.settings_id())
+        self.0.clone()
     }
 
     /// Returns whether anything has one of them.
     pub(super) fn are_shared(&self) -> bool {
-        self.0.values().any(|(one, _)| one.is_shared())
+        self.0.values().any(L::is_shared)
     }
 
-    /// Lets a control document take effect on the present settings. Returns what does not.
-    pub(super) fn apply(&self, overlay: &Overlay) -> Vec<String> {
-        let mut not_taken = Vec::new();
-        for (name, (one, builder)) in &self.0 {
-            let replaced = one.replacement(builder, overlay).map(|swap| swap());
-            let errors = replaced.err().into_iter().chain(one.not_taken());
-            not_taken.extend(errors.map(|error| format!("{} {name}: {error}", L::KIND)));
-        }
-        not_taken
+    /// Has each version of the control document checked against their policies.
+    pub(super) fn subscribe(&self) {
+        self.0.values().for_each(L::subscribe);
     }
 
     /// Checks the settings of another version.
@@ -88,60 +67,46 @@ impl<L: Replaceable> Named<L> {
         &self,
         builders: BTreeMap<String, L::Builder>,
         store: &Arc<dyn Store>,
-        overlay: &Overlay,
+        control: &FollowedControl,
         problems: &mut Vec<ConfigProblem>,
     ) -> Replacement<L> {
-        let (mut swaps, mut new) = (Vec::new(), Vec::new());
-        for (name, builder) in &builders {
-            let checked = match self.0.get(name) {
-                Some((one, _)) => one
-                    .replacement(builder, overlay)
-                    .map(|swap| swaps.push(swap)),
-                None => L::build(builder, store, overlay).map(|one| new.push((name.clone(), one))),
-            };
-            if let Err(error) = checked {
-                let path = format!("{} {name:?}", L::KIND);
-                problems.push(ConfigProblem::of_error(None, path, &error));
-            }
-        }
         // It would keep its last limits for good, and the next start would fail.
         let is_lost = |name: &String, one: &L| !builders.contains_key(name) && one.is_shared();
-        let lost = self.0.iter().filter(|(name, (one, _))| is_lost(name, one));
-        problems.extend(lost.map(|(name, _)| {
+        let lost = self.0.iter().filter(|(name, one)| is_lost(name, one));
+        let lost = lost.map(|(name, _)| {
             let path = format!("{} {name:?}", L::KIND);
             let message = "the process uses it, and the file has it no longer; keep it, or restart the process without it";
             ConfigProblem::new(None, path, Code::NotReloadable, message.to_owned())
-        }));
-        Replacement {
-            swaps,
-            new,
-            builders,
+        });
+        let lost: Vec<_> = lost.collect();
+        let (mut swaps, mut all) = (Vec::new(), BTreeMap::new());
+        for (name, builder) in builders {
+            let checked = match self.0.get(&name) {
+                Some(one) => one.replacement(&builder).map(|swap| {
+                    swaps.push(swap);
+                    one.clone()
+                }),
+                None => L::build(builder, store, control),
+            };
+            match checked {
+                Ok(one) => drop(all.insert(name, one)),
+                Err(error) => {
+                    let path = format!("{} {name:?}", L::KIND);
+                    problems.push(ConfigProblem::of_error(None, path, &error));
+                }
+            }
         }
+        problems.extend(lost);
+        Replacement { swaps, all }
     }
 
     /// Lets another version take effect.
     pub(super) fn replace(&mut self, replacement: Replacement<L>) {
-        let Replacement {
-            swaps,
-            new,
-            mut builders,
-        } = replacement;
-        for swap in swaps {
-            swap();
-        }
-        self.0
-            .retain(|name, (_, builder)| match builders.remove(name) {
-                Some(new) => {
-                    *builder = new;
-                    true
-                }
-                None => false,
-            });
-        for (name, one) in new {
-            if let Some(builder) = builders.remove(&name) {
-                self.0.insert(name, (one, builder));
-            }
-        }
+        replacement.swaps.into_iter().for_each(|swap| swap());
+        let all = replacement.all.iter();
+        let new = all.filter(|(name, _)| !self.0.contains_key(*name));
+        new.for_each(|(_, one)| one.subscribe());
+        self.0 = replacement.all;
     }
 }
 
@@ -155,33 +120,24 @@ macro_rules! replaceable {
                 const KIND: &'static str = $kind;
 
                 fn build(
-                    builder: &$builder,
+                    builder: $builder,
                     store: &Arc<dyn Store>,
-                    overlay: &Overlay,
+                    control: &FollowedControl,
                 ) -> Result<Self, ConfigError> {
-                    let builder = builder.clone().store(Arc::clone(store));
-                    builder.build_replaceable(overlay)
+                    let builder = builder.store(Arc::clone(store));
+                    builder.follow(Arc::clone(control)).build_unsubscribed()
                 }
 
-                fn replacement(
-                    &self,
-                    builder: &$builder,
-                    overlay: &Overlay,
-                ) -> Result<Swap, ConfigError> {
-                    Ok(Box::new(Self::replacement(self, builder, overlay)?))
+                fn replacement(&self, builder: &$builder) -> Result<Swap, ConfigError> {
+                    Ok(Box::new(Self::replacement(self, builder)?))
                 }
 
-                fn not_taken(&self) -> Vec<ConfigError> {
-                    Self::not_taken(self)
+                fn subscribe(&self) {
+                    Self::subscribe(self);
                 }
 
                 fn is_shared(&self) -> bool {
                     Self::is_shared(self)
-                }
-
-                #[cfg(feature = "admin")]
-                fn settings_id(&self) -> Option<SettingsId> {
-                    Self::settings_id(self)
                 }
             }
         )+

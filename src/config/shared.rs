@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    sync::{Arc, Mutex, MutexGuard},
     time::SystemTime,
 };
 
@@ -20,15 +20,8 @@ use super::{
     poll::{Due, Poller, Reading},
     problem::Problems,
 };
-#[cfg(feature = "admin")]
-use crate::util::current::SettingsId;
 use crate::{
-    Limiter, RateLimitLayer,
-    control::{Control, Subscriber},
-    metrics::ConfigNumbers,
-    overlay::Overlay,
-    store::Store,
-    telemetry,
+    Limiter, RateLimitLayer, control::Control, metrics::ConfigNumbers, store::Store, telemetry,
     util::lock::lock,
 };
 
@@ -45,8 +38,6 @@ pub(super) struct Shared {
     /// Not held for long: [`status`](Self::status) and others wait for it.
     state: Mutex<State>,
     open: OpenStore,
-    /// `None`: the store has none.
-    control: OnceLock<Option<Control>>,
 }
 
 struct Watched {
@@ -60,8 +51,6 @@ struct State {
     in_force: InForce,
     read_at: Option<SystemTime>,
     watcher: Option<AbortHandle>,
-    /// Keeps what follows the control document while it is used.
-    follower: Option<AbortHandle>,
 }
 
 /// What a reload found.
@@ -107,10 +96,8 @@ impl Shared {
                 in_force,
                 read_at: None,
                 watcher: None,
-                follower: None,
             }),
             open,
-            control: OnceLock::new(),
         })
     }
 
@@ -140,23 +127,19 @@ impl Shared {
         Arc::strong_count(&self.in_use) > 1 || state.in_force.is_used()
     }
 
-    /// Returns the control document of the store, which the limits follow from then on.
-    pub(super) fn control(self: &Arc<Self>) -> Option<Control> {
-        let control = self.control.get_or_init(|| {
-            let control = self.open.control()?;
-            control.held().subscribe(self);
-            Some(control)
-        });
-        control.clone()
+    /// Returns the control document of the store, which the limits follow from then on. `None`: the
+    /// store has none.
+    pub(super) fn control(&self) -> Option<Control> {
+        let control = self.open.control()?;
+        self.state().in_force.follow(control.clone());
+        Some(control)
     }
 
     /// Ends what runs in the background, and the store.
     pub(super) async fn shutdown(&self) {
-        let tasks = {
-            let mut state = self.state();
-            [state.watcher.take(), state.follower.take()]
-        };
-        tasks.iter().flatten().for_each(AbortHandle::abort);
+        if let Some(watcher) = self.state().watcher.take() {
+            watcher.abort();
+        }
         self.open.shutdown().await;
     }
 
@@ -167,14 +150,6 @@ impl Shared {
     pub(super) fn keep_watcher(&self, task: AbortHandle) {
         if let Some(former) = self.state().watcher.replace(task) {
             former.abort();
-        }
-    }
-
-    /// Starts the task that keeps these limits while something uses them, unless it runs.
-    pub(super) fn keep_follower(&self, start: impl FnOnce() -> AbortHandle) {
-        let mut state = self.state();
-        if state.follower.as_ref().is_none_or(AbortHandle::is_finished) {
-            state.follower = Some(start());
         }
     }
 
@@ -237,7 +212,7 @@ impl Shared {
 
     /// Lets the control document find out which of its entries fit the new version.
     fn tell_control(&self, changes: &Changes) {
-        let control = self.control.get().and_then(Option::as_ref);
+        let control = self.state().in_force.control();
         if let Some(control) = control.filter(|_| !changes.is_empty()) {
             control.held().publish();
         }
@@ -293,20 +268,5 @@ impl Shared {
 
     pub(super) fn numbers(&self) -> ConfigNumbers {
         self.state().in_force.numbers(&self.name)
-    }
-}
-
-impl Subscriber for Shared {
-    fn apply(&self, overlay: &Arc<Overlay>) -> Vec<String> {
-        self.state().in_force.follow(overlay)
-    }
-
-    fn has_policy(&self, name: &str) -> bool {
-        self.state().in_force.has_policy(name)
-    }
-
-    #[cfg(feature = "admin")]
-    fn settings(&self) -> Vec<SettingsId> {
-        self.state().in_force.settings()
     }
 }

@@ -1,4 +1,4 @@
-//! The version that applies in this process: its document, and the overlay of what has not ended.
+//! The version that applies in this process: its document, and the overrides that have not ended.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -7,22 +7,22 @@ use std::{
 };
 
 use super::{compile::compile, document::Document};
-use crate::{Clock, overlay::Overlay, telemetry};
+use crate::{Clock, overrides::Overrides, telemetry};
 
 /// A version, and what of it does not apply.
 #[derive(Default)]
 pub(super) struct Applied {
     pub(super) document: Arc<Document>,
-    pub(super) overlay: Arc<Overlay>,
+    pub(super) overrides: Arc<Overrides>,
     pub(super) since: Option<SystemTime>,
     /// When the first of the entries that apply ends.
     next_end: Option<SystemTime>,
     /// When the last of the entries that are left out ended.
     last_end: Option<SystemTime>,
-    /// What could not be made an overlay.
+    /// What could not be made an override.
     not_compiled: Vec<String>,
-    /// What the layers and limiters of this process could not take.
-    not_taken: Vec<String>,
+    /// The entries that cannot apply to the layers and limiters of this process, and why.
+    conflicts: Vec<String>,
     /// Whether it is known which of its policies this process has.
     is_checked: bool,
 }
@@ -37,12 +37,12 @@ impl Applied {
         }
     }
 
-    /// Makes the overlay of what has not ended now.
+    /// Makes the overrides that have not ended now.
     pub(super) fn compile(&mut self, now: SystemTime, clock: &Arc<dyn Clock>) {
-        let (overlay, problems) = compile(&self.document, now, clock);
+        let (overrides, problems) = compile(&self.document, now, clock);
         self.log_new(&self.not_compiled, &problems);
         self.not_compiled = problems;
-        self.overlay = Arc::new(overlay);
+        self.overrides = Arc::new(overrides);
         let ends = self.document.entries().filter_map(|entry| entry.until);
         self.next_end = ends.clone().filter(|end| *end > now).min();
         self.last_end = ends.filter(|end| *end <= now).max();
@@ -59,18 +59,18 @@ impl Applied {
         has_ended || is_back
     }
 
-    /// Records what the layers and limiters of this process do not take of this version.
-    pub(super) fn set_not_taken(&mut self, mut problems: Vec<String>) {
+    /// Records the entries that cannot apply to the layers and limiters of this process.
+    pub(super) fn set_conflicts(&mut self, mut problems: Vec<String>) {
         let mut seen = HashSet::new();
         problems.retain(|problem| seen.insert(problem.clone()));
-        self.log_new(&self.not_taken, &problems);
-        self.not_taken = problems;
+        self.log_new(&self.conflicts, &problems);
+        self.conflicts = problems;
     }
 
-    /// Records what a new layer or limiter does not take of this version.
-    pub(super) fn add_not_taken(&mut self, problems: Vec<String>) {
-        let all = self.not_taken.iter().cloned().chain(problems);
-        self.set_not_taken(all.collect());
+    /// Records the entries that cannot apply to a new layer or limiter.
+    pub(super) fn add_conflicts(&mut self, problems: Vec<String>) {
+        let all = self.conflicts.iter().cloned().chain(problems);
+        self.set_conflicts(all.collect());
     }
 
     fn log_new(&self, known: &[String], problems: &[String]) {
@@ -82,7 +82,7 @@ impl Applied {
 
     /// Returns what of it does not apply.
     pub(super) fn not_applied(&self) -> impl Iterator<Item = &String> {
-        self.not_compiled.iter().chain(&self.not_taken)
+        self.not_compiled.iter().chain(&self.conflicts)
     }
 
     /// Logs its unknown policies, once.

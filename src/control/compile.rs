@@ -1,4 +1,4 @@
-//! Makes an overlay of a document.
+//! Makes the overrides of a document.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Clock, List,
-    overlay::{Ban, CallerOverride, Overlay},
+    overrides::{Ban, Overrides},
 };
 
 /// Returns what a document says now, and what of it cannot be taken.
@@ -18,8 +18,8 @@ pub(super) fn compile(
     document: &Document,
     now: SystemTime,
     clock: &Arc<dyn Clock>,
-) -> (Overlay, Vec<String>) {
-    let mut overlay = Overlay::default();
+) -> (Overrides, Vec<String>) {
+    let mut overrides = Overrides::default();
     let live = || document.live(now);
     for Entry { action, until, .. } in live() {
         match action {
@@ -27,13 +27,23 @@ pub(super) fn compile(
                 policy,
                 caller,
                 quota,
-            } => overlay.set_caller(policy, *caller, CallerOverride::Quota(quota.intern())),
-            Action::Mode { policy, mode } => overlay.set_mode(policy, *mode),
-            Action::ListKey { list, key } => overlay.list_key(*list, *key),
+            } => {
+                let callers = &mut overrides.policy_mut(policy).callers;
+                callers.entry(*caller).or_default().quota = Some(quota.intern());
+            }
+            Action::Mode { policy, mode } => overrides.policy_mut(policy).mode = Some(*mode),
+            Action::ListKey { list, key } => {
+                // A key that is on both is allowed.
+                let listed = overrides.lists.keys.entry(*key).or_insert(*list);
+                if *list == List::Allow {
+                    *listed = *list;
+                }
+            }
             Action::Ban { policy, caller } => {
                 let until_ms = until.map_or(0, milliseconds);
+                let callers = &mut overrides.policy_mut(policy).callers;
                 let ban = Ban::new(until_ms, Arc::clone(clock));
-                overlay.set_caller(policy, *caller, CallerOverride::Banned(ban));
+                callers.entry(*caller).or_default().ban = Some(ban);
             }
             // These follow: ranges are indexed at once.
             Action::ListIp { .. } => {}
@@ -47,9 +57,9 @@ pub(super) fn compile(
         });
         let mut ranges = ranges.peekable();
         if ranges.peek().is_some() {
-            let listed = overlay.list_networks(list, ranges);
+            let listed = overrides.lists.addresses.add_networks(list, ranges);
             problems.extend(listed.err().map(|error| error.to_string()));
         }
     }
-    (overlay, problems)
+    (overrides, problems)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{Fingerprint, List, Quota, overlay::Mode};
+use crate::{Fingerprint, List, Quota, overrides::Mode};
 
 /// An entry of a control document: what it changes, until when, and who changed it.
 #[derive(Clone, Debug, PartialEq, Eq)]

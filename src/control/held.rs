@@ -1,14 +1,13 @@
 //! The document as a process holds it, and who follows it. `sync.rs` has how it is read and
 //! changed.
 
-#[cfg(feature = "admin")]
-use std::collections::HashSet;
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, Weak},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use arc_swap::{ArcSwap, Guard};
 use tokio::{runtime::Handle, time::sleep};
 
 use super::{
@@ -18,13 +17,11 @@ use super::{
     state::State,
     status::Status,
 };
-#[cfg(feature = "admin")]
-use crate::util::current::SettingsId;
 use crate::{
     Clock, clock,
     fingerprint::Secret,
     metrics::store::StoreMetrics,
-    overlay::Overlay,
+    overrides::Overrides,
     util::{lock::lock, random::random_between, task::AbortOnDrop},
 };
 
@@ -33,15 +30,11 @@ const INTERVAL: (f64, f64) = (0.75, 1.25);
 
 /// A layer or limiter that follows a document.
 pub(crate) trait Subscriber: Send + Sync {
-    /// Takes what the document says now. Returns what cannot be taken, and why.
-    fn apply(&self, overlay: &Arc<Overlay>) -> Vec<String>;
+    /// Checks a version. Returns the entries that cannot apply to its policies, and why.
+    fn check(&self, overrides: &Overrides) -> Vec<String>;
 
     /// Returns whether it has a policy of this name.
     fn has_policy(&self, name: &str) -> bool;
-
-    /// Returns the settings that it replaces.
-    #[cfg(feature = "admin")]
-    fn settings(&self) -> Vec<SettingsId>;
 }
 
 /// A document, and what follows it in this process.
@@ -53,7 +46,9 @@ pub(crate) struct Held {
     /// Held while the document is read or changed: no older version is applied after a newer one.
     pub(super) turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
-    /// Held while subscribers are notified, so that each gets one version after the other.
+    /// What it says now. Each request reads it.
+    pub(super) overrides: ArcSwap<Overrides>,
+    /// Held while a version takes effect, so that each follows the one before.
     pub(super) subscribers: Mutex<Vec<Weak<dyn Subscriber>>>,
     task: Mutex<Option<AbortOnDrop<()>>>,
 }
@@ -66,6 +61,7 @@ impl Held {
             secret,
             turn: tokio::sync::Mutex::default(),
             state: Mutex::new(State::new()),
+            overrides: ArcSwap::default(),
             subscribers: Mutex::default(),
             task: Mutex::default(),
         })
@@ -138,53 +134,40 @@ impl Held {
         }
     }
 
-    /// Tells a layer or limiter what the document says, now and after each change.
+    /// Checks each version against a layer or limiter, from now on.
     pub(crate) fn subscribe(&self, subscriber: &Arc<impl Subscriber + 'static>) {
         let mut subscribers = lock(&self.subscribers);
-        let overlay = self.overlay();
         let new = Arc::downgrade(subscriber);
         subscribers.push(new);
-        let problems = subscriber.apply(&overlay);
-        self.state().applied.add_not_taken(problems);
+        let conflicts = subscriber.check(&self.overrides());
+        self.state().applied.add_conflicts(conflicts);
     }
 
     /// Returns what the document says now.
-    pub(crate) fn overlay(&self) -> Arc<Overlay> {
-        Arc::clone(&self.state().applied.overlay)
+    pub(crate) fn overrides(&self) -> Guard<Arc<Overrides>> {
+        self.overrides.load()
     }
 
-    /// Tells all layers and limiters what the document says now, and records what they do not take.
-    ///
-    /// One whose policies were replaced calls this again, and without a lock of its own: this calls
-    /// it back.
+    /// Lets the version that applies take effect in all layers and limiters, and records which of its
+    /// entries cannot apply. A file that was reloaded calls it, too, as it has other policies.
     pub(crate) fn publish(&self) {
         let mut subscribers = lock(&self.subscribers);
-        let overlay = self.overlay();
-        let mut problems = Vec::new();
+        let overrides = Arc::clone(&self.state().applied.overrides);
+        self.overrides.store(Arc::clone(&overrides));
+        let mut conflicts = Vec::new();
         subscribers.retain(|subscriber| {
             let subscriber = subscriber.upgrade();
-            problems.extend(subscriber.iter().flat_map(|one| one.apply(&overlay)));
+            conflicts.extend(subscriber.iter().flat_map(|one| one.check(&overrides)));
             subscriber.is_some()
         });
-        self.state().applied.set_not_taken(problems);
+        self.state().applied.set_conflicts(conflicts);
     }
 
     /// Returns whether a policy is one of this process.
     pub(super) fn known_policies(&self) -> impl Fn(&str) -> bool + use<> {
-        let subscribers = self.live_subscribers();
-        move |name| subscribers.iter().any(|one| one.has_policy(name))
-    }
-
-    /// Returns the settings of all that follow the document.
-    #[cfg(feature = "admin")]
-    pub(super) fn followers(&self) -> HashSet<SettingsId> {
-        let subscribers = self.live_subscribers();
-        subscribers.iter().flat_map(|one| one.settings()).collect()
-    }
-
-    fn live_subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
         let subscribers = lock(&self.subscribers);
-        subscribers.iter().filter_map(Weak::upgrade).collect()
+        let subscribers: Vec<_> = subscribers.iter().filter_map(Weak::upgrade).collect();
+        move |name| subscribers.iter().any(|one| one.has_policy(name))
     }
 }
 

@@ -36,9 +36,10 @@ mod sync;
 mod tests;
 mod wire;
 
-#[cfg(feature = "admin")]
-use std::collections::HashSet;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
@@ -57,9 +58,9 @@ pub(crate) use self::{
     source::Source,
 };
 use self::{edit::Edit, entry::Subject, source::Memory};
-pub use crate::overlay::Mode;
-#[cfg(feature = "admin")]
-use crate::util::current::SettingsId;
+pub use crate::overrides::Mode;
+#[cfg(feature = "http")]
+use crate::overrides::Overrides;
 use crate::{
     Clock, ConfigError, Fingerprint, Key, List, Quota,
     clock::WallClock,
@@ -123,6 +124,10 @@ use crate::{
 #[derive(Clone)]
 pub struct Control(Arc<Held>);
 
+/// The document that layers and limiters follow. Empty until the application asks a file's limits for
+/// theirs.
+pub(crate) type FollowedControl = Arc<OnceLock<Control>>;
+
 impl Control {
     /// Creates a document in this process alone, for services without Redis and for tests.
     ///
@@ -135,6 +140,15 @@ impl Control {
     pub(crate) fn in_memory_with(clock: Arc<dyn Clock>) -> Self {
         let source = Box::new(Memory::default());
         Self::new(Held::new(source, clock, Secret::default()))
+    }
+
+    /// Creates a document that never changes.
+    #[cfg(feature = "http")]
+    pub(crate) fn fixed(overrides: Arc<Overrides>) -> Self {
+        let source = Box::new(Memory::default());
+        let held = Held::new(source, Arc::new(WallClock), Secret::default());
+        held.overrides.store(overrides);
+        Self(held)
     }
 
     /// Returns the document that is held here.
@@ -300,10 +314,10 @@ impl Control {
         self.0.status()
     }
 
-    /// Returns the settings of the layers and limiters of this process that follow it.
+    /// Returns whether a layer or limiter with the other document follows this one.
     #[cfg(feature = "admin")]
-    pub(crate) fn followers(&self) -> HashSet<SettingsId> {
-        self.0.followers()
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns the document, for layers and limiters that follow it.

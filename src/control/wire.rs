@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Action, Entry, Last, Subject, milliseconds, time};
-use crate::{Fingerprint, List, lists, overlay::Mode, policy_name::is_name};
+use crate::{Fingerprint, List, lists, overrides::Mode, policy_name::is_name};
 
 /// The longest author, reason or label, in bytes.
 pub(super) const LONGEST_TEXT: usize = 256;

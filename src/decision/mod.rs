@@ -49,34 +49,10 @@ pub struct Decision {
     now_us: u64,
     /// Whether the store may have taken units that no decision reports.
     is_lost: bool,
-    unanimous: Option<Unanimous>,
     /// A secret hash of the callers that are denied, each by its policy. Denials of other callers have
     /// the same one by a chance of one in four billion. 0: it is not known.
     denied_callers: u32,
     policies: Policies,
-}
-
-/// What all policies of a decision say. It is known where the decision is made, and asked for each
-/// request. To find it again took 25 more of the 900 instructions of the row of `check_now`.
-#[derive(Clone, Copy)]
-pub(crate) enum Unanimous {
-    /// All had room, and a fifth of the capacity or more is left.
-    AmpleRoom,
-    /// None has room, and none bans the caller.
-    Denied,
-}
-
-impl Unanimous {
-    #[inline]
-    fn of(verdict: Verdict, policies: &[PolicyDecision]) -> Option<Self> {
-        let all = |says: fn(&PolicyDecision) -> bool| policies.iter().all(says);
-        match verdict {
-            _ if policies.is_empty() => None,
-            Verdict::Allowed if all(PolicyDecision::has_ample_room) => Some(Self::AmpleRoom),
-            Verdict::Denied if all(PolicyDecision::is_full) => Some(Self::Denied),
-            _ => None,
-        }
-    }
 }
 
 /// One policy is stored inline: an `Arc` would cost each request an allocation and a count.
@@ -247,7 +223,6 @@ impl Decision {
             source: Source::Store,
             now_us,
             is_lost: false,
-            unanimous: Unanimous::of(verdict, each),
             denied_callers: 0,
             policies,
         }
@@ -290,7 +265,6 @@ impl Decision {
             source: Source::Store,
             now_us,
             is_lost: false,
-            unanimous: Unanimous::of(verdict, slice::from_ref(&policy)),
             denied_callers: 0,
             policies: Policies::One(policy),
         }
@@ -335,7 +309,6 @@ impl Decision {
         let now_us = bans.first().map_or(0, PolicyDecision::decided_at_us);
         Self {
             source: Source::List,
-            unanimous: None,
             ..Self::new(Operation::Take, bans.into_iter(), 0, now_us)
         }
     }
@@ -391,7 +364,6 @@ impl Decision {
             source,
             now_us: 0,
             is_lost: false,
-            unanimous: None,
             denied_callers: 0,
             policies: Policies::None(0),
         }
@@ -515,11 +487,6 @@ impl Decision {
     #[cfg(any(feature = "http", feature = "redis"))]
     pub(crate) const fn decided_at_us(&self) -> u64 {
         self.now_us
-    }
-
-    /// Returns what all policies said, if they said the same, and a store decided.
-    pub(crate) const fn unanimous(&self) -> Option<Unanimous> {
-        self.unanimous
     }
 
     /// Returns a secret hash of the callers that are denied, each by its policy. 0: it is not known.

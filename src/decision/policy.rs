@@ -321,11 +321,6 @@ impl PolicyDecision {
         self.retry_us() != Some(0)
     }
 
-    /// Returns whether it had no room, and did not ban its caller.
-    pub(crate) const fn is_full(&self) -> bool {
-        !self.is_banned() && !matches!(self.retry_us(), Some(0))
-    }
-
     /// Returns whether it denies because its caller is banned: by a
     /// [`Penalty`](crate::Penalty), or by operators.
     pub(crate) const fn is_banned(&self) -> bool {

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 use super::{Limiter, LimiterBuilder, limits::Limits};
 use crate::{
     ConfigError, MemoryStore,
     admission::wait_queue::MAX_WAITING,
     metrics::Recorder,
-    overlay::{Mode, Overlay},
     policy::{Compiled, check_names, check_strikes},
-    policy_name::{Name, limiter_name},
+    policy_name::limiter_name,
     store::handle::StoreHandle,
-    telemetry,
-    util::current::Current,
 };
+#[cfg(feature = "control")]
+use crate::{control::Subscriber, overrides::Overrides, policy::check_overrides};
 
 impl LimiterBuilder {
     /// Builds the limiter.
@@ -22,27 +23,21 @@ impl LimiterBuilder {
     ///
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<Limiter, ConfigError> {
+        let limiter = self.build_unsubscribed()?;
         #[cfg(feature = "control")]
-        if let Some(control) = self.control.clone() {
-            return self.build_controlled(&control);
-        }
-        let limits = self.limits(None, &Overlay::default())?;
-        Ok(Limiter {
-            limits: Current::Fixed(Arc::new(limits)),
-        })
+        limiter.subscribe();
+        Ok(limiter)
     }
 
-    /// Builds a limiter whose limits can be [replaced](Limiter::replacement).
-    #[cfg(any(test, feature = "control"))]
-    pub(crate) fn build_replaceable(&self, overlay: &Overlay) -> Result<Limiter, ConfigError> {
-        let limits = self.limits(None, overlay)?;
+    /// Builds a limiter against which no control document is checked yet.
+    pub(crate) fn build_unsubscribed(&self) -> Result<Limiter, ConfigError> {
         Ok(Limiter {
-            limits: Current::replaceable(Arc::new(limits)),
+            limits: Arc::new(ArcSwap::from_pointee(self.limits(None)?)),
         })
     }
 
     /// Checks the settings. `former`: the limits that they replace, whose store and numbers go on.
-    fn limits(&self, former: Option<&Limits>, overlay: &Overlay) -> Result<Limits, ConfigError> {
+    fn limits(&self, former: Option<&Limits>) -> Result<Limits, ConfigError> {
         let policies = self.policies.iter();
         let policies = policies.map(|policy| {
             let policy = policy.compile_without_requests(self.on_store_failure)?;
@@ -55,27 +50,23 @@ impl LimiterBuilder {
         check_names(policies.iter().map(|policy| &policy.name))?;
         check_strikes(&policies.iter(), false)?;
         let name = limiter_name(self.name.as_deref())?;
-        let names: Vec<Name> = policies.iter().map(|policy| policy.name.clone()).collect();
-        let policies = policies.into_iter();
-        let policies = policies.map(|policy| policy.with_overlay(overlay));
-        let (policies, not_taken): (Vec<Compiled>, Vec<Vec<ConfigError>>) = policies.unzip();
-        let is_on = |policy: &Compiled| overlay.mode(&policy.name.text) != Some(Mode::Off);
-        let (on, off): (Vec<_>, Vec<_>) = policies.into_iter().partition(is_on);
-        if on.is_empty() {
-            telemetry::all_policies_off(&name);
-        }
-        let policies: Arc<[Compiled]> = on.into();
+        let policies: Arc<[Compiled]> = policies.into();
         let observer = self.observer.clone();
-        let recorder = match former {
-            Some(former) => former.recorder.continued(name, &names, observer),
-            None => Recorder::new(name, &names, observer),
-        };
+        let names = policies.iter().map(|policy| &policy.name);
+        let recorder = Recorder::new(
+            former.map(|former| &*former.recorder),
+            name,
+            names,
+            observer,
+        );
         let store = match former {
             Some(former) => former.store.clone(),
             None => {
                 let store = self.store.clone();
                 let store = store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
                 let store = StoreHandle::new(store);
+                #[cfg(feature = "control")]
+                let store = store.follow(self.control.clone())?;
                 // Later, a name with other numbers than before has one quota, and not two.
                 store.add_policies(&policies, policies.iter());
                 store
@@ -85,9 +76,7 @@ impl LimiterBuilder {
         Ok(Limits {
             store,
             policies,
-            off: off.into(),
-            not_taken: not_taken.concat(),
-            lists: overlay.lists_beside(self.lists.as_ref()),
+            lists: self.lists.clone(),
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
             recorder,
         })
@@ -99,31 +88,47 @@ impl Limiter {
     /// called: a check has either the former settings or the new ones, for all of its way.
     ///
     /// The store and the numbers go on; the builder's store does not matter.
-    #[cfg(any(test, feature = "control"))]
+    #[cfg(feature = "config")]
     pub(crate) fn replacement(
         &self,
         builder: &LimiterBuilder,
-        overlay: &Overlay,
     ) -> Result<impl FnOnce() + use<>, ConfigError> {
-        let current = self.limits.clone();
-        let limits = builder.limits(Some(&current.load()), overlay)?;
-        Ok(move || {
-            let recorder = Arc::clone(&limits.recorder);
-            current.replace(Arc::new(limits));
-            recorder.take_over();
-        })
+        let current = Arc::clone(&self.limits);
+        let limits = builder.limits(Some(&current.load()))?;
+        Ok(move || current.store(Arc::new(limits)))
     }
-}
 
-#[cfg(feature = "config")]
-impl Limiter {
-    /// Returns what of a control document cannot apply.
-    pub(crate) fn not_taken(&self) -> Vec<ConfigError> {
-        self.limits.load().not_taken.clone()
+    /// Has each version of its control document checked against its policies.
+    #[cfg(feature = "control")]
+    pub(crate) fn subscribe(&self) {
+        if let Some(control) = self.limits.load().store.control() {
+            control.held().subscribe(&self.limits);
+        }
     }
 
     /// Returns whether there is a clone of this limiter.
+    #[cfg(feature = "config")]
     pub(crate) fn is_shared(&self) -> bool {
-        self.limits.is_shared()
+        Arc::strong_count(&self.limits) > 1
+    }
+}
+
+#[cfg(feature = "control")]
+impl Subscriber for ArcSwap<Limits> {
+    fn check(&self, overrides: &Overrides) -> Vec<String> {
+        let limits = self.load();
+        let name = limits.recorder.name();
+        let conflicts = check_overrides(overrides, name, limits.policies.iter()).into_iter();
+        conflicts
+            .map(|error| format!("limiter {name}: {error}"))
+            .collect()
+    }
+
+    fn has_policy(&self, name: &str) -> bool {
+        let limits = self.load();
+        limits
+            .policies
+            .iter()
+            .any(|policy| *policy.name.text == *name)
     }
 }

@@ -1,9 +1,11 @@
 //! [`LimiterBuilder`].
 
 use std::sync::Arc;
+#[cfg(feature = "control")]
+use std::sync::OnceLock;
 
 #[cfg(feature = "control")]
-use crate::control::Control;
+use crate::control::{Control, FollowedControl};
 #[cfg(doc)]
 use crate::{Decision, Limiter};
 use crate::{Lists, OnStoreFailure, Policy, metrics::Observe, store::Store};
@@ -21,7 +23,7 @@ pub struct LimiterBuilder {
     pub(super) name: Option<String>,
     pub(super) observer: Option<Arc<dyn Observe>>,
     #[cfg(feature = "control")]
-    pub(super) control: Option<Control>,
+    pub(super) control: Option<FollowedControl>,
 }
 
 impl LimiterBuilder {
@@ -94,7 +96,13 @@ impl LimiterBuilder {
     /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
     #[cfg(feature = "control")]
     #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
-    pub fn control(mut self, control: Control) -> Self {
+    pub fn control(self, control: Control) -> Self {
+        self.follow(Arc::new(OnceLock::from(control)))
+    }
+
+    /// Follows a document that may not be known yet.
+    #[cfg(feature = "control")]
+    pub(crate) fn follow(mut self, control: FollowedControl) -> Self {
         self.control = Some(control);
         self
     }

@@ -22,6 +22,8 @@ pub(super) struct Charges<'a> {
     pub(super) shadows: Vec<Charge<'a>>,
     /// The bans of the caller by operators.
     pub(super) bans: Vec<PolicyDecision>,
+    /// Whether a control document has switched a policy off.
+    pub(super) is_any_off: bool,
 }
 
 /// Returns the charge of a policy on a caller's bucket, with the policy's own quota and cost.

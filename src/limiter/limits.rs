@@ -1,14 +1,14 @@
 //! What a limiter and its clones share, until it is replaced.
 
-use std::{future::poll_fn, ops::Deref, pin::Pin, sync::Arc};
+use std::{future::poll_fn, pin::Pin, sync::Arc};
 
 use super::charges::{Charges, charge};
 use crate::{
-    ConfigError, Decision, Key, List, MemoryStore, StoreError,
+    Decision, Key, List, Lists, MemoryStore, StoreError,
     charge::{Charge, Operation},
     error::StoreErrorKind,
-    lists::AllLists,
     metrics::{Awaited, Recorder},
+    overrides::SeenOverrides,
     policy::Compiled,
     store::{Answer, handle::StoreHandle},
 };
@@ -18,32 +18,19 @@ use crate::{
 pub(super) struct Limits {
     pub(super) store: StoreHandle,
     pub(super) policies: Arc<[Compiled]>,
-    /// Policies that a control document has switched off.
-    pub(super) off: Box<[Compiled]>,
-    /// What of the control document the policies cannot take, and why.
-    #[cfg_attr(
-        not(feature = "control"),
-        expect(dead_code, reason = "nothing reports it")
-    )]
-    pub(super) not_taken: Vec<ConfigError>,
-    pub(super) lists: Option<AllLists>,
+    pub(super) lists: Option<Lists>,
     /// The most callers of this process that wait for one bucket.
     pub(super) max_waiting: usize,
     pub(super) recorder: Arc<Recorder>,
 }
 
-impl AsRef<Recorder> for Limits {
-    fn as_ref(&self) -> &Recorder {
-        &self.recorder
-    }
-}
-
 impl Limits {
     pub(super) fn check_now(&self, key: &Key) -> Result<Decision, StoreError> {
-        if let Some((policy, memory)) = self.direct() {
+        let overrides = self.store.overrides();
+        if let Some((policy, memory)) = self.direct(&overrides) {
             return Ok(self.take(policy, memory, key));
         }
-        match self.ask(Operation::Take, key, None) {
+        match self.ask(&overrides, Operation::Take, key, None) {
             Answer::Now(answer) => self.counted(answer),
             // Nothing was asked, so there is nothing to count.
             Answer::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
@@ -53,13 +40,13 @@ impl Limits {
     /// Returns the only policy and the store, if the store is in memory, nothing is held, the
     /// policy is enforced for all alike, and there are no lists.
     #[inline]
-    pub(super) fn direct(&self) -> Option<(&Compiled, &MemoryStore)> {
-        if self.lists.is_some() {
+    pub(super) fn direct(&self, overrides: &SeenOverrides) -> Option<(&Compiled, &MemoryStore)> {
+        if overrides.lists(self.lists.as_ref()).is_some() {
             return None;
         }
         match (&*self.policies, self.store.memory()) {
             ([policy], Some(memory))
-                if !policy.has_overrides()
+                if overrides.policy(&policy.name.text).is_none()
                     && !policy.demand.quota.is_concurrency()
                     && !policy.enforcement.may_be_shadow()
                     && policy.demand.hold.is_none() =>
@@ -79,35 +66,18 @@ impl Limits {
 
     pub(super) fn ask(
         &self,
+        overrides: &SeenOverrides,
         operation: Operation,
         key: &Key,
         units: Option<u64>,
     ) -> Answer<Decision> {
-        if let Some(decision) = self.listed(operation, key, units) {
+        if let Some(decision) = self.listed(overrides, operation, key, units) {
             return Answer::Now(Ok(decision));
         }
-        let mut charges = self.charges(key, units);
+        let mut charges = self.charges(overrides, key, units);
         if operation == Operation::Refund {
             charges.leave_out_penalties();
         }
-        self.decide(operation, charges, units)
-    }
-
-    pub(super) fn peek(&self, key: &Key) -> Answer<Decision> {
-        if let Some(decision) = self.listed(Operation::Peek, key, None) {
-            return Answer::Now(Ok(decision));
-        }
-        let charges = self.charges(key, None);
-        self.decide(Operation::Peek, charges, None)
-    }
-
-    /// Decides what no list decides: by bans, by the store, or without it if all policies are off.
-    fn decide(
-        &self,
-        operation: Operation,
-        mut charges: Charges<'_>,
-        units: Option<u64>,
-    ) -> Answer<Decision> {
         if let Some(decision) = charges.decide_by_bans(operation) {
             return Answer::Now(Ok(decision));
         }
@@ -130,21 +100,11 @@ impl Limits {
         charges: &Charges<'_>,
         units: Option<u64>,
     ) -> Option<Decision> {
-        let is_off = charges.is_empty() && !self.off.is_empty();
-        is_off.then(|| Decision::of_no_policies(self.units(operation, units)))
-    }
-
-    /// Returns how many units pass where no policy limits them.
-    fn units(&self, operation: Operation, units: Option<u64>) -> u64 {
-        let own_cost = || {
-            let mut policies = self.policies.iter().chain(&self.off);
-            policies.next().map_or(0, |policy| policy.demand.cost)
-        };
-        match operation {
-            // Nothing was taken.
-            Operation::Refund => 0,
-            _ => units.unwrap_or_else(own_cost),
-        }
+        let is_off = charges.is_empty() && charges.is_any_off;
+        is_off.then(|| {
+            let first = self.policies.first();
+            Decision::of_no_policies(passing(first, operation, units))
+        })
     }
 
     #[inline]
@@ -159,18 +119,21 @@ impl Limits {
     /// and gets back what it has not.
     pub(super) fn listed(
         &self,
+        overrides: &SeenOverrides,
         operation: Operation,
         key: &Key,
         units: Option<u64>,
     ) -> Option<Decision> {
-        let lists = self.lists.as_ref()?;
-        let list = self.store.find_listed(&lists.load(), key)?;
+        let lists = overrides.lists(self.lists.as_ref())?;
+        let list = self.store.find_listed(&lists, key)?;
         let is_settled = matches!(operation, Operation::Debit | Operation::Refund);
         if is_settled && list == List::Deny {
             return None;
         }
-        let units = self.units(operation, units);
-        Some(Decision::by_list(list, units))
+        let mut policies = self.policies.iter();
+        let on = policies.find(|policy| policy.is_on(overrides));
+        let first = on.or(self.policies.first());
+        Some(Decision::by_list(list, passing(first, operation, units)))
     }
 
     /// Counts an answer that is known.
@@ -190,20 +153,30 @@ impl Limits {
     }
 
     pub(super) fn storage_keys(&self, key: &Key) -> Vec<String> {
+        let overrides = self.store.overrides();
         let charges = self.policies.iter();
-        let charges = charges.map(|policy| self.charge(policy, key, None));
-        let keys = charges.filter_map(|charge| self.store.storage_key(&charge));
+        let charges = charges.filter_map(|policy| self.charge(&overrides, policy, key, None));
+        let keys = charges.filter_map(|asked| self.store.storage_key(&asked.charge));
         keys.collect()
+    }
+}
+
+/// Returns how many units pass where no policy limits them: by default the cost of `policy`.
+fn passing(policy: Option<&Compiled>, operation: Operation, units: Option<u64>) -> u64 {
+    match operation {
+        // Nothing was taken.
+        Operation::Refund => 0,
+        _ => units.unwrap_or_else(|| policy.map_or(0, |policy| policy.demand.cost)),
     }
 }
 
 /// Waits for an answer, and counts it. `decision` returns what is counted.
 pub(super) async fn awaited<F: Future + Unpin>(
-    limits: impl Deref<Target = Limits>,
+    recorder: Arc<Recorder>,
     mut later: F,
     decision: impl Fn(&F::Output) -> Result<&Decision, &StoreError>,
 ) -> F::Output {
-    let mut awaited = Awaited::new(limits);
+    let mut awaited = Awaited::new(recorder);
     let answer = poll_fn(|cx| awaited.poll(|| Pin::new(&mut later).poll(cx))).await;
     awaited.ended(decision(&answer));
     answer

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 use super::{Limiter, limits::Limits};
 use crate::{
     Key, StoreError,
     control::Caller,
-    lists::AllLists,
+    control::Control,
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
+    overrides::SeenOverrides,
     policy::Compiled,
-    util::current::{Current, SettingsId},
 };
 
 impl Limiter {
@@ -17,7 +19,7 @@ impl Limiter {
     /// this one.
     pub(crate) fn pinned(&self) -> Self {
         Self {
-            limits: Current::Fixed(Arc::clone(&self.limits.load())),
+            limits: Arc::new(ArcSwap::new(self.limits.load_full())),
         }
     }
 
@@ -26,9 +28,10 @@ impl Limiter {
         Arc::as_ptr(&self.limits.load()).addr()
     }
 
-    /// Returns what tells its settings from others in all their versions, if they can be replaced.
-    pub(crate) fn settings_id(&self) -> Option<SettingsId> {
-        self.limits.id()
+    /// Returns whether it follows this control document.
+    pub(crate) fn follows(&self, control: &Control) -> bool {
+        let limits = self.limits.load();
+        limits.store.control().is_some_and(|own| own.is(control))
     }
 
     /// Returns the name of this limiter, which others may have, too.
@@ -39,15 +42,15 @@ impl Limiter {
     /// Returns all policies, also those that a control document has switched off.
     pub(crate) fn policy_states(&self) -> Vec<PolicyState> {
         let limits = self.limits.load();
-        let policies = limits.all();
-        let state =
-            |(policy, is_off): (&Compiled, bool)| PolicyState::new(&terms(policy, is_off), true);
+        let overrides = limits.store.overrides();
+        let policies = limits.policies.iter();
+        let state = |policy| PolicyState::new(&terms(policy, &overrides), true);
         policies.map(state).collect()
     }
 
     /// Looks a caller up, under one policy or under all.
     pub(crate) async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
-        let limits = self.limits.load().keep();
+        let limits = self.limits.load_full();
         let asked = limits.asked(caller, policy);
         look_up::look_up(limits.recorder.name(), &limits.store, asked).await
     }
@@ -58,43 +61,37 @@ impl Limiter {
         caller: &Caller,
         policy: Option<&str>,
     ) -> Result<Vec<ResetBucket>, StoreError> {
-        let limits = self.limits.load().keep();
+        let limits = self.limits.load_full();
         let asked = limits.asked(caller, policy);
         look_up::reset(&limits.store, &asked, policy.is_some()).await
     }
 }
 
-fn terms(policy: &Compiled, is_off: bool) -> Terms<'_> {
+fn terms<'a, 'o>(policy: &'a Compiled, overrides: &'o SeenOverrides) -> Terms<'a, 'o> {
     Terms {
         policy,
-        is_off,
+        given: overrides.policy(&policy.name.text),
         is_shared: policy.shared,
         tiers: Vec::new(),
     }
 }
 
 impl Limits {
-    /// Returns all policies, and whether each is off.
-    fn all(&self) -> impl Iterator<Item = (&Compiled, bool)> {
-        let on = self.policies.iter().map(|policy| (policy, false));
-        on.chain(self.off.iter().map(|policy| (policy, true)))
-    }
-
     fn asked(&self, caller: &Caller, policy: Option<&str>) -> Vec<Asked<'_>> {
-        let policies = self.all();
-        let policies =
-            policies.filter(|(own, _)| policy.is_none_or(|policy| policy == &*own.name.text));
+        let overrides = self.store.overrides();
+        let policies = self.policies.iter();
+        let policies = policies.filter(|own| policy.is_none_or(|policy| policy == &*own.name.text));
         // A limiter's lists have the key that it is asked about, also for a shared policy.
-        let lists = self.lists.as_ref().map(AllLists::load);
+        let lists = overrides.lists(self.lists.as_ref());
         let listed = lists.as_ref().zip(caller.key());
         let list = listed.and_then(|(lists, key)| self.store.find_listed(lists, &key));
-        let asked = policies.map(|(policy, is_off)| {
+        let asked = policies.map(|policy| {
             let key = match policy.shared {
                 true => Some(Key::everyone()),
                 false => caller.key(),
             };
             let asked = Asked::new(
-                terms(policy, is_off),
+                terms(policy, &overrides),
                 &self.store,
                 key.ok_or_else(|| {
                     "a limiter reads no requests; name the caller by its key".to_owned()

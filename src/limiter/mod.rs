@@ -4,14 +4,16 @@ mod build;
 mod builder;
 mod charges;
 mod charging;
-#[cfg(feature = "control")]
-mod controlled;
 mod limits;
 #[cfg(feature = "admin")]
 mod look_up;
 mod penalties;
 mod settle;
 mod wait;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 
 pub use self::builder::LimiterBuilder;
 use self::limits::Limits;
@@ -20,9 +22,8 @@ use crate::{ConfigError, OnStoreFailure};
 use crate::{
     Decision, Key, Policy, StoreError,
     charge::Operation,
-    metrics::Snapshot,
+    metrics::{Recorder, Snapshot},
     store::{Answer, Store},
-    util::current::{Current, Kept},
 };
 
 /// Checks policies outside HTTP: jobs, sockets, outbound calls.
@@ -54,11 +55,11 @@ use crate::{
 /// default, this process decides. With [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) the check is an error.
 #[derive(Clone, Debug)]
 pub struct Limiter {
-    limits: Current<Limits>,
+    limits: Arc<ArcSwap<Limits>>,
 }
 
-/// An answer, and the limits that made it.
-type Asked<'a> = (Kept<'a, Limits>, Answer<Decision>);
+/// An answer, and what counts it.
+type Asked = (Arc<Recorder>, Answer<Decision>);
 
 impl Limiter {
     /// Creates a limiter of one policy, or of a bare quota, on a store.
@@ -96,18 +97,19 @@ impl Limiter {
     /// [`acquire`](Self::acquire).
     pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         // The key is dropped before the future waits, so that the future stays small.
-        let (limits, later) = {
+        let (recorder, later) = {
             let key = key.into();
             let limits = self.limits.load();
-            if let Some((policy, memory)) = limits.direct() {
+            let overrides = limits.store.overrides();
+            if let Some((policy, memory)) = limits.direct(&overrides) {
                 return Ok(limits.take(policy, memory, &key));
             }
-            match limits.ask(Operation::Take, &key, None) {
+            match limits.ask(&overrides, Operation::Take, &key, None) {
                 Answer::Now(answer) => return limits.counted(answer),
-                Answer::Later(later) => (limits.keep(), later),
+                Answer::Later(later) => (Arc::clone(&limits.recorder), later),
             }
         };
-        limits::awaited(limits, later, Result::as_ref).await
+        limits::awaited(recorder, later, Result::as_ref).await
     }
 
     /// Decides as [`check`](Self::check) does, without `.await`: for code that is not
@@ -178,7 +180,7 @@ impl Limiter {
     ///
     /// Returns an error if the store could not decide.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
-        let answer = self.limits.load().peek(&key.into());
+        let (_, answer) = self.ask(Operation::Peek, &key.into(), None);
         answer.wait().await
     }
 
@@ -207,27 +209,24 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        loop {
-            let limits = self.limits.load();
-            let snapshot = limits.recorder.snapshot(limits.store.metrics());
-            // Those that were replaced meanwhile lack what was counted since.
-            if self.limits.is(&limits) {
-                return snapshot;
-            }
-        }
+        let limits = self.limits.load();
+        limits.recorder.snapshot(limits.store.metrics())
     }
 
-    fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked<'_> {
+    fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked {
         let limits = self.limits.load();
-        let answer = limits.ask(operation, key, units);
-        (limits.keep(), answer)
+        let answer = limits.ask(&limits.store.overrides(), operation, key, units);
+        (Arc::clone(&limits.recorder), answer)
     }
 
     /// Waits for an answer, if it is not known yet, and counts it.
-    async fn decide((limits, answer): Asked<'_>) -> Result<Decision, StoreError> {
+    async fn decide((recorder, answer): Asked) -> Result<Decision, StoreError> {
         match answer {
-            Answer::Now(answer) => limits.counted(answer),
-            Answer::Later(later) => limits::awaited(limits, later, Result::as_ref).await,
+            Answer::Now(answer) => {
+                recorder.answered(&answer);
+                answer
+            }
+            Answer::Later(later) => limits::awaited(recorder, later, Result::as_ref).await,
         }
     }
 }

@@ -89,7 +89,7 @@ impl Limiter {
         key: &Key,
         cost: u64,
     ) -> Result<Decision, StoreError> {
-        let limits = self.limits.load().keep();
+        let limits = self.limits.load_full();
         let decision = limits.penalize(operation, key, cost).wait().await?;
         limits.recorder.bans_started(&decision);
         Ok(decision)
@@ -101,16 +101,20 @@ impl Limits {
         let mut charges = Charges::default();
         let policies = self.policies.iter();
         let is_penalty = |policy: &Compiled| policy.demand.quota.penalty().is_some();
+        let overrides = self.store.overrides();
         for policy in policies.filter(|policy| is_penalty(policy)) {
-            let asked = self.charge(policy, key, None);
-            let demand = Cow::Owned(Demand::new(asked.demand.quota.clone(), cost));
-            let asked = policy.charge(asked.key, demand);
-            match policy.is_enforced_for(&asked.key) {
-                true => charges.enforced.push(asked),
-                false => charges.shadows.push(asked),
+            let Some(asked) = self.charge(&overrides, policy, key, None) else {
+                charges.is_any_off = true;
+                continue;
+            };
+            let demand = Demand::new(asked.charge.demand.quota.clone(), cost);
+            let charge = policy.charge(asked.charge.key, Cow::Owned(demand));
+            match asked.is_enforced {
+                true => charges.enforced.push(charge),
+                false => charges.shadows.push(charge),
             }
         }
-        if charges.is_empty() && self.off.iter().any(is_penalty) {
+        if charges.is_empty() && charges.is_any_off {
             return Answer::Now(Ok(Decision::of_no_policies(0)));
         }
         if charges.is_empty() {

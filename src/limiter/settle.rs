@@ -109,10 +109,11 @@ impl Limiter {
 
 impl Limits {
     fn debit(&self, key: &Key, units: u64) -> Answer<Decision> {
-        if let Some(decision) = self.listed(Operation::Debit, key, Some(units)) {
+        let overrides = self.store.overrides();
+        if let Some(decision) = self.listed(&overrides, Operation::Debit, key, Some(units)) {
             return Answer::Now(Ok(decision));
         }
-        let mut charges = self.charges(key, Some(units));
+        let mut charges = self.charges(&overrides, key, Some(units));
         charges.leave_out_penalties();
         if let Some(decision) = self.unlimited(Operation::Debit, &charges, Some(units)) {
             return Answer::Now(Ok(decision));
@@ -134,8 +135,10 @@ impl Limits {
         let chosen = self.policies.iter();
         let chosen = chosen.filter(|policy| policy.shared == shared);
         let mut charges: SmallVec<[Charge<'_>; 2]> = SmallVec::new();
+        let overrides = self.store.overrides();
         for policy in chosen {
-            charges.push(self.charge(policy, key, None));
+            let asked = self.charge(&overrides, policy, key, None);
+            charges.extend(asked.map(|asked| asked.charge));
         }
         if charges.is_empty() {
             return Answer::Now(Ok(()));

@@ -1,6 +1,6 @@
 //! Checks that wait for room, and those that hold units.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Limiter,
@@ -83,15 +83,11 @@ impl Limiter {
         units: Option<u64>,
         max_wait: Duration,
     ) -> Result<Permit, StoreError> {
-        let limits = self.limits.load().keep();
-        if let Some(decision) = limits.listed(Operation::Take, key, units) {
-            limits.recorder.decided(&decision);
-            return Ok(Permit::new(decision, None));
-        }
-        let mut charges = limits.charges(key, units);
-        if let Some(decision) = limits.decide_at_once(&mut charges, units) {
-            return Ok(Permit::new(decision, None));
-        }
+        let limits = self.limits.load_full();
+        let charges = match limits.charges_or_decision(key, units) {
+            Ok(charges) => charges,
+            Err(decision) => return Ok(Permit::new(*decision, None)),
+        };
         let (decision, taken) = limits.admitted(&charges, max_wait).await?;
         Ok(Permit::new(decision, taken))
     }
@@ -134,19 +130,18 @@ impl Limiter {
     /// Returns the errors of [`acquire`](Self::acquire), and one with
     /// [`StoreError::is_unsupported`] if no policy of this limiter holds units.
     pub async fn reserve(&self, key: impl Into<Key>, units: u64) -> Result<Reserved, StoreError> {
-        let limits = self.limits.load().keep();
-        let mut policies = limits.policies.iter().chain(&limits.off);
+        let limits = self.limits.load_full();
+        let mut policies = limits.policies.iter();
         if policies.all(|policy| policy.demand.hold.is_none()) {
             return Err(StoreError::new(StoreErrorKind::HoldsNothing));
         }
         let key = key.into();
-        if let Some(decision) = limits.listed(Operation::Take, &key, Some(units)) {
-            limits.recorder.decided(&decision);
-            return Ok(Reserved::new(decision, None, None));
-        }
-        let mut charges = limits.charges_holding(&key, Some(units), true);
-        if let Some(decision) = limits.decide_at_once(&mut charges, Some(units)) {
-            return Ok(Reserved::new(decision, None, None));
+        let mut charges = match limits.charges_or_decision(&key, Some(units)) {
+            Ok(charges) => charges,
+            Err(decision) => return Ok(Reserved::new(*decision, None, None)),
+        };
+        for charge in charges.enforced.iter_mut().chain(&mut charges.shadows) {
+            charge.hold(charge.cost());
         }
         let (decision, taken) = limits.admitted(&charges, Duration::ZERO).await?;
         let Charges {
@@ -163,12 +158,27 @@ impl Limiter {
 }
 
 impl Limits {
-    /// Decides by bans, or without policies if all are off, and counts the check.
-    fn decide_at_once(&self, charges: &mut Charges<'_>, units: Option<u64>) -> Option<Decision> {
-        let banned = charges.decide_by_bans(Operation::Take);
-        let decision = banned.or_else(|| self.unlimited(Operation::Take, charges, units))?;
-        self.recorder.decided(&decision);
-        Some(decision)
+    /// Returns what a caller is charged. Or the decision, which is counted, if a list, a ban or the
+    /// lack of policies decides.
+    fn charges_or_decision<'a>(
+        &'a self,
+        key: &'a Key,
+        units: Option<u64>,
+    ) -> Result<Charges<'a>, Box<Decision>> {
+        let (overrides, take) = (self.store.overrides(), Operation::Take);
+        let mut charges = Charges::default();
+        let decision = self.listed(&overrides, take, key, units).or_else(|| {
+            charges = self.charges(&overrides, key, units);
+            let banned = charges.decide_by_bans(take);
+            banned.or_else(|| self.unlimited(take, &charges, units))
+        });
+        match decision {
+            None => Ok(charges),
+            Some(decision) => {
+                self.recorder.decided(&decision);
+                Err(Box::new(decision))
+            }
+        }
     }
 
     /// Waits until these charges are admitted.
@@ -187,6 +197,9 @@ impl Limits {
         let shadows = Shadows::new(&charges.shadows, recorder);
         let (bound, waits) = (WaitBound::All, recorder.waits());
         let admission = Admission::new(held, shadows, max_wait, bound, *max_waiting, waits);
-        awaited(self, admission, |admitted| Ok(&admitted.as_ref()?.0)).await
+        awaited(Arc::clone(recorder), admission, |admitted| {
+            Ok(&admitted.as_ref()?.0)
+        })
+        .await
     }
 }

@@ -1,10 +1,10 @@
 //! Lists of a control document, and those of a layer or limiter beside them.
 
+#[cfg(feature = "control")]
+use std::collections::HashMap;
 #[cfg(feature = "http")]
 use std::net::IpAddr;
-use std::sync::Arc;
-#[cfg(feature = "control")]
-use std::{collections::HashMap, fmt};
+use std::{fmt, sync::Arc};
 
 use arc_swap::Guard;
 
@@ -16,45 +16,41 @@ use crate::Key;
 use crate::key::AddressReader;
 
 /// The lists of a control document.
-#[cfg(feature = "control")]
 #[derive(Clone, Default)]
 pub(crate) struct ListsByHand {
     pub(crate) addresses: Entries,
+    #[cfg(feature = "control")]
     pub(crate) keys: HashMap<Fingerprint, List>,
 }
 
-/// All lists of a layer or limiter: those that it was built with, and those of a control document.
-#[derive(Clone, Debug)]
-pub(crate) struct AllLists {
-    pub(crate) own: Option<Lists>,
-    #[cfg(feature = "control")]
-    pub(crate) by_hand: Option<Arc<ListsByHand>>,
-}
-
-/// The same at one moment.
+/// The lists of a layer or limiter at one moment, and those of a control document beside them.
 pub(crate) struct LoadedLists<'a> {
     own: Option<Guard<Arc<Entries>>>,
     #[cfg_attr(
-        not(feature = "control"),
-        expect(dead_code, reason = "there are no others")
+        not(any(feature = "http", feature = "control")),
+        expect(dead_code, reason = "there is no document")
     )]
-    all: &'a AllLists,
+    by_hand: Option<&'a ListsByHand>,
 }
 
-impl AllLists {
-    /// Returns whether the document lists addresses, and nothing reads those of clients here.
-    #[cfg(all(feature = "http", feature = "control"))]
-    pub(crate) fn ignores_addresses(&self) -> bool {
-        let by_hand = self.by_hand.as_ref();
-        let is_listed = by_hand.is_some_and(|by_hand| by_hand.addresses.has_networks());
-        is_listed && self.load().address_reader().is_none()
+impl ListsByHand {
+    pub(crate) fn is_empty(&self) -> bool {
+        #[cfg(feature = "control")]
+        return !self.addresses.has_networks() && self.keys.is_empty();
+        #[cfg(not(feature = "control"))]
+        true
     }
+}
 
-    pub(crate) fn load(&self) -> LoadedLists<'_> {
-        LoadedLists {
-            own: self.own.as_ref().map(Lists::load),
-            all: self,
-        }
+impl<'a> LoadedLists<'a> {
+    /// Returns `None` if there are no lists.
+    #[inline]
+    pub(crate) fn new(own: Option<&Lists>, by_hand: Option<&'a ListsByHand>) -> Option<Self> {
+        let is_any = own.is_some() || by_hand.is_some();
+        is_any.then(|| Self {
+            own: own.map(Lists::load),
+            by_hand,
+        })
     }
 }
 
@@ -63,26 +59,30 @@ impl LoadedLists<'_> {
     #[cfg(feature = "http")]
     pub(crate) fn address_reader(&self) -> Option<&dyn AddressReader> {
         let own = self.own.as_ref()?;
-        let is_listed = own.has_networks();
-        #[cfg(feature = "control")]
-        let is_listed = {
-            let by_hand = self.all.by_hand.as_ref();
-            is_listed || by_hand.is_some_and(|by_hand| by_hand.addresses.has_networks())
-        };
+        let is_listed = own.has_networks() || self.lists_addresses_by_hand();
         own.reader.as_deref().filter(|_| is_listed)
+    }
+
+    /// Returns whether the document lists addresses, and nothing reads those of clients here.
+    #[cfg(all(feature = "http", feature = "control"))]
+    pub(crate) fn ignores_addresses(&self) -> bool {
+        self.lists_addresses_by_hand() && self.address_reader().is_none()
+    }
+
+    #[cfg(feature = "http")]
+    fn lists_addresses_by_hand(&self) -> bool {
+        self.by_hand
+            .is_some_and(|by_hand| by_hand.addresses.has_networks())
     }
 
     #[cfg(feature = "http")]
     pub(crate) fn find_address(&self, address: IpAddr) -> Option<List> {
         let own = self.own.as_ref();
-        let own = own.and_then(|own| own.find_address(address));
-        #[cfg(feature = "control")]
-        let own = {
-            let by_hand = self.all.by_hand.as_ref();
-            let by_hand = by_hand.and_then(|by_hand| by_hand.addresses.find_address(address));
-            stronger(own, by_hand)
-        };
-        own
+        let by_hand = self.by_hand;
+        stronger(
+            own.and_then(|own| own.find_address(address)),
+            by_hand.and_then(|by_hand| by_hand.addresses.find_address(address)),
+        )
     }
 
     #[cfg(feature = "http")]
@@ -111,13 +111,13 @@ impl LoadedLists<'_> {
 
     #[cfg(feature = "control")]
     fn keys_by_hand(&self) -> Option<&HashMap<Fingerprint, List>> {
-        let keys = &self.all.by_hand.as_ref()?.keys;
+        let keys = &self.by_hand?.keys;
         Some(keys).filter(|keys| !keys.is_empty())
     }
 }
 
 /// An entry of an allow list counts more than one of a deny list.
-#[cfg(feature = "control")]
+#[cfg(any(feature = "http", feature = "control"))]
 fn stronger(one: Option<List>, other: Option<List>) -> Option<List> {
     match (one, other) {
         (Some(List::Allow), _) | (_, None) => one,
@@ -125,13 +125,11 @@ fn stronger(one: Option<List>, other: Option<List>) -> Option<List> {
     }
 }
 
-#[cfg(feature = "control")]
 impl fmt::Debug for ListsByHand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (networks, _) = self.addresses.counts();
         f.debug_struct("ListsByHand")
             .field("networks", &networks)
-            .field("keys", &self.keys.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

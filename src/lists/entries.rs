@@ -161,7 +161,7 @@ impl Entries {
         (self.networks.len(), self.keys.len())
     }
 
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "control"))]
     pub(super) fn has_networks(&self) -> bool {
         !self.networks.is_empty()
     }

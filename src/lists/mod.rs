@@ -15,14 +15,11 @@ use arc_swap::{ArcSwap, Guard};
 
 #[cfg(feature = "config")]
 pub(crate) use self::entries::listed_twice;
-pub use self::list::List;
 #[cfg(feature = "control")]
+pub(crate) use self::entries::{lists_every_caller, range};
+pub use self::list::List;
 pub(crate) use self::{
-    by_hand::ListsByHand,
-    entries::{lists_every_caller, range},
-};
-pub(crate) use self::{
-    by_hand::{AllLists, LoadedLists},
+    by_hand::{ListsByHand, LoadedLists},
     entries::Entries,
 };
 #[cfg(feature = "http")]

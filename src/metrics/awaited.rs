@@ -1,6 +1,6 @@
 //! [`Awaited`]: counts a check whose answer takes time.
 
-use std::{ops::Deref, task::Poll};
+use std::{sync::Arc, task::Poll};
 
 use super::{
     observe::RequestResult,
@@ -10,36 +10,21 @@ use crate::{Decision, StoreError, telemetry::CheckSpan};
 
 /// A check that waits for its store, or for room. It is counted once: when it ends, or as
 /// cancelled if it is dropped before.
-///
-/// `P` points to the settings of the layer or limiter, which hold the recorder.
 #[derive(Debug)]
-pub(crate) struct Awaited<P>
-where
-    P: Deref,
-    P::Target: AsRef<Recorder>,
-{
-    settings: P,
+pub(crate) struct Awaited {
+    recorder: Arc<Recorder>,
     span: CheckSpan,
     is_counted: bool,
 }
 
-impl<P> Awaited<P>
-where
-    P: Deref,
-    P::Target: AsRef<Recorder>,
-{
-    pub(crate) fn new(settings: P) -> Self {
-        let span = CheckSpan::new((*settings).as_ref().name());
+impl Awaited {
+    pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
+        let span = CheckSpan::new(recorder.name());
         Self {
-            settings,
+            recorder,
             span,
             is_counted: false,
         }
-    }
-
-    #[cfg(feature = "http")]
-    pub(crate) const fn settings(&self) -> &P {
-        &self.settings
     }
 
     /// Polls what is awaited, within the span.
@@ -50,30 +35,25 @@ where
     /// Counts the check by how it ended.
     pub(crate) fn ended(&mut self, answer: Result<&Decision, &StoreError>) {
         self.is_counted = true;
-        let recorder = (*self.settings).as_ref();
         match answer {
             Ok(decision) => {
                 let (verdict, source) = (result_of(decision), source_of(decision));
                 self.span.decided(verdict.as_str(), source, decision);
-                recorder.decided(decision);
+                self.recorder.decided(decision);
             }
             Err(error) => {
                 self.span.ended(result_of_error(error).as_str());
-                recorder.failed(error);
+                self.recorder.failed(error);
             }
         }
     }
 }
 
-impl<P> Drop for Awaited<P>
-where
-    P: Deref,
-    P::Target: AsRef<Recorder>,
-{
+impl Drop for Awaited {
     fn drop(&mut self) {
         if !self.is_counted {
             self.span.ended(RequestResult::Cancelled.as_str());
-            (*self.settings).as_ref().cancelled();
+            self.recorder.cancelled();
         }
     }
 }

@@ -43,47 +43,24 @@ impl Counters {
         }
     }
 
-    /// Adds 1 to a counter: the way of nearly all requests.
+    /// Adds 1 to a counter, if there is one.
     #[inline]
     pub(super) fn add(&self, line: usize, place: usize) {
-        match self.own_adder() {
-            Some(own) => own.add(line, place),
+        let own = self.own.get(known_number());
+        match own.and_then(OnceLock::get) {
+            Some(shard) => add_alone(shard, line, place),
             None => self.add_first(line, place),
         }
     }
 
+    /// Adds in a thread that counts here for the first time, or in one without a number.
     #[cold]
     fn add_first(&self, line: usize, place: usize) {
-        self.find_shard().add(line, place);
-    }
-
-    /// Returns what adds in the shard of this thread.
-    #[inline]
-    pub(super) fn adder(&self) -> Adder<'_> {
-        self.own_adder().unwrap_or_else(|| self.find_shard())
-    }
-
-    #[inline]
-    fn own_adder(&self) -> Option<Adder<'_>> {
-        let shard = self.own.get(known_number())?.get()?;
-        let is_own = true;
-        Some(Adder { shard, is_own })
-    }
-
-    /// Finds the shard of a thread that counts here for the first time, or of one without a
-    /// number.
-    #[cold]
-    fn find_shard(&self) -> Adder<'_> {
-        let own = self.own.get(own_number());
-        match own {
-            Some(own) => Adder {
-                shard: own.get_or_init(|| new_shard(self.shared.len())),
-                is_own: true,
-            },
-            None => Adder {
-                shard: &self.shared,
-                is_own: false,
-            },
+        if let Some(own) = self.own.get(own_number()) {
+            let shard = own.get_or_init(|| new_shard(self.shared.len()));
+            add_alone(shard, line, place);
+        } else if let Some(counter) = counter(&self.shared, line, place) {
+            counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -107,27 +84,16 @@ fn new_shard(lines: usize) -> Shard {
     (0..lines).map(|_| Line::default()).collect()
 }
 
-/// Adds in one shard. It never leaves the thread that it was made for.
-pub(super) struct Adder<'a> {
-    shard: &'a [Line],
-    /// Only this thread writes to the shard.
-    is_own: bool,
+fn counter(shard: &[Line], line: usize, place: usize) -> Option<&AtomicU64> {
+    shard.get(line)?.0.get(place)
 }
 
-impl Adder<'_> {
-    /// Adds 1 to a counter, if there is one.
-    #[inline]
-    pub(super) fn add(&self, line: usize, place: usize) {
-        let line = self.shard.get(line);
-        let Some(counter) = line.and_then(|line| line.0.get(place)) else {
-            return;
-        };
-        if self.is_own {
-            let next = counter.load(Ordering::Relaxed).wrapping_add(1);
-            counter.store(next, Ordering::Relaxed);
-        } else {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
+/// Adds 1 to a counter of a shard that only this thread writes.
+#[inline]
+fn add_alone(shard: &[Line], line: usize, place: usize) {
+    if let Some(counter) = counter(shard, line, place) {
+        let next = counter.load(Ordering::Relaxed).wrapping_add(1);
+        counter.store(next, Ordering::Relaxed);
     }
 }
 
@@ -219,12 +185,11 @@ mod tests {
 
     fn add(counters: &Counters, times: u64) {
         for _ in 0..times {
-            let adder = counters.adder();
-            adder.add(0, 3);
+            counters.add(0, 3);
             counters.add(1, 0);
             // There is no such counter.
             counters.add(2, 0);
-            adder.add(0, LINE);
+            counters.add(0, LINE);
         }
     }
 }

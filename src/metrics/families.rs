@@ -42,16 +42,11 @@ pub(super) fn write_all<'a>(
     snapshots: impl IntoIterator<Item = &'a Snapshot>,
 ) {
     let snapshots: Vec<_> = snapshots.into_iter().collect();
-    let stores = snapshots.iter().map(|snapshot| &snapshot.store);
-    let stores = by_name(stores);
-    write_sums(sink, &by_name(snapshots), &stores);
-}
-
-/// Writes all metrics of layers and limiters, and of stores, of which no two have the same name.
-pub(super) fn write_sums(sink: &mut impl Sink, limiters: &[Snapshot], stores: &[StoreMetrics]) {
-    write_counts(sink, limiters);
-    write_waits(sink, limiters);
-    write_stores(sink, stores);
+    let stores = by_name(snapshots.iter().map(|snapshot| &snapshot.store));
+    let limiters = by_name(snapshots);
+    write_counts(sink, &limiters);
+    write_waits(sink, &limiters);
+    write_stores(sink, &stores);
 }
 
 /// Writes what each limiter counted of its requests.

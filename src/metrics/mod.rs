@@ -5,8 +5,12 @@
 //! and [`Limiter::metrics`](crate::Limiter::metrics) return the numbers as a [`Snapshot`].
 //!
 //! **It costs memory**: the counters of each layer and limiter take 3 KB. Each thread that counts
-//! there adds 384 bytes, and 64 for each policy. Of more than 128 threads at a time, the others
+//! there adds 256 bytes, and 64 for each policy. Of more than 128 threads at a time, the others
 //! share counters.
+//!
+//! **Counters outlive the settings of a file**: a new version of the file continues those of its
+//! layers and limiters, and those of each policy whose name stays. The counters of the last 64
+//! policies that are gone are kept, in case the policies return.
 //!
 //! ```
 //! use axum::{Router, http::header, routing::get};
@@ -156,15 +160,12 @@ mod prometheus;
 #[cfg(feature = "metrics")]
 mod publisher;
 mod recorder;
-#[cfg(feature = "metrics")]
-mod seen;
 pub(crate) mod settlements;
 #[cfg(feature = "admin")]
 mod since;
 mod snapshot;
 pub(crate) mod store;
 mod sums;
-mod versions;
 pub(crate) mod waits;
 
 #[cfg(feature = "metrics")]

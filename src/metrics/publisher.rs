@@ -1,12 +1,6 @@
 //! [`Publisher`]: passes the numbers on to the facade `metrics`.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    fmt, ptr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_recorder};
 use tokio::time::sleep;
@@ -14,11 +8,9 @@ use tokio::time::sleep;
 #[cfg(feature = "config")]
 use super::config::{self, ConfigNumbers};
 use super::{
-    families::{Family, Kind, Sink, Value, write_sums},
-    seen::Seen,
+    families::{Family, Kind, Sink, Value, write_all},
     snapshot::Snapshot,
 };
-use crate::util::lock::lock;
 
 /// Publishes snapshots through the facade [`metrics`](https://docs.rs/metrics/0.24), for the
 /// recorder that the application has installed.
@@ -39,20 +31,13 @@ use crate::util::lock::lock;
 /// # Ok(()) }
 /// ```
 ///
-/// **A recorder may be installed at any time.** Each time, the publisher looks for the recorder
-/// and passes on what was counted since it last published to that one. A new recorder gets
-/// all that was counted from the start. Requests cost nothing more than without a publisher.
-///
-/// **A recorder must live as long as the publisher**, as one does that is installed for the
-/// process. The publisher knows a recorder by its address, because the facade tells nothing else.
-/// So a recorder at the address of one that was dropped gets only what was counted since: a test
-/// that makes one after another needs a publisher for each. Several recorders may take turns, such
-/// as those of [`with_local_recorder`](::metrics::with_local_recorder). The publisher remembers the
-/// last 16. One that returns after 16 others gets all again.
+/// **A recorder may be installed at any time**, and several may take turns: each publication passes
+/// on all that was counted from the start. Requests cost nothing more than without a publisher.
 ///
 /// **Counters and gauges** have the names and labels that [Prometheus' text](super#names) has. A
-/// counter is incremented by the difference, and never [set](::metrics::Counter::absolute).
-/// Counters of which nothing was counted are incremented by 0, so that their series exist.
+/// counter is set to its total ([`absolute`](::metrics::Counter::absolute)). A recorder takes that as
+/// a maximum, so a counter never goes down. Counters of which nothing was counted are set to 0, so
+/// that their series exist.
 ///
 /// **Histograms are published as counters**, because the facade's histograms take single values,
 /// and those are not kept. What the facade would get instead (each value as a bound of its range)
@@ -63,16 +48,14 @@ use crate::util::lock::lock;
 /// `histogram_quantile` give the same results as with the text. An exporter that renames counters
 /// also renames these. (`with_recommended_naming` of metrics-exporter-prometheus does.)
 ///
-/// **Layers and limiters may come and go**, also under one name: the function may return others
-/// each time. What was counted by those that are gone stays in the sums of their names, and their
-/// gauges are set to 0. They may return, unless 1,000 that were built later are gone, too. Each of
-/// these takes a few kilobytes.
+/// **Layers and limiters may come and go**: the function may return others each time. A gauge of one
+/// that is gone keeps its last value. If several have one name and one of them goes, the counters of
+/// the name stand still until the others have counted as much. So give each a name of its own.
 ///
 /// **Limits of a file** make a publisher that has the numbers of the configuration, too:
 /// `config::Limits::publisher`.
 ///
-/// One publisher should publish a snapshot. Two of them would count everything twice. Clones are
-/// one publisher.
+/// Clones publish the same.
 #[derive(Clone)]
 pub struct Publisher(Arc<Inner>);
 
@@ -80,29 +63,7 @@ struct Inner {
     snapshots: Box<dyn Fn() -> Vec<Snapshot> + Send + Sync>,
     #[cfg(feature = "config")]
     config: Option<Box<dyn Fn() -> ConfigNumbers + Send + Sync>>,
-    published: Mutex<Published>,
 }
-
-/// What recorders have got.
-#[derive(Default)]
-struct Published {
-    seen: Seen,
-    passes: u64,
-    /// By their addresses. Before one is installed, that is the address of the facade's own, which
-    /// does nothing.
-    recorders: HashMap<usize, Got>,
-}
-
-/// What one recorder has got.
-#[derive(Default)]
-struct Got {
-    /// The number of the last pass to it.
-    pass: u64,
-    counts: HashMap<Key, u64>,
-}
-
-/// How many recorders a publisher remembers.
-const RECORDERS: usize = 16;
 
 impl Publisher {
     /// Creates a publisher of these snapshots, which are taken each time.
@@ -114,7 +75,6 @@ impl Publisher {
             snapshots: Box::new(move || snapshots().into_iter().collect()),
             #[cfg(feature = "config")]
             config: None,
-            published: Mutex::default(),
         }))
     }
 
@@ -127,32 +87,18 @@ impl Publisher {
         Self(Arc::new(Inner {
             snapshots: Box::new(snapshots),
             config: Some(Box::new(config)),
-            published: Mutex::default(),
         }))
     }
 
-    /// Publishes what was counted since the last time.
-    ///
-    /// It waits while another thread publishes, so that all is published when it returns.
-    /// **The danger**: neither the function that takes the snapshots nor the recorder may call it,
-    /// as it would wait for itself.
+    /// Publishes what was counted until now.
     pub fn publish(&self) {
-        // Taken under the lock, so that no older snapshot follows.
-        let mut published = lock(&self.0.published);
         let snapshots = (self.0.snapshots)();
-        let (limiters, stores) = published.seen.update(&snapshots);
         #[cfg(feature = "config")]
         let config = self.0.config.as_ref().map(|numbers| numbers());
         with_recorder(|recorder| {
-            let address = ptr::from_ref(recorder).cast::<()>().addr();
-            let got = published.begin(address);
-            let mut pass = Pass {
-                recorder,
-                is_new: got.counts.is_empty(),
-                counts: &mut got.counts,
-                family: Family::default(),
-            };
-            write_sums(&mut pass, &limiters, &stores);
+            let family = Family::default();
+            let mut pass = Pass { recorder, family };
+            write_all(&mut pass, &snapshots);
             #[cfg(feature = "config")]
             if let Some(config) = &config {
                 config::write(&mut pass, config);
@@ -170,25 +116,6 @@ impl Publisher {
     }
 }
 
-impl Published {
-    /// Begins a pass to a recorder. Forgets the one whose last pass is the oldest, if there are
-    /// too many.
-    fn begin(&mut self, address: usize) -> &mut Got {
-        let is_known = self.recorders.contains_key(&address);
-        if !is_known && self.recorders.len() >= RECORDERS {
-            let recorders = self.recorders.iter();
-            let oldest = recorders.min_by_key(|(_, got)| got.pass);
-            if let Some(oldest) = oldest.map(|(address, _)| *address) {
-                self.recorders.remove(&oldest);
-            }
-        }
-        self.passes += 1;
-        let got = self.recorders.entry(address).or_default();
-        got.pass = self.passes;
-        got
-    }
-}
-
 impl fmt::Debug for Publisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Publisher").finish_non_exhaustive()
@@ -200,18 +127,12 @@ static METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(
 /// Passes samples to a recorder.
 struct Pass<'a> {
     recorder: &'a dyn Recorder,
-    /// The recorder has got nothing yet.
-    is_new: bool,
-    counts: &'a mut HashMap<Key, u64>,
     family: Family,
 }
 
 impl Sink for Pass<'_> {
     fn family(&mut self, family: Family) {
         self.family = family;
-        if !self.is_new {
-            return;
-        }
         let describe = |suffix, is_counter: bool| {
             let name = KeyName::from(format!("{}{suffix}", family.name));
             match is_counter {
@@ -240,9 +161,7 @@ impl Sink for Pass<'_> {
         match value {
             Value::Count(count) if self.family.kind != Kind::Gauge => {
                 let counter = self.recorder.register_counter(&key, &METADATA);
-                let published = self.counts.entry(key).or_default();
-                counter.increment(count.saturating_sub(*published));
-                *published = count.max(*published);
+                counter.absolute(count);
             }
             Value::Count(count) => self.set(&key, count as f64),
             Value::Number(number) => self.set(&key, number),

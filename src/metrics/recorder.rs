@@ -1,63 +1,65 @@
 //! [`Recorder`]: counts the requests of one layer or limiter.
 
 use std::{
-    fmt, mem,
+    array, fmt,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
 
 use super::{
-    counter::{Adder, Counters},
+    counter::{Counters, LINE},
     observe::{Observe, Observed, RequestResult, StoreEvent},
     snapshot::{Checks, Decisions, PolicyCounts, Requests, Snapshot},
     store::StoreMetrics,
-    versions::{Former, Totals, Version},
     waits::Waits,
 };
 use crate::{
-    Decision, PolicyDecision, Source, StoreError,
-    decision::{DenialReason, Unanimous},
-    policy_name::Name,
-    util::lock::lock,
+    Decision, PolicyDecision, Source, StoreError, decision::DenialReason, policy_name::Name,
 };
 
-/// Counts the requests of one layer or limiter: one addition for a request with ample room under
-/// all policies, or that all deny. For others, one for the request, and one for each policy that
-/// was asked.
+/// Counts the requests of one layer or limiter: one addition for the request, and one for each
+/// policy that was asked.
 ///
-/// All numbers are fixed when it is built. No request adds a series.
+/// All numbers are fixed when it is built. No request adds a series. Settings that are replaced have
+/// a recorder of their own on the same counters, so requests of both are seen at once.
 pub(crate) struct Recorder {
     /// The number of the layer or limiter, which no other one of the process has or had.
     id: usize,
     name: Arc<str>,
-    policies: Box<[Name]>,
-    counters: Counters,
+    requests: Arc<Counters>,
+    policies: Box<[PolicyCounters]>,
+    /// Those of policies that former settings had, the latest first. They may return.
+    gone: Box<[PolicyCounters]>,
     waits: Arc<Waits>,
     observer: Option<Arc<dyn Observe>>,
-    /// What was counted before the present settings.
-    former: Mutex<Former<Self>>,
 }
 
-/// The lines of the counters: a line for each verdict, two for requests of which all policies say
-/// the same, one for bans, and a line for each policy.
+/// The counters of the policies of one name, whatever settings they have.
+#[derive(Clone)]
+struct PolicyCounters {
+    name: Name,
+    counters: Arc<Counters>,
+    line: usize,
+}
+
+/// How many policies that are gone keep their counters. Of more, those that went first start at 0
+/// if they return.
+const GONE_POLICIES: usize = 64;
+
+/// The lines of the counters of requests: one for each verdict, and one for bans.
 ///
 /// A request that was decided is counted under its result and its source. So the requests by
 /// result and the decisions by source are two sums of the same numbers.
 const ALLOWED: usize = 0;
 const DENIED: usize = 1;
 const IMPOSSIBLE: usize = 2;
-/// The lines of requests of which all policies say the same, in the order of [`Unanimous`]. One counter
-/// stands for the request and for the check of each policy. To count a denial by the only policy takes
-/// 41 instructions so, and took 107 with a counter for each of them.
-const UNANIMOUS: usize = 3;
-const BANNED: usize = 5;
-const FIRST_POLICY: usize = 6;
+const BANNED: usize = 3;
+const LINES: usize = 4;
 
-/// The sources of stores and their failures are the first places of the lines but those of
-/// policies.
+/// The sources of stores and their failures are the first places of these lines.
 const SOURCES: usize = 5;
 
 /// The places of requests that no store decided, behind those of the sources.
@@ -86,75 +88,58 @@ enum Checked {
 const BANS: usize = 7;
 
 impl Recorder {
+    /// Creates the recorder of a layer or limiter. `former`: that of settings which this one's
+    /// replace. Counts continue: those of the requests, and those of each policy whose name stays.
+    /// Under another name of the layer or limiter, which is another series, all start at 0.
     pub(crate) fn new<'a>(
+        former: Option<&Self>,
         name: Arc<str>,
         policies: impl IntoIterator<Item = &'a Name>,
         observer: Option<Arc<dyn Observe>>,
     ) -> Arc<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self::with(id, name, policies, observer, Waits::new(), Former::none())
-    }
-
-    fn with<'a>(
-        id: usize,
-        name: Arc<str>,
-        policies: impl IntoIterator<Item = &'a Name>,
-        observer: Option<Arc<dyn Observe>>,
-        waits: Arc<Waits>,
-        former: Former<Self>,
-    ) -> Arc<Self> {
-        let policies: Box<[Name]> = policies.into_iter().cloned().collect();
+        let former = former.filter(|former| former.name == name);
+        let known = former.map(|former| former.policies.iter().chain(&former.gone));
+        let mut known: Vec<_> = known.into_iter().flatten().collect();
+        let names: Vec<_> = policies.into_iter().collect();
+        let is_known = |name: &Name| known.iter().any(|known| known.name == *name);
+        let new = names.iter().filter(|name| !is_known(name)).count();
+        // Those of requests are before the first policies.
+        let first = if former.is_some() { 0 } else { LINES };
+        let counters = Arc::new(Counters::new(first + new));
+        let mut lines = first..;
+        let policies = names.into_iter().map(|name| {
+            match known.iter().position(|known| known.name == *name) {
+                Some(place) => known.remove(place).clone(),
+                None => PolicyCounters {
+                    name: name.clone(),
+                    counters: Arc::clone(&counters),
+                    line: lines.next().unwrap_or_default(),
+                },
+            }
+        });
+        let policies = policies.collect();
+        known.truncate(GONE_POLICIES);
         Arc::new(Self {
-            id,
+            id: former.map_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed), Self::id),
+            requests: former.map_or(counters, |former| Arc::clone(&former.requests)),
+            waits: former.map_or_else(Waits::new, |former| Arc::clone(&former.waits)),
+            gone: known.into_iter().cloned().collect(),
             name,
-            counters: Counters::new(FIRST_POLICY + policies.len()),
             policies,
-            waits,
             observer,
-            former: Mutex::new(former),
         })
-    }
-
-    /// Returns the recorder of settings that replace those of this one. Counts go on: those of
-    /// the requests, and those of each policy whose name stays. Another name is another series, so
-    /// counts start at 0 then.
-    ///
-    /// If the replacement takes place, [`take_over`](Self::take_over) is to be called after it.
-    pub(crate) fn continued<'a>(
-        self: &Arc<Self>,
-        name: Arc<str>,
-        policies: impl IntoIterator<Item = &'a Name> + Clone,
-        observer: Option<Arc<dyn Observe>>,
-    ) -> Arc<Self> {
-        if self.name != name {
-            return Self::new(name, policies, observer);
-        }
-        let is_observed_as_before = match (&self.observer, &observer) {
-            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
-            (before, now) => before.is_none() && now.is_none(),
-        };
-        if is_observed_as_before && self.policies.iter().eq(policies.clone()) {
-            return Arc::clone(self);
-        }
-        let former = Former::of(Arc::clone(self));
-        let waits = Arc::clone(&self.waits);
-        Self::with(self.id, name, policies, observer, waits, former)
-    }
-
-    /// Takes all that former recorders know about those before them. So no chain of them grows.
-    #[cfg(any(test, feature = "control"))]
-    pub(crate) fn take_over(&self) {
-        lock(&self.former).take_over(&self.policies);
     }
 
     /// Returns a recorder of the same name and policies that has counted nothing.
     #[cfg(feature = "http")]
     pub(crate) fn restarted(&self) -> Arc<Self> {
+        let policies = self.policies.iter().map(|policy| &policy.name);
         Self::new(
+            None,
             Arc::clone(&self.name),
-            &self.policies,
+            policies,
             self.observer.clone(),
         )
     }
@@ -168,27 +153,9 @@ impl Recorder {
         &self.name
     }
 
-    /// Counts a request that was decided.
+    /// Counts a request that was decided, and the check of each policy.
     #[inline]
     pub(crate) fn decided(&self, decision: &Decision) {
-        let asked = decision.policies().len();
-        match decision.unanimous() {
-            // Nearly all requests.
-            Some(all) if asked == self.policies.len() => {
-                self.counters
-                    .add(UNANIMOUS + all as usize, place_of_source(decision));
-            }
-            _ => self.count_each(decision),
-        }
-        if self.observer.is_some() {
-            self.observe(result_of(decision), Some(decision), None);
-        }
-    }
-
-    /// Counts a request, and the check of each policy.
-    #[inline(never)]
-    fn count_each(&self, decision: &Decision) {
-        let adder = self.counters.adder();
         let policies = decision.policies();
         // A decision lists its policies in the order of configuration.
         let has_all = policies.len() == self.policies.len();
@@ -196,10 +163,9 @@ impl Recorder {
         for (number, policy) in policies.enumerate() {
             let checked = Checked::by(policy);
             bans |= policy.is_banned();
-            if has_all {
-                adder.add(FIRST_POLICY + number, checked as usize);
-            } else {
-                self.add_check(&adder, policy.interned_name(), checked);
+            match self.policies.get(number).filter(|_| has_all) {
+                Some(own) => own.add(checked as usize),
+                None => self.add(policy.interned_name(), checked as usize),
             }
         }
         if bans {
@@ -207,7 +173,10 @@ impl Recorder {
         }
         let reason = decision.denial_reason_by(|| bans);
         let (line, place) = place_of(decision, reason);
-        adder.add(line, place);
+        self.requests.add(line, place);
+        if self.observer.is_some() {
+            self.observe(result_of(decision), Some(decision), None);
+        }
     }
 
     /// Counts the bans that a check, strikes or a settlement have started.
@@ -215,7 +184,7 @@ impl Recorder {
     pub(crate) fn bans_started(&self, decision: &Decision) {
         let policies = decision.policies();
         for policy in policies.filter(|policy| policy.has_started_ban()) {
-            self.add(&self.counters.adder(), policy.interned_name(), BANS);
+            self.add(policy.interned_name(), BANS);
         }
     }
 
@@ -259,9 +228,9 @@ impl Recorder {
             RequestResult::Listed => LISTED,
             _ => STORE_FAILED,
         };
-        self.counters.add(line, place);
+        self.requests.add(line, place);
         if let Some(policy) = policy {
-            self.add_check(&self.counters.adder(), policy, Checked::KeyMissing);
+            self.add(policy, Checked::KeyMissing as usize);
         }
         // A cancelled request is counted in a destructor, in which a second panic would end the
         // process.
@@ -276,33 +245,24 @@ impl Recorder {
             Checked::Denied | Checked::Impossible => Checked::ShadowDenied,
             checked => checked,
         };
-        self.shadow(policy.interned_name(), checked);
+        self.add(policy.interned_name(), checked as usize);
     }
 
     /// Counts a check of a shadow policy that the store failed to decide.
     pub(crate) fn shadow_unknown(&self, policy: &Name) {
-        self.shadow(policy, Checked::Unknown);
+        self.add(policy, Checked::Unknown as usize);
     }
 
     /// Counts a request that lacks the key of a shadow policy.
     #[cfg(feature = "http")]
     pub(crate) fn shadow_key_missing(&self, policy: &Name) {
-        self.shadow(policy, Checked::KeyMissing);
-    }
-
-    fn shadow(&self, policy: &Name, checked: Checked) {
-        self.add_check(&self.counters.adder(), policy, checked);
-    }
-
-    /// Counts a check of a policy.
-    fn add_check(&self, adder: &Adder<'_>, policy: &Name, checked: Checked) {
-        self.add(adder, policy, checked as usize);
+        self.add(policy, Checked::KeyMissing as usize);
     }
 
     /// Adds 1 in the line of a policy.
-    fn add(&self, adder: &Adder<'_>, policy: &Name, place: usize) {
-        if let Some(number) = self.policies.iter().position(|own| own == policy) {
-            adder.add(FIRST_POLICY + number, place);
+    fn add(&self, policy: &Name, place: usize) {
+        if let Some(own) = self.policies.iter().find(|own| own.name == *policy) {
+            own.add(place);
         }
     }
 
@@ -343,48 +303,20 @@ impl Recorder {
 
     /// Returns the numbers as they are now, with those of the store.
     pub(crate) fn snapshot(&self, store: StoreMetrics) -> Snapshot {
-        let totals = self.totals();
-        let policies = self.policies.iter();
-        let policies = policies.map(|name| (name.clone(), totals.policy(name)));
-        Snapshot::new(
-            self.id,
-            Arc::clone(&self.name),
-            totals.requests,
-            totals.decisions,
-            policies.collect(),
-            &self.waits,
-            store,
-        )
-    }
-}
-
-impl Version for Recorder {
-    fn take_former(&self) -> Former<Self> {
-        mem::replace(&mut *lock(&self.former), Former::none())
-    }
-
-    fn totals(&self) -> Totals {
-        let mut totals = lock(&self.former).totals(&self.policies);
-        totals.add(&self.own());
-        totals
-    }
-
-    fn own(&self) -> Totals {
-        let lines = [ALLOWED, DENIED, IMPOSSIBLE, BANNED].map(|line| self.counters.sum(line));
-        let [allowed, denied, impossible, banned] = lines;
-        let [a0, a1, a2, a3, a4, not_limited, cancelled, misconfigured] = allowed;
-        let [d0, d1, d2, d3, d4, key_missing, store_failed, listed] = denied;
-        let [i0, i1, i2, i3, i4, exempt, ..] = impossible;
-        let [b0, b1, b2, b3, b4, by_hand, ..] = banned;
-        let [m0, m1, m2, m3, m4, ..] = self.counters.sum(UNANIMOUS + Unanimous::AmpleRoom as usize);
-        let [n0, n1, n2, n3, n4, ..] = self.counters.sum(UNANIMOUS + Unanimous::Denied as usize);
-        let ample = m0 + m1 + m2 + m3 + m4;
-        let all_denied = n0 + n1 + n2 + n3 + n4;
+        let lines = [ALLOWED, DENIED, IMPOSSIBLE, BANNED].map(|line| self.requests.sum(line));
+        let [allowed, denied, impossible, banned] =
+            lines.map(|line| line.into_iter().take(SOURCES).sum());
+        let [
+            [.., not_limited, cancelled, misconfigured],
+            [.., key_missing, store_failed, listed],
+            [.., exempt, _, _],
+            [.., banned_by_hand, _, _],
+        ] = lines;
         let requests = Requests {
-            allowed: a0 + a1 + a2 + a3 + a4 + ample,
-            denied: d0 + d1 + d2 + d3 + d4 + all_denied,
-            banned: b0 + b1 + b2 + b3 + b4 + by_hand,
-            impossible: i0 + i1 + i2 + i3 + i4,
+            allowed,
+            denied,
+            banned: banned + banned_by_hand,
+            impossible,
             key_missing,
             listed,
             store_failed,
@@ -393,26 +325,38 @@ impl Version for Recorder {
             exempt,
             cancelled,
         };
+        let by_source = |place: usize| lines.iter().filter_map(|line| line.get(place)).sum();
+        let [store_decided, cache, lease, local, failed]: [u64; SOURCES] =
+            array::from_fn(by_source);
         let decisions = Decisions {
-            list: exempt + listed + by_hand,
-            store: a0 + d0 + i0 + b0 + m0 + n0,
-            cache: a1 + d1 + i1 + b1 + m1 + n1,
-            lease: a2 + d2 + i2 + b2 + m2 + n2,
-            local: a3 + d3 + i3 + b3 + m3 + n3,
-            store_failure: a4 + d4 + i4 + b4 + m4 + n4 + store_failed,
+            list: exempt + listed + banned_by_hand,
+            store: store_decided,
+            cache,
+            lease,
+            local,
+            store_failure: failed + store_failed,
         };
-        let policies = (FIRST_POLICY..).zip(&self.policies);
-        let policies = policies.map(|(line, name)| {
-            let mut counts = policy_counts(self.counters.sum(line));
-            counts.checks.allowed += ample;
-            counts.checks.denied += all_denied;
-            (name.clone(), counts)
+        let policies = self.policies.iter();
+        let policies = policies.map(|own| {
+            let counts = policy_counts(own.counters.sum(own.line));
+            (own.name.clone(), counts)
         });
-        Totals {
+        Snapshot::new(
+            self.id,
+            Arc::clone(&self.name),
             requests,
             decisions,
-            policies: policies.collect(),
-        }
+            policies.collect(),
+            &self.waits,
+            store,
+        )
+    }
+}
+
+impl PolicyCounters {
+    #[inline]
+    fn add(&self, place: usize) {
+        self.counters.add(self.line, place);
     }
 }
 
@@ -434,7 +378,7 @@ impl Checked {
 }
 
 /// Reads the line of a policy, in the order of [`Checked`].
-const fn policy_counts(line: [u64; 8]) -> PolicyCounts {
+const fn policy_counts(line: [u64; LINE]) -> PolicyCounts {
     let [
         allowed,
         near,
@@ -530,7 +474,7 @@ impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recorder")
             .field("name", &self.name)
-            .field("policies", &self.policies)
+            .field("policies", &self.policies.len())
             .field("observer", &self.observer)
             .finish_non_exhaustive()
     }

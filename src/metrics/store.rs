@@ -101,15 +101,6 @@ impl StoreMetrics {
         }
     }
 
-    /// Returns what the store itself has counted, without what is there now.
-    pub(crate) fn counts(&self) -> Self {
-        Self {
-            call_seconds: self.call_seconds.clone(),
-            checks_per_call: self.checks_per_call.clone(),
-            ..Self::new(&*self.name)
-        }
-    }
-
     /// Returns an entry for each name, of stores that may be listed more than once.
     #[cfg(feature = "admin")]
     pub(crate) fn by_name<'a>(listed: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {

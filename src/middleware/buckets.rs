@@ -2,12 +2,16 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use super::{plan::Charges, settings::Settings};
+use super::{
+    plan::{Charges, Rule},
+    settings::Settings,
+};
 use crate::{
     Decision, Key, Refund, StoreError,
     charge::{Charge, Demand, Operation},
     error::StoreErrorKind,
     metrics::Recorder,
+    overrides::SeenOverrides,
     quota::penalty::whole_ms,
     store::{Answer, handle::StoreHandle},
 };
@@ -29,7 +33,11 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    pub(super) fn new(settings: &Settings, charges: &mut Charges<'_>) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        overrides: &SeenOverrides,
+        charges: &mut Charges<'_>,
+    ) -> Self {
         let banned = settings.decide_by_bans(charges);
         let debt = |charge: &Charge<'_>| {
             let mut rules = settings.plan.rules.iter();
@@ -38,7 +46,8 @@ impl Buckets {
         };
         let owned = |charge: &Charge<'_>| charge.clone().into_owned();
         let (enforced, shadows) = (&charges.enforced, charges.shadows());
-        let mut off = settings.plan.off.iter();
+        let is_penalty_off =
+            |rule: &Rule| !rule.base.is_on(overrides) && rule.base.demand.quota.penalty().is_some();
         Self {
             store: settings.store.clone(),
             recorder: Arc::clone(&settings.recorder),
@@ -46,7 +55,7 @@ impl Buckets {
             shadows: shadows.iter().map(owned).collect(),
             debts: enforced.iter().chain(shadows).map(debt).collect(),
             banned,
-            is_penalty_off: off.any(|rule| rule.base.demand.quota.penalty().is_some()),
+            is_penalty_off: settings.plan.rules.iter().any(is_penalty_off),
         }
     }
 

@@ -2,24 +2,31 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "control")]
+use arc_swap::ArcSwap;
+
 use super::{
     builder::RateLimitLayerBuilder,
     headers::{Fields, HeaderFormat},
     layer::RateLimitLayer,
     plan::{Plan, Rule},
-    settings::Settings,
+    settings::{ResponseSettings, Settings},
 };
 use crate::{
     ConfigError, MemoryStore,
     admission::wait_queue::MAX_WAITING,
+    enforcement::Enforcement,
     metrics::Recorder,
     offenders::Offenders,
-    overlay::{Mode, Overlay},
+    overrides::SeenOverrides,
     policy::{cannot_lease, check_names, check_strikes},
-    policy_name::{Name, limiter_name},
+    policy_name::limiter_name,
     store::handle::StoreHandle,
+};
+#[cfg(feature = "control")]
+use crate::{
+    control::Subscriber, lists::LoadedLists, overrides::Overrides, policy::check_overrides,
     telemetry,
-    util::current::Current,
 };
 
 impl RateLimitLayerBuilder {
@@ -29,33 +36,20 @@ impl RateLimitLayerBuilder {
     ///
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
+        let layer = self.build_unsubscribed()?;
         #[cfg(feature = "control")]
-        if let Some(control) = self.control.clone() {
-            return self.build_controlled(&control);
-        }
-        let settings = self.settings(None, &Overlay::default())?;
-        Ok(RateLimitLayer::new_with(Current::Fixed(settings)))
+        layer.subscribe();
+        Ok(layer)
     }
 
-    /// Checks the settings and builds a layer whose settings can be [replaced].
-    ///
-    /// [replaced]: RateLimitLayer::replacement
-    #[cfg(any(test, feature = "control"))]
-    pub(crate) fn build_replaceable(
-        &self,
-        overlay: &Overlay,
-    ) -> Result<RateLimitLayer, ConfigError> {
-        let settings = self.settings(None, overlay)?;
-        Ok(RateLimitLayer::new_with(Current::replaceable(settings)))
+    /// Builds a layer against which no control document is checked yet.
+    pub(crate) fn build_unsubscribed(&self) -> Result<RateLimitLayer, ConfigError> {
+        self.settings(None).map(RateLimitLayer::new_with)
     }
 
     /// Checks the settings. `former`: those that they replace, whose store, numbers and lists of
     /// denials go on.
-    pub(super) fn settings(
-        &self,
-        former: Option<&Settings>,
-        overlay: &Overlay,
-    ) -> Result<Arc<Settings>, ConfigError> {
+    pub(super) fn settings(&self, former: Option<&Settings>) -> Result<Arc<Settings>, ConfigError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
@@ -76,34 +70,34 @@ impl RateLimitLayerBuilder {
             lists.load().validate()?;
         }
         let name = limiter_name(self.name.as_deref())?;
-        let (plan, names) = self.plan(overlay)?;
-        if plan.rules.is_empty() {
-            telemetry::all_policies_off(&name);
-        }
-        let lists = overlay.lists_beside(self.lists.as_ref());
-        #[cfg(feature = "control")]
-        if lists
-            .as_ref()
-            .is_some_and(|lists| lists.ignores_addresses())
-        {
-            telemetry::listed_addresses_unread(&name);
-        }
-        let recorder = match former {
-            Some(former) => former
-                .recorder
-                .continued(name, &names, self.observer.clone()),
-            None => Recorder::new(name, &names, self.observer.clone()),
+        let plan = self.plan()?;
+        let names = plan.rules.iter().map(|rule| &rule.base.name);
+        let observer = self.observer.clone();
+        let recorder = Recorder::new(
+            former.map(|former| &*former.recorder),
+            name,
+            names,
+            observer,
+        );
+        let store = match former {
+            Some(former) => former.store.clone(),
+            None => self.store_handle()?,
         };
-        let store = former.map_or_else(|| self.store_handle(), |former| former.store.clone());
         store.report_to(&recorder);
         let offenders = match former {
             Some(former) => Arc::clone(&former.offenders),
             None => Offenders::new(store.memory().map(MemoryStore::clock)),
         };
         let settings = Settings {
-            fields: self.fields(&plan).intern(),
+            fields: plan
+                .fields(
+                    &self.response,
+                    &SeenOverrides::default(),
+                    store.is_followed(),
+                )
+                .intern(),
             plan,
-            lists,
+            lists: self.lists.clone(),
             response: self.response.clone(),
             wait: self.wait,
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
@@ -120,13 +114,17 @@ impl RateLimitLayerBuilder {
         })
     }
 
-    fn store_handle(&self) -> StoreHandle {
+    fn store_handle(&self) -> Result<StoreHandle, ConfigError> {
         let store = self.store.clone();
-        StoreHandle::new(store.unwrap_or_else(|| Arc::new(MemoryStore::new())))
+        let store = StoreHandle::new(store.unwrap_or_else(|| Arc::new(MemoryStore::new())));
+        #[cfg(feature = "control")]
+        return store.follow(self.control.clone());
+        #[cfg(not(feature = "control"))]
+        Ok(store)
     }
 
-    /// Checks the policies. Returns their names, too, also of those that are off.
-    fn plan(&self, overlay: &Overlay) -> Result<(Plan, Vec<Name>), ConfigError> {
+    /// Checks the policies.
+    fn plan(&self) -> Result<Plan, ConfigError> {
         let rule = |policy| Rule::new(policy, self.on_store_failure, self.shadow_all);
         let rules: Vec<Rule> = self.policies.iter().map(rule).collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
@@ -136,46 +134,59 @@ impl RateLimitLayerBuilder {
             let error = cannot_lease("`wait_up_to(..)`");
             return Err(error.in_policy(&rule.base.name.text));
         }
-        let names = rules.iter().map(|rule| rule.base.name.clone()).collect();
-        let rules = rules.into_iter().map(|rule| rule.with_overlay(overlay));
-        let (rules, not_taken): (Vec<Rule>, Vec<Vec<ConfigError>>) = rules.unzip();
-        let is_on = |rule: &Rule| overlay.mode(&rule.base.name.text) != Some(Mode::Off);
-        // A handler reads its handle whether the policy is on or off.
-        let settles = rules.iter().any(|rule| rule.settle_by.is_some());
-        let (on, off): (Vec<_>, Vec<_>) = rules.into_iter().partition(is_on);
-        let plan = Plan {
-            settles,
-            rules: on.into(),
-            off: off.into(),
-            not_taken: not_taken.concat(),
+        Ok(Plan {
+            settles: rules.iter().any(|rule| rule.settle_by.is_some()),
+            rules: rules.into(),
             when: self.when.clone(),
             partition_secret: self.partition_secret.clone(),
-        };
-        Ok((plan, names))
+        })
+    }
+}
+
+impl Plan {
+    /// Returns whether a version of the control document sets the mode of a policy.
+    #[inline]
+    pub(super) fn has_modes(&self, overrides: &SeenOverrides) -> bool {
+        let mut given = self.rules.iter();
+        given.any(|rule| {
+            let given = overrides.policy(&rule.base.name.text);
+            given.is_some_and(|given| given.mode.is_some())
+        })
     }
 
-    /// Returns how the policies are announced to clients.
-    fn fields(&self, plan: &Plan) -> Fields {
-        let format = self.response.format;
-        let with_shadows = self.response.shadow_with_headers;
-        let announced = plan.rules.iter().filter(|rule| !rule.is_shadow());
-        let is_known = |rule: &Rule| rule.is_constant() && !rule.may_be_shadow();
-        let fields = if !with_shadows && announced.clone().all(is_known) {
-            let policies = announced
-                .clone()
-                .map(|rule| (&rule.base.name, *rule.base.demand.quota));
-            let policies: Vec<_> = policies.collect();
-            let has_overrides = plan.rules.iter().any(|rule| rule.base.has_overrides());
-            let fields = Fields::with_policies(format, &policies, self.partition_secret.is_some());
-            match has_overrides {
-                true => fields.only_for(announced.map(|rule| rule.base.demand.quota.clone())),
-                false => fields,
-            }
+    /// Returns how the policies are announced to clients. `may_differ`: a control document may give
+    /// some callers other quotas.
+    pub(super) fn fields(
+        &self,
+        response: &ResponseSettings,
+        overrides: &SeenOverrides,
+        may_differ: bool,
+    ) -> Fields {
+        let announced = self.rules.iter().filter_map(|rule| {
+            let given = overrides.policy(&rule.base.name.text);
+            let enforcement = rule.base.enforcement_under(given)?;
+            (enforcement != Enforcement::ForNone).then_some((rule, enforcement))
+        });
+        let is_known = |(rule, enforcement): (&Rule, Enforcement)| {
+            rule.is_constant() && !enforcement.may_be_shadow()
+        };
+        let fields = if !response.shadow_with_headers && announced.clone().all(is_known) {
+            let policies = announced.map(|(rule, _)| {
+                let base = &rule.base;
+                (base.name.clone(), base.demand.quota.clone())
+            });
+            let has_partition_keys = self.partition_secret.is_some();
+            Fields::with_policies(
+                response.format,
+                policies.collect(),
+                has_partition_keys,
+                may_differ,
+            )
         } else {
-            Fields::new(format, with_shadows)
+            Fields::new(response.format, response.shadow_with_headers)
         };
         // What clients do not see, they do not see while a policy is off, either.
-        let settlers = plan.rules.iter().chain(&plan.off);
+        let settlers = self.rules.iter();
         let settlers = settlers.filter_map(|rule| rule.settle_by.as_ref());
         let hidden = settlers.filter_map(|settler| settler.0.hidden_field());
         fields.hiding(hidden.cloned())
@@ -187,32 +198,49 @@ impl RateLimitLayer {
     /// called: a request has either the former settings or the new ones, for all of its way.
     ///
     /// The store, the numbers and the lists of denials go on; the builder's store does not matter.
-    #[cfg(any(test, feature = "control"))]
+    #[cfg(any(test, feature = "config"))]
     pub(crate) fn replacement(
         &self,
         builder: &RateLimitLayerBuilder,
-        overlay: &Overlay,
     ) -> Result<impl FnOnce() + use<>, ConfigError> {
-        let current = self.settings.clone();
-        let settings = builder.settings(Some(&current.load()), overlay)?;
-        Ok(move || {
-            let recorder = Arc::clone(&settings.recorder);
-            current.replace(settings);
-            recorder.take_over();
-        })
+        let current = Arc::clone(&self.settings);
+        let settings = builder.settings(Some(&current.load()))?;
+        Ok(move || current.store(settings))
     }
-}
 
-#[cfg(feature = "config")]
-impl RateLimitLayer {
-    /// Returns what of a control document cannot apply.
-    pub(crate) fn not_taken(&self) -> Vec<ConfigError> {
-        self.settings.load().plan.not_taken.clone()
+    /// Has each version of its control document checked against its policies.
+    #[cfg(feature = "control")]
+    pub(crate) fn subscribe(&self) {
+        if let Some(control) = self.settings.load().store.control() {
+            control.held().subscribe(&self.settings);
+        }
     }
 
     /// Returns whether there is a clone of this layer, or a service of it.
+    #[cfg(feature = "config")]
     pub(crate) fn is_shared(&self) -> bool {
-        self.settings.is_shared()
+        Arc::strong_count(&self.settings) > 1
+    }
+}
+
+#[cfg(feature = "control")]
+impl Subscriber for ArcSwap<Settings> {
+    fn check(&self, overrides: &Overrides) -> Vec<String> {
+        let settings = self.load();
+        let (name, rules) = (settings.recorder.name(), settings.plan.rules.iter());
+        let lists = LoadedLists::new(settings.lists.as_ref(), Some(&overrides.lists));
+        if lists.is_some_and(|lists| lists.ignores_addresses()) {
+            telemetry::listed_addresses_unread(name);
+        }
+        let conflicts = check_overrides(overrides, name, rules.map(|rule| &rule.base));
+        let conflicts = conflicts.into_iter();
+        conflicts
+            .map(|error| format!("layer {name}: {error}"))
+            .collect()
+    }
+
+    fn has_policy(&self, name: &str) -> bool {
+        self.load().plan.rule(name).is_some()
     }
 }
 
@@ -221,7 +249,7 @@ impl RateLimitLayer {
 mod tests {
     use http::{Request, StatusCode};
 
-    use crate::{FixedWindow, Policy, RateLimitLayer, RequestHead, overlay::Overlay};
+    use crate::{FixedWindow, Policy, RateLimitLayer, RequestHead};
 
     #[test]
     fn buckets_and_numbers_go_on_under_new_settings() {
@@ -231,9 +259,7 @@ mod tests {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.expect("a runtime").block_on(async {
-            let layer = builder(1)
-                .build_replaceable(&Overlay::default())
-                .expect("valid");
+            let layer = builder(1).build().expect("valid");
             let service = tower::service_fn(async |_: Request<()>| {
                 Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
             });
@@ -247,7 +273,7 @@ mod tests {
                 [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]
             );
 
-            let replace = layer.replacement(&builder(2), &Overlay::default());
+            let replace = layer.replacement(&builder(2));
             let replace = replace.expect("valid");
             assert_eq!(
                 ask().await.expect("infallible").status(),

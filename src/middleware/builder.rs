@@ -1,5 +1,7 @@
 //! The builder of a [`RateLimitLayer`].
 
+#[cfg(feature = "control")]
+use std::sync::OnceLock;
 use std::{any::type_name, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use super::{
     settings::ResponseSettings,
 };
 #[cfg(feature = "control")]
-use crate::control::Control;
+use crate::control::{Control, FollowedControl};
 use crate::{
     ConfigError, Lists, OnStoreFailure, Policy, RequestHead, metrics::Observe, store::Store,
 };
@@ -93,7 +95,7 @@ pub struct RateLimitLayerBuilder {
     pub(super) name_offender: Option<Erased<NameOffender>>,
     pub(super) error: Option<ConfigError>,
     #[cfg(feature = "control")]
-    pub(super) control: Option<Control>,
+    pub(super) control: Option<FollowedControl>,
 }
 
 impl RateLimitLayerBuilder {
@@ -278,7 +280,13 @@ impl RateLimitLayerBuilder {
     /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
     #[cfg(feature = "control")]
     #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
-    pub fn control(mut self, control: Control) -> Self {
+    pub fn control(self, control: Control) -> Self {
+        self.follow(Arc::new(OnceLock::from(control)))
+    }
+
+    /// Follows a document that may not be known yet.
+    #[cfg(feature = "control")]
+    pub(crate) fn follow(mut self, control: FollowedControl) -> Self {
         self.control = Some(control);
         self
     }

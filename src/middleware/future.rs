@@ -65,10 +65,12 @@ pin_project! {
 pub(super) struct Pending<S, ReqBody> {
     pub(super) asked: Asked,
     pub(super) partition_keys: PartitionKeys,
+    pub(super) fields: Interned<Fields>,
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
-    pub(super) awaited: Awaited<Arc<Settings>>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) awaited: Awaited,
 }
 
 /// What the response to an admitted request needs.
@@ -82,11 +84,16 @@ pub(super) struct Admitted {
 
 impl Admitted {
     #[inline(always)]
-    fn new(decision: Decision, extensions: Extensions, settings: &Settings) -> Self {
+    pub(super) fn new(
+        decision: Decision,
+        extensions: Extensions,
+        fields: Interned<Fields>,
+        settings: &Settings,
+    ) -> Self {
         let headers_when = settings.response.headers_when.as_ref();
         Self {
             decision,
-            fields: settings.fields.clone(),
+            fields,
             headers_when: headers_when.map(|when| Arc::clone(&when.0)),
             extensions,
         }
@@ -123,19 +130,17 @@ where
         }
     }
 
-    /// Waits for the inner service. `extensions` are for its response.
+    /// Waits for the inner service.
     #[inline(always)]
-    pub(super) fn calling(
+    pub(super) const fn calling(
         future: S::Future,
-        decision: Decision,
-        extensions: Extensions,
-        settings: &Settings,
+        admitted: Admitted,
         taken: Option<Box<Taken>>,
     ) -> Self {
         Self {
             state: State::Calling {
                 future,
-                admitted: Admitted::new(decision, extensions, settings),
+                admitted,
                 taken,
             },
         }
@@ -199,13 +204,14 @@ where
             mut service,
             mut request,
             mut awaited,
+            settings,
             ..
         } = self;
         awaited.ended(match &answered {
             Ok(answered) => Ok(&answered.decision),
             Err(error) => Err(error),
         });
-        let settings = awaited.settings();
+        let settings = &settings;
         let Ok(Answered {
             mut decision,
             permits,
@@ -238,7 +244,7 @@ where
         let settling = Settling::new(settings, holds, &mut request);
         State::Calling {
             future: service.call(request),
-            admitted: Admitted::new(decision, extensions, settings),
+            admitted: Admitted::new(decision, extensions, self.fields, settings),
             taken: Taken::new(permits, settling),
         }
     }

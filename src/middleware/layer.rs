@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tower_layer::Layer;
 
 use super::{
@@ -15,7 +16,6 @@ use crate::{
     metrics::Snapshot,
     offenders::{Offenders, RecentDenial, TopDenied},
     store::{Store, handle::StoreHandle},
-    util::current::Current,
 };
 
 /// Limits the rate of requests, as a Tower layer.
@@ -39,12 +39,14 @@ use crate::{
 /// their store: one layer on several routes is one limit.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
-    pub(super) settings: Current<Settings>,
+    pub(super) settings: Arc<ArcSwap<Settings>>,
 }
 
 impl RateLimitLayer {
-    pub(super) const fn new_with(settings: Current<Settings>) -> Self {
-        Self { settings }
+    pub(super) fn new_with(settings: Arc<Settings>) -> Self {
+        Self {
+            settings: Arc::new(ArcSwap::new(settings)),
+        }
     }
 
     /// Returns a layer with the same limits on another store. Its [metrics](Self::metrics)
@@ -56,8 +58,8 @@ impl RateLimitLayer {
     /// The result has the limits as they are now: it follows no file and no control document.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
-        let store = StoreHandle::new(Arc::new(store));
         let former = self.settings.load();
+        let store = StoreHandle::new(Arc::new(store)).with_overrides_of(&former.store);
         let recorder = former.recorder.restarted();
         store.report_to(&recorder);
         let settings = Settings {
@@ -66,7 +68,7 @@ impl RateLimitLayer {
             store,
             ..Settings::clone(&former)
         };
-        Self::new_with(Current::Fixed(settings.shared()))
+        Self::new_with(settings.shared())
     }
 
     /// Returns the callers that this layer denies most, with the highest count first: whom to
@@ -160,14 +162,8 @@ impl RateLimitLayer {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        loop {
-            let settings = self.settings.load();
-            let snapshot = settings.recorder.snapshot(settings.store.metrics());
-            // Those that were replaced meanwhile lack what was counted since.
-            if self.settings.is(&settings) {
-                return snapshot;
-            }
-        }
+        let settings = self.settings.load();
+        settings.recorder.snapshot(settings.store.metrics())
     }
 
     /// Returns the buckets that a request is charged to, by the layer's policies and keys. Use
@@ -197,12 +193,13 @@ impl RateLimitLayer {
     /// [`Lists`](crate::Lists) do not matter: a caller on one of them has buckets, too.
     pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
         let settings = self.settings.load();
+        let overrides = settings.store.overrides();
         let mut charges = Charges::default();
         match settings
             .plan
-            .evaluate(head, &settings.store, &[], &mut charges)
+            .evaluate(head, &settings.store, &overrides, &[], &mut charges)
         {
-            Ok(()) => Ok(Buckets::new(&settings, &mut charges)),
+            Ok(()) => Ok(Buckets::new(&settings, &overrides, &mut charges)),
             Err(missing) => {
                 settings.log_key_error(&missing.error);
                 Err(missing.error)
@@ -215,6 +212,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, self.settings.clone())
+        RateLimit::new(inner, Arc::clone(&self.settings))
     }
 }

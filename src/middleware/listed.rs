@@ -6,9 +6,7 @@ use smallvec::SmallVec;
 
 use super::{denied::Denial, settings::Settings};
 use crate::{
-    Decision, Key, List, RequestHead,
-    key::KeyError,
-    lists::{AllLists, LoadedLists},
+    Decision, Key, List, RequestHead, key::KeyError, lists::LoadedLists, overrides::SeenOverrides,
     policy_name::Name,
 };
 
@@ -37,11 +35,16 @@ enum Found<'a> {
 impl Settings {
     /// Decides a request by the lists, and records it. `None` if its caller is on neither.
     #[inline(never)]
-    pub(super) fn listed(&self, lists: &AllLists, head: &RequestHead<'_>) -> Option<Listed<'_>> {
+    pub(super) fn listed(
+        &self,
+        lists: &LoadedLists<'_>,
+        overrides: &SeenOverrides,
+        head: &RequestHead<'_>,
+    ) -> Option<Listed<'_>> {
         if self.plan.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return None;
         }
-        let (list, caller) = match self.find_listed(&lists.load(), head) {
+        let (list, caller) = match self.find_listed(lists, overrides, head) {
             Ok(None) => return None,
             Ok(Some(Found::Exempt(policies))) => return Some(Listed::Exempt(policies)),
             Ok(Some(Found::Allowed)) => (List::Allow, None),
@@ -66,6 +69,7 @@ impl Settings {
     fn find_listed(
         &self,
         lists: &LoadedLists<'_>,
+        overrides: &SeenOverrides,
         head: &RequestHead<'_>,
     ) -> Result<Option<Found<'_>>, (Option<&Name>, KeyError)> {
         if let Some(reader) = lists.address_reader() {
@@ -81,25 +85,22 @@ impl Settings {
         }
         let mut exempt = Exempt::new();
         let mut is_limited = false;
-        // A policy that is off limits nobody, and a stolen key is denied nevertheless.
-        for rule in &self.plan.off {
-            if let Some(Ok(key)) = rule.own_key(head) {
-                if self.store.find_listed(lists, &key) == Some(List::Deny) {
-                    return Ok(Some(Found::Denied(Some((&rule.base.name, key)))));
-                }
-            }
-        }
         for rule in &*self.plan.rules {
             let name = &rule.base.name;
+            // A policy that is off limits no caller, and a stolen key is denied nevertheless.
+            let is_on = rule.base.is_on(overrides);
             match rule.own_key(head) {
                 None => {}
                 Some(Ok(key)) => match self.store.find_listed(lists, &key) {
-                    Some(List::Allow) => exempt.push(name),
                     Some(List::Deny) => return Ok(Some(Found::Denied(Some((name, key))))),
-                    None => is_limited = true,
+                    Some(List::Allow) if is_on => exempt.push(name),
+                    Some(List::Allow) => {}
+                    None => is_limited |= is_on,
                 },
-                Some(Err(error)) if error.is_ambiguous() => return Err((Some(name), error)),
-                Some(Err(_)) => is_limited = true,
+                Some(Err(error)) if is_on && error.is_ambiguous() => {
+                    return Err((Some(name), error));
+                }
+                Some(Err(_)) => is_limited |= is_on,
             }
         }
         Ok(match (exempt.is_empty(), is_limited) {

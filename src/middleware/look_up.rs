@@ -2,26 +2,22 @@
 
 use std::sync::Arc;
 
-use super::{
-    layer::RateLimitLayer,
-    plan::{Plan, Rule},
-    settings::Settings,
-};
+use super::{layer::RateLimitLayer, plan::Rule, settings::Settings};
 use crate::{
     Fingerprint, Key, List, RequestHead, StoreError,
-    control::Caller,
+    control::{Caller, Control},
     key::KeyError,
     lists::LoadedLists,
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
+    overrides::SeenOverrides,
     store::handle::StoreHandle,
-    util::current::{Current, SettingsId},
 };
 
 impl RateLimitLayer {
     /// Returns a layer that keeps the present settings of this one. It does not count as a use of
     /// this one.
     pub(crate) fn pinned(&self) -> Self {
-        Self::new_with(Current::Fixed(Arc::clone(&self.settings.load())))
+        Self::new_with(self.settings.load_full())
     }
 
     /// Returns a number of the present settings, which no others have at the same time.
@@ -29,9 +25,10 @@ impl RateLimitLayer {
         Arc::as_ptr(&self.settings.load()).addr()
     }
 
-    /// Returns what tells its settings from others in all their versions, if they can be replaced.
-    pub(crate) fn settings_id(&self) -> Option<SettingsId> {
-        self.settings.id()
+    /// Returns whether it follows this control document.
+    pub(crate) fn follows(&self, control: &Control) -> bool {
+        let settings = self.settings.load();
+        settings.store.control().is_some_and(|own| own.is(control))
     }
 
     /// Returns the name of this layer, which others may have, too.
@@ -42,16 +39,15 @@ impl RateLimitLayer {
     /// Returns all policies, also those that a control document has switched off.
     pub(crate) fn policy_states(&self) -> Vec<PolicyState> {
         let settings = self.settings.load();
-        let rules = settings.plan.all();
-        let state = |(rule, is_off): (&Rule, bool)| {
-            PolicyState::new(&rule.terms(is_off), rule.is_constant())
-        };
+        let overrides = settings.store.overrides();
+        let rules = settings.plan.rules.iter();
+        let state = |rule: &Rule| PolicyState::new(&rule.terms(&overrides), rule.is_constant());
         rules.map(state).collect()
     }
 
     /// Looks a caller up, under one policy or under all.
     pub(crate) async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
-        let settings = self.settings.load().keep();
+        let settings = self.settings.load_full();
         let asked = settings.asked(caller, policy);
         look_up::look_up(settings.recorder.name(), &settings.store, asked).await
     }
@@ -62,32 +58,27 @@ impl RateLimitLayer {
         caller: &Caller,
         policy: Option<&str>,
     ) -> Result<Vec<ResetBucket>, StoreError> {
-        let settings = self.settings.load().keep();
+        let settings = self.settings.load_full();
         let asked = settings.asked(caller, policy);
         look_up::reset(&settings.store, &asked, policy.is_some()).await
     }
 }
 
-impl Plan {
-    /// Returns all rules, and whether each is off.
-    fn all(&self) -> impl Iterator<Item = (&Rule, bool)> {
-        let on = self.rules.iter().map(|rule| (rule, false));
-        on.chain(self.off.iter().map(|rule| (rule, true)))
-    }
-}
-
 impl Settings {
     fn asked(&self, caller: &Caller, policy: Option<&str>) -> Vec<Asked<'_>> {
-        let list = self.list_of(caller);
-        let rules = self.plan.all();
-        let rules = rules.filter(|(rule, _)| {
+        let overrides = self.store.overrides();
+        let lists = overrides.lists(self.lists.as_ref());
+        let list_of_key = |key: &Key| self.store.find_listed(lists.as_ref()?, key);
+        let list = lists.as_ref().and_then(|lists| self.list_of(lists, caller));
+        let rules = self.plan.rules.iter();
+        let rules = rules.filter(|rule| {
             let name = &*rule.base.name.text;
             policy.is_none_or(|policy| policy == name)
         });
-        let asked = rules.map(|(rule, is_off)| {
+        let asked = rules.map(|rule| {
             let key = rule.key_of(caller).map(|key| self.known_key(key));
-            let list = list.or_else(|| self.list_of_key(key.as_ref().ok()?));
-            rule.asked(is_off, &self.store, caller, key).on(list)
+            let list = list.or_else(|| list_of_key(key.as_ref().ok()?));
+            rule.asked(&overrides, &self.store, caller, key).on(list)
         });
         asked.collect()
     }
@@ -101,21 +92,16 @@ impl Settings {
 
     /// Returns the list that counts for all policies: that of the caller's address, or the deny list
     /// if a key of any policy is on it.
-    fn list_of(&self, caller: &Caller) -> Option<List> {
-        let of_address = self.lists.as_ref()?.load();
-        let of_address = address_list(&of_address, caller);
+    fn list_of(&self, lists: &LoadedLists<'_>, caller: &Caller) -> Option<List> {
+        let of_address = address_list(lists, caller);
         of_address.or_else(|| {
-            let mut keys = self
-                .plan
-                .all()
-                .filter_map(|(rule, _)| rule.key_of(caller).ok());
-            keys.find_map(|key| self.list_of_key(&key).filter(|list| *list == List::Deny))
+            let rules = self.plan.rules.iter();
+            let lists = rules.filter_map(|rule| {
+                let key = rule.key_of(caller).ok()?;
+                self.store.find_listed(lists, &key)
+            });
+            lists.into_iter().find(|list| *list == List::Deny)
         })
-    }
-
-    fn list_of_key(&self, key: &Key) -> Option<List> {
-        let lists = self.lists.as_ref()?.load();
-        self.store.find_listed(&lists, key)
     }
 }
 
@@ -130,10 +116,10 @@ fn address_list(lists: &LoadedLists<'_>, caller: &Caller) -> Option<List> {
 }
 
 impl Rule {
-    fn terms(&self, is_off: bool) -> Terms<'_> {
+    fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Terms<'a, 'o> {
         Terms {
             policy: &self.base,
-            is_off,
+            given: overrides.policy(&self.base.name.text),
             is_shared: self.has_one_bucket(),
             tiers: self.known_tiers(),
         }
@@ -156,13 +142,13 @@ impl Rule {
 
     fn asked<'a>(
         &'a self,
-        is_off: bool,
+        overrides: &SeenOverrides,
         store: &StoreHandle,
         caller: &Caller,
         key: Result<Key, String>,
     ) -> Asked<'a> {
         let request = caller.request();
-        Asked::new(self.terms(is_off), store, key, |quota| match request {
+        Asked::new(self.terms(overrides), store, key, |quota| match request {
             Some(request) => {
                 let demand = self.chosen_demand(&RequestHead::from(request), quota);
                 Ok(demand.unwrap_or_else(|| self.base.demand.clone()))

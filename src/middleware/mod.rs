@@ -18,8 +18,6 @@ pub mod settle;
 
 mod asked;
 mod build;
-#[cfg(feature = "control")]
-mod controlled;
 mod inline_text;
 mod listed;
 #[cfg(feature = "admin")]

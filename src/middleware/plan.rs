@@ -21,7 +21,7 @@ use crate::{
     enforcement::Enforcement,
     key::{KeyError, KeyExtractor},
     metrics::Recorder,
-    overlay::{Found, Overlay},
+    overrides::{Found, SeenOverrides},
     policy::{Compiled, cost_of_penalty},
     policy_name::Name,
     store::handle::StoreHandle,
@@ -32,18 +32,10 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) rules: Box<[Rule]>,
-    /// The policies that a control document has switched off.
-    pub(super) off: Box<[Rule]>,
-    /// What of the control document the policies cannot take, and why.
-    #[cfg_attr(
-        not(feature = "control"),
-        expect(dead_code, reason = "nothing reports it")
-    )]
-    pub(super) not_taken: Vec<ConfigError>,
     /// Which requests are limited at all.
     pub(super) when: Option<Erased<When>>,
     pub(super) partition_secret: Option<Secret>,
-    /// Whether a policy settles what its requests hold, also one that is off.
+    /// Whether a policy settles what its requests hold.
     pub(super) settles: bool,
 }
 
@@ -122,6 +114,7 @@ impl Plan {
         &'a self,
         head: &RequestHead<'_>,
         store: &StoreHandle,
+        overrides: &SeenOverrides,
         exempt: &[&Name],
         charges: &mut Charges<'a>,
     ) -> Result<(), MissingKey<'a>> {
@@ -130,7 +123,7 @@ impl Plan {
         }
         for rule in &*self.rules {
             if !exempt.contains(&&rule.base.name) {
-                rule.add_charge(head, store, charges)?;
+                rule.add_charge(head, store, overrides, charges)?;
             }
         }
         Ok(())
@@ -250,34 +243,32 @@ impl Rule {
         Ok(plan)
     }
 
-    /// Applies what a control document says of the policy.
-    /// Returns what of it the policy cannot take, too.
-    pub(super) fn with_overlay(self, overlay: &Overlay) -> (Self, Vec<ConfigError>) {
-        let (base, not_taken) = self.base.with_overlay(overlay);
-        (Self { base, ..self }, not_taken)
-    }
-
     /// Adds what the policy charges for a request, if it applies to it.
     #[inline(always)]
     fn add_charge<'a>(
         &'a self,
         head: &RequestHead<'_>,
         store: &StoreHandle,
+        overrides: &SeenOverrides,
         charges: &mut Charges<'a>,
     ) -> Result<(), MissingKey<'a>> {
+        let given = overrides.policy(&self.base.name.text);
+        let Some(enforcement) = self.base.enforcement_under(given) else {
+            return Ok(());
+        };
         if !self.applies(head) {
             return Ok(());
         }
         let key = match self.charged_key(head) {
             Ok(Some(key)) => key,
             Ok(None) => return Ok(()),
-            Err(missing) => return self.add_unchecked(missing, charges),
+            Err(missing) => return self.add_unchecked(missing, enforcement, charges),
         };
-        let Found { quota, ban } = store.find_override(&self.base, &key);
+        let Found { quota, ban } = store.find_override(&self.base, given, &key);
         let demand = self.chosen_demand(head, quota);
         let demand = demand.map_or(Cow::Borrowed(&self.base.demand), Cow::Owned);
-        if self.may_be_shadow() {
-            self.add_for_some(key, demand, ban, charges);
+        if enforcement.may_be_shadow() {
+            self.add_for_some(key, enforcement, demand, ban, charges);
         } else {
             self.add_enforced(key, demand, ban, charges);
         }
@@ -292,11 +283,12 @@ impl Rule {
     fn add_for_some<'a>(
         &'a self,
         key: Key,
+        enforcement: Enforcement,
         demand: Cow<'a, Demand>,
         ban: Option<PolicyDecision>,
         charges: &mut Charges<'a>,
     ) {
-        if self.base.is_enforced_for(&key) {
+        if self.base.is_enforced_for(&key, enforcement) {
             self.add_enforced(key, demand, ban, charges);
         } else {
             self.add_shadow(self.base.charge(Cow::Owned(key), demand), charges);
@@ -339,9 +331,10 @@ impl Rule {
     fn add_unchecked<'a>(
         &'a self,
         missing: MissingKey<'a>,
+        enforcement: Enforcement,
         charges: &mut Charges<'a>,
     ) -> Result<(), MissingKey<'a>> {
-        if self.base.is_enforced_for(&Key::missing()) {
+        if self.base.is_enforced_for(&Key::missing(), enforcement) {
             return Err(missing);
         }
         charges.rare().unchecked.push(Unchecked {
@@ -453,27 +446,12 @@ impl Rule {
     }
 
     /// Returns whether a request may have to wait for more than the store's answer, or what
-    /// it takes must be refunded, or whether callers have other quotas.
+    /// it takes must be refunded.
     #[inline]
     pub(super) fn is_special(&self) -> bool {
         let quota = &self.base.demand.quota;
         let is_settled = self.base.demand.hold.is_some() || self.settle_by.is_some();
-        !self.is_constant()
-            || self.base.has_overrides()
-            || quota.is_concurrency()
-            || quota.paces()
-            || is_settled
-    }
-
-    /// Returns whether it is a shadow policy for all callers.
-    pub(super) fn is_shadow(&self) -> bool {
-        self.base.enforcement == Enforcement::ForNone
-    }
-
-    /// Returns whether it is a shadow policy for some callers.
-    #[inline]
-    pub(super) fn may_be_shadow(&self) -> bool {
-        self.base.enforcement.may_be_shadow()
+        !self.is_constant() || quota.is_concurrency() || quota.paces() || is_settled
     }
 
     /// Returns the quotas that requests chose, as far as they are kept.

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use arc_swap::ArcSwap;
 use http::{Request, Response};
 use tower_service::Service;
 
@@ -13,7 +14,8 @@ use super::{
     asked::{Asked, Unanswered},
     body::ResponseBody,
     denied::Denial,
-    future::{Pending, ResponseFuture},
+    future::{Admitted, Pending, ResponseFuture},
+    headers::Fields,
     listed::{Exempt, Listed},
     plan::{Charges, MissingKey, PartitionKeys},
     settings::Settings,
@@ -25,7 +27,7 @@ use crate::{
     charge::Operation,
     metrics::Awaited,
     store::Answer,
-    util::current::Current,
+    util::interned::Interned,
 };
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -36,11 +38,11 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    settings: Current<Settings>,
+    settings: Arc<ArcSwap<Settings>>,
 }
 
 impl<S> RateLimit<S> {
-    pub(super) const fn new(inner: S, settings: Current<Settings>) -> Self {
+    pub(super) const fn new(inner: S, settings: Arc<ArcSwap<Settings>>) -> Self {
         Self { inner, settings }
     }
 
@@ -77,11 +79,14 @@ where
         let settings = settings.load();
         let settings = &*settings;
         let mut holds = None;
-        let lists = settings.lists.as_ref();
+        // Once, so that the request sees one version of the control document.
+        let overrides = settings.store.overrides();
+        let lists = overrides.lists(settings.lists.as_ref());
+        let fields = settings.fields_under(&overrides);
         let head = || RequestHead::from(&request);
         let mut exempt = Exempt::new();
         let mut allowed = None;
-        match lists.and_then(|lists| settings.listed(lists, &head())) {
+        match lists.and_then(|lists| settings.listed(&lists, &overrides, &head())) {
             None => {}
             Some(Listed::Allowed(decision)) => allowed = Some(decision),
             Some(Listed::Exempt(policies)) => exempt = policies,
@@ -92,7 +97,7 @@ where
         }
         let decision = if let Some(decision) = allowed {
             decision
-        } else if let Some((rule, memory)) = settings.direct() {
+        } else if let Some((rule, memory)) = settings.direct(&overrides) {
             let head = head();
             let mut denied = None;
             let deny = |decision: &Decision, key: &Key| {
@@ -113,7 +118,7 @@ where
             let head = head();
             let plan = &settings.plan;
             if let Err(MissingKey { policy, error }) =
-                plan.evaluate(&head, &settings.store, &exempt, &mut charges)
+                plan.evaluate(&head, &settings.store, &overrides, &exempt, &mut charges)
             {
                 return ResponseFuture::without_key(Some(policy), &error, settings, &request);
             }
@@ -138,7 +143,7 @@ where
                 let waits = settings.recorder.waits();
                 let admission = Admission::new(held, shadows, patience, bound, most, waits);
                 let asked = Unanswered::may_hold(Asked::Admission(admission), &charges, settings);
-                return wait(inner, settings, asked, partition_keys, request);
+                return wait(inner, settings, asked, partition_keys, fields, request);
             } else {
                 let (take, recorder) = (Operation::Take, &settings.recorder);
                 let store = &settings.store;
@@ -156,7 +161,7 @@ where
                 }
                 Answer::Later(answer) => {
                     let asked = Unanswered::may_hold(Asked::Answer(answer), &charges, settings);
-                    return wait(inner, settings, asked, partition_keys, request);
+                    return wait(inner, settings, asked, partition_keys, fields, request);
                 }
             };
             if let Some(partition_keys) = partition_keys {
@@ -180,7 +185,8 @@ where
         let settling = Settling::new(settings, holds, &mut request);
         let future = inner.call(request);
         let taken = Taken::without_permits(settling);
-        ResponseFuture::calling(future, decision, extensions, settings, taken)
+        let admitted = Admitted::new(decision, extensions, fields, settings);
+        ResponseFuture::calling(future, admitted, taken)
     }
 }
 
@@ -189,6 +195,7 @@ fn wait<S, ReqBody>(
     settings: &Arc<Settings>,
     asked: Asked,
     partition_keys: PartitionKeys,
+    fields: Interned<Fields>,
     request: Request<ReqBody>,
 ) -> ResponseFuture<S, ReqBody>
 where
@@ -200,8 +207,10 @@ where
     ResponseFuture::deciding(Pending {
         asked,
         partition_keys,
+        fields,
         request,
         service: mem::replace(inner, clone),
-        awaited: Awaited::new(Arc::clone(settings)),
+        settings: Arc::clone(settings),
+        awaited: Awaited::new(Arc::clone(&settings.recorder)),
     })
 }

@@ -22,13 +22,13 @@ use super::{
     readers::NameOffender,
 };
 use crate::{
-    Decision, MemoryStore,
+    Decision, Lists, MemoryStore,
     charge::Charge,
     holds::{Holds, Terms},
     key::{KeyError, Reason},
-    lists::AllLists,
     metrics::Recorder,
     offenders::Offenders,
+    overrides::SeenOverrides,
     store::handle::StoreHandle,
     telemetry,
     util::interned::Interned,
@@ -42,8 +42,10 @@ pub(super) type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 pub(super) struct Settings {
     pub(super) store: StoreHandle,
     pub(super) plan: Plan,
-    pub(super) lists: Option<AllLists>,
+    pub(super) lists: Option<Lists>,
     pub(super) response: ResponseSettings,
+    /// Those of requests whose version of the control document sets no mode: see
+    /// [`fields_under`](Self::fields_under).
     pub(super) fields: Interned<Fields>,
     /// How long a request may wait to be admitted.
     pub(super) wait: Option<Duration>,
@@ -53,12 +55,6 @@ pub(super) struct Settings {
     pub(super) recorder: Arc<Recorder>,
     pub(super) offenders: Arc<Offenders>,
     pub(super) name_offender: Option<Erased<NameOffender>>,
-}
-
-impl AsRef<Recorder> for Settings {
-    fn as_ref(&self) -> &Recorder {
-        &self.recorder
-    }
 }
 
 impl Settings {
@@ -75,16 +71,31 @@ impl Settings {
 
     /// Returns the only policy and the store, if the store is in memory and nothing is held.
     #[inline]
-    pub(super) fn direct(&self) -> Option<(&Rule, &MemoryStore)> {
+    pub(super) fn direct(&self, overrides: &SeenOverrides) -> Option<(&Rule, &MemoryStore)> {
         let plan = &self.plan;
         let is_plain =
             self.wait.is_none() && plan.when.is_none() && plan.partition_secret.is_none();
         match (&*plan.rules, self.store.memory()) {
-            ([rule], Some(memory)) if is_plain && !rule.is_special() && !rule.may_be_shadow() => {
+            ([rule], Some(memory))
+                if is_plain
+                    && !rule.is_special()
+                    && !rule.base.enforcement.may_be_shadow()
+                    && overrides.policy(&rule.base.name.text).is_none() =>
+            {
                 Some((rule, memory))
             }
             _ => None,
         }
+    }
+
+    /// Returns how the policies are announced under a version of the control document.
+    #[inline]
+    pub(super) fn fields_under(&self, overrides: &SeenOverrides) -> Interned<Fields> {
+        if !self.plan.has_modes(overrides) {
+            return self.fields.clone();
+        }
+        let fields = self.plan.fields(&self.response, overrides, true);
+        Interned::Shared(Arc::new(fields))
     }
 
     /// Puts the decision into the extensions of a request, if the layer does. Returns the

@@ -113,8 +113,6 @@ impl Policy {
             on_store_failure,
             leases: self.leases,
             enforcement,
-            #[cfg(feature = "control")]
-            overrides: None,
         })
     }
 

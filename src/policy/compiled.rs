@@ -1,11 +1,7 @@
 //! A policy that has passed its check, and the charges that it makes.
 
 use std::borrow::Cow;
-#[cfg(feature = "control")]
-use std::sync::Arc;
 
-#[cfg(feature = "control")]
-use crate::overlay::Callers;
 use crate::{
     Key, OnStoreFailure,
     charge::{Charge, Demand},
@@ -25,25 +21,14 @@ pub(crate) struct Compiled {
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) leases: bool,
     pub(crate) enforcement: Enforcement,
-    /// What a control document gives some of the callers, if it names any.
-    #[cfg(feature = "control")]
-    pub(crate) overrides: Option<Arc<Callers>>,
 }
 
 impl Compiled {
-    /// Returns whether a control document gives callers something else.
+    /// Returns whether the policy denies a caller under this enforcement. If not, it is a shadow
+    /// policy for the caller.
     #[inline]
-    pub(crate) fn has_overrides(&self) -> bool {
-        #[cfg(feature = "control")]
-        return self.overrides.is_some();
-        #[cfg(not(feature = "control"))]
-        false
-    }
-
-    /// Returns whether the policy is enforced for a caller. If not, it is a shadow policy.
-    #[inline]
-    pub(crate) fn is_enforced_for(&self, key: &Key) -> bool {
-        self.enforcement.includes(self.name.hash, key.as_bytes())
+    pub(crate) fn is_enforced_for(&self, key: &Key, enforcement: Enforcement) -> bool {
+        enforcement.includes(self.name.hash, key.as_bytes())
     }
 
     /// Creates a charge to a caller's bucket.

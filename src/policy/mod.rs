@@ -2,7 +2,7 @@
 
 mod check;
 mod compiled;
-mod overlaid;
+mod overridden;
 
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ pub(crate) use self::check::{cannot_lease, cost_of_penalty};
 #[cfg(feature = "config")]
 pub(crate) use self::check::{duplicate_policy, no_policies};
 #[cfg(feature = "admin")]
-pub(crate) use self::overlaid::check_override;
+pub(crate) use self::overridden::check_override;
+#[cfg(feature = "control")]
+pub(crate) use self::overridden::{check_overrides, override_conflict};
 pub(crate) use self::{
     check::{check_names, check_strikes},
     compiled::Compiled,

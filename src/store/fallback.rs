@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -16,7 +17,6 @@ use super::{
     Answer, Charge, Check, Operation, Store,
     health::Health,
     known_policies::KnownPolicies,
-    last_numbers::LastNumbers,
     memory::buckets::Buckets,
     monitored::MonitoredStore,
     permits::{Holders, Take},
@@ -49,7 +49,6 @@ struct Inner {
     local_id: StoreId,
     tasks: Tasks,
     policies: KnownPolicies,
-    last_numbers: LastNumbers,
     /// The permits that this process holds in the store, and in its own buckets.
     holders: Holders,
     local_holders: Holders,
@@ -135,7 +134,6 @@ impl Fallback {
             local_holders,
             unsettled,
             local_unsettled,
-            last_numbers,
             ..
         } = &*self.0;
         let local = self.used_local().map(Store::metrics);
@@ -147,7 +145,8 @@ impl Fallback {
             settlements: unsettled.settlements().plus(&local_unsettled.settlements()),
             local_buckets: local.and_then(|local| local.memory_buckets).unwrap_or(0),
             id: Some(self.local_id().0),
-            ..last_numbers.or_last(|| store.metrics())
+            // An application whose store panics here still reads what its limiters count.
+            ..catch_unwind(AssertUnwindSafe(|| store.metrics())).unwrap_or_default()
         }
     }
 

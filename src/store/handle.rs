@@ -1,5 +1,7 @@
 //! A store, with everything that a limiter or layer needs around it.
 
+#[cfg(all(feature = "http", feature = "control"))]
+use std::sync::OnceLock;
 use std::{fmt, mem, sync::Arc};
 
 use smallvec::SmallVec;
@@ -13,18 +15,22 @@ use super::{
     shadow::ShadowChecks,
     unsettled::HeldIn,
 };
+#[cfg(feature = "control")]
+use crate::{
+    ConfigError, Fingerprint,
+    control::{Control, FollowedControl},
+    policy::override_conflict,
+};
 use crate::{
     Decision, Key, List, Verdict,
     charge::Operation,
     lists::LoadedLists,
     metrics::{Recorder, store::StoreMetrics},
-    overlay::Found,
+    overrides::{Found, PolicyOverrides, SeenOverrides},
     policy::Compiled,
 };
-#[cfg(feature = "control")]
-use crate::{Fingerprint, overlay::Callers};
 
-/// A store, its fallback, and its background tasks.
+/// A store, its fallback and its background tasks, and the control document of its users.
 #[derive(Clone)]
 pub(crate) struct StoreHandle {
     store: MonitoredStore,
@@ -34,6 +40,8 @@ pub(crate) struct StoreHandle {
     held_in: Arc<HeldIn>,
     /// The same store, if it is the memory store, which answers at once and never fails.
     memory: Option<MemoryStore>,
+    #[cfg(feature = "control")]
+    control: Option<FollowedControl>,
 }
 
 impl fmt::Debug for StoreHandle {
@@ -65,7 +73,68 @@ impl StoreHandle {
             id: StoreId::default(),
             fallback,
             holders,
+            #[cfg(feature = "control")]
+            control: None,
         }
+    }
+
+    /// Follows a control document, or none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document calls keys by other names than the store does.
+    #[cfg(feature = "control")]
+    pub(crate) fn follow(mut self, control: Option<FollowedControl>) -> Result<Self, ConfigError> {
+        let fingerprint = self.fingerprint(&Key::everyone());
+        if let Some(control) = control.as_ref().and_then(|control| control.get()) {
+            control.check_secret(fingerprint)?;
+        }
+        self.control = control;
+        Ok(self)
+    }
+
+    /// Keeps what the control document of another handle says now.
+    #[cfg(feature = "http")]
+    pub(crate) fn with_overrides_of(self, other: &Self) -> Self {
+        #[cfg(feature = "control")]
+        return Self {
+            control: other.control().map(|control| {
+                let overrides = Arc::clone(&control.held().overrides());
+                Arc::new(OnceLock::from(Control::fixed(overrides)))
+            }),
+            ..self
+        };
+        #[cfg(not(feature = "control"))]
+        {
+            let _ = other;
+            self
+        }
+    }
+
+    /// Returns the control document, if there is one.
+    #[cfg(feature = "control")]
+    pub(crate) fn control(&self) -> Option<&Control> {
+        self.control.as_ref()?.get()
+    }
+
+    /// Returns whether a control document may change what its users do.
+    #[cfg(feature = "http")]
+    pub(crate) const fn is_followed(&self) -> bool {
+        #[cfg(feature = "control")]
+        return self.control.is_some();
+        #[cfg(not(feature = "control"))]
+        false
+    }
+
+    /// Returns what the control document says now. A request asks once, and sees this version for
+    /// all of its way.
+    #[inline]
+    pub(crate) fn overrides(&self) -> SeenOverrides {
+        #[cfg(feature = "control")]
+        let version = self.control().map(|control| control.held().overrides());
+        #[cfg(not(feature = "control"))]
+        let version = None;
+        SeenOverrides::new(version)
     }
 
     /// Returns the permits that this process holds in the store.
@@ -228,28 +297,35 @@ impl StoreHandle {
 
     /// Returns what a control document gives a caller of a policy.
     #[inline]
-    pub(crate) fn find_override<'a>(&self, policy: &'a Compiled, key: &Key) -> Found<'a> {
-        #[cfg(feature = "control")]
-        if let Some(callers) = &policy.overrides {
-            return self.find_in(callers, policy, key);
+    pub(crate) fn find_override<'a>(
+        &self,
+        policy: &Compiled,
+        given: Option<&'a PolicyOverrides>,
+        key: &Key,
+    ) -> Found<'a> {
+        match given {
+            Some(given) => self.find_in(given, policy, key),
+            None => Found::default(),
         }
-        let _ = (policy, key);
-        Found::default()
     }
 
-    #[cfg(feature = "control")]
     #[inline(never)]
-    fn find_in<'a>(&self, callers: &'a Callers, policy: &Compiled, key: &Key) -> Found<'a> {
-        let Some(given) = callers.get(&self.fingerprint(key)) else {
-            return Found::default();
-        };
-        Found {
-            quota: given.quota.as_ref(),
-            ban: given
-                .ban
-                .as_ref()
-                .and_then(|ban| ban.decision(&policy.name)),
+    fn find_in<'a>(&self, given: &'a PolicyOverrides, policy: &Compiled, key: &Key) -> Found<'a> {
+        #[cfg(feature = "control")]
+        if !given.callers.is_empty() {
+            let Some(given) = given.callers.get(&self.fingerprint(key)) else {
+                return Found::default();
+            };
+            let quota = given.quota.as_ref();
+            let ban = given.ban.as_ref();
+            return Found {
+                quota: quota
+                    .filter(|quota| override_conflict(&policy.demand.quota, quota).is_none()),
+                ban: ban.and_then(|ban| ban.decision(&policy.name)),
+            };
         }
+        let _ = (given, policy, key);
+        Found::default()
     }
 
     /// Returns what the store calls a key.
@@ -287,6 +363,8 @@ impl StoreHandle {
             fallback: Fallback::new(),
             holders: self.fallback.local_holders().clone(),
             memory: None,
+            #[cfg(feature = "control")]
+            control: None,
         }
     }
 

@@ -16,7 +16,6 @@ mod health;
 #[cfg(feature = "redis")]
 mod in_runtime;
 mod known_policies;
-mod last_numbers;
 #[cfg(feature = "redis")]
 mod lease;
 pub(crate) mod memory;

@@ -1,13 +1,10 @@
 //! Under `tower_throttle::control`: the control document.
 
-#[cfg(feature = "control")]
 use std::fmt;
 
-#[cfg(feature = "control")]
 use crate::StoreError;
 
 /// Logs a new version of the control document.
-#[cfg(feature = "control")]
 pub(crate) fn control_applied(version: u64, entries: usize) {
     tell!(
         info,
@@ -19,7 +16,6 @@ pub(crate) fn control_applied(version: u64, entries: usize) {
 }
 
 /// Logs an entry that does not apply, once for each version.
-#[cfg(feature = "control")]
 pub(crate) fn control_not_taken(why: &str, version: u64) {
     tell!(
         warn,
@@ -40,7 +36,7 @@ pub(crate) fn all_policies_off(limiter: &str) {
 }
 
 /// Logs that listed addresses do not matter in a layer.
-#[cfg(all(feature = "http", feature = "control"))]
+#[cfg(feature = "http")]
 pub(crate) fn listed_addresses_unread(limiter: &str) {
     tell!(
         warn,
@@ -51,7 +47,6 @@ pub(crate) fn listed_addresses_unread(limiter: &str) {
 }
 
 /// Logs policies that may be those of other processes, once for each version.
-#[cfg(feature = "control")]
 pub(crate) fn control_unknown_policies(version: u64, policies: &[String]) {
     tell!(
         info,
@@ -62,7 +57,6 @@ pub(crate) fn control_unknown_policies(version: u64, policies: &[String]) {
     );
 }
 
-#[cfg(feature = "control")]
 pub(crate) fn control_unread(error: &StoreError, version: u64) {
     tell!(
         warn,
@@ -72,7 +66,6 @@ pub(crate) fn control_unread(error: &StoreError, version: u64) {
     );
 }
 
-#[cfg(feature = "control")]
 pub(crate) fn control_read_again(version: u64) {
     tell!(
         info,
@@ -83,7 +76,6 @@ pub(crate) fn control_read_again(version: u64) {
 }
 
 /// Logs a stored document that does not apply, once for each content.
-#[cfg(feature = "control")]
 pub(crate) fn control_rejected(why: &impl fmt::Display, version: u64) {
     tell!(
         warn,
@@ -93,7 +85,6 @@ pub(crate) fn control_rejected(why: &impl fmt::Display, version: u64) {
 }
 
 /// Logs that this process stored changes again that Redis had lost.
-#[cfg(feature = "control")]
 pub(crate) fn control_restored(lacking: usize, version: u64) {
     tell!(
         warn,
@@ -104,7 +95,6 @@ pub(crate) fn control_restored(lacking: usize, version: u64) {
 }
 
 /// Logs that lost changes cannot be stored again, once for each reason.
-#[cfg(feature = "control")]
 pub(crate) fn control_not_stored(why: &str, lacking: usize) {
     tell!(
         warn,
@@ -115,7 +105,6 @@ pub(crate) fn control_not_stored(why: &str, lacking: usize) {
 }
 
 /// Logs that a process that was cut off forgets changes that no other process knows.
-#[cfg(feature = "control")]
 pub(crate) fn control_dropped(lacking: usize) {
     tell!(
         warn,

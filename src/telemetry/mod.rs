@@ -21,6 +21,7 @@ mod admin;
 mod check_span;
 #[cfg(feature = "config")]
 mod config;
+#[cfg(feature = "control")]
 mod control;
 mod denied;
 mod store;
@@ -30,4 +31,6 @@ mod wiring;
 pub(crate) use self::admin::*;
 #[cfg(feature = "config")]
 pub(crate) use self::config::*;
-pub(crate) use self::{check_span::CheckSpan, control::*, denied::*, store::*, wiring::*};
+#[cfg(feature = "control")]
+pub(crate) use self::control::*;
+pub(crate) use self::{check_span::CheckSpan, denied::*, store::*, wiring::*};

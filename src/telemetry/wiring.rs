@@ -85,15 +85,6 @@ pub(crate) fn settler_panicked(policy: &str) {
     }
 }
 
-/// Logs that the application's code failed to return the numbers of its store.
-#[cold]
-pub(crate) fn store_metrics_panicked(store: &str) {
-    let line = format!(
-        "`Store::metrics` of store {store:?} panicked; its counts stay as they were last returned, and its other numbers are left out"
-    );
-    warn_of_wiring(&line);
-}
-
 /// Logs that a reader chose a tier that the configuration lacks. The name may be a client's, so it
 /// is not shown.
 #[cfg(feature = "config")]

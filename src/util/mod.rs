@@ -2,7 +2,6 @@
 
 #[cfg(feature = "http")]
 pub(crate) mod absences;
-pub(crate) mod current;
 pub(crate) mod detach;
 pub(crate) mod file;
 pub(crate) mod hash;

@@ -1,6 +1,13 @@
 //! What a control document does in a layer: quotas and bans of single callers, modes, lists.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::Request;
@@ -8,8 +15,8 @@ use http_body_util::Full;
 use serde_json::json;
 use tower_throttle::{
     DenialReason, Fingerprint, FixedWindow, HeaderFormat, Hold, Key, Lists, ManualClock,
-    MemoryStore, Outcome, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, RequestHead,
-    Settle, TokenBucket,
+    MemoryStore, OnStoreFailure, Outcome, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder,
+    RequestHead, Settle, TokenBucket,
     control::{Control, Mode},
     key::{self, PeerAddr},
     settle,
@@ -18,7 +25,7 @@ use tower_throttle::{
 use crate::support::{
     overlaid::{KEYS, POLICIES, Told, quota, seen},
     random::Random,
-    web::{Answer, as_grpc, ask, at_once, get, standing_store},
+    web::{Answer, Down, Slow, as_grpc, ask, at_once, get, hello, read, standing_store},
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -358,7 +365,7 @@ async fn a_dropped_layer_is_forgotten_and_its_services_follow_on() {
     control.set_mode("plan", Mode::Off).await.expect("a mode");
     assert_eq!(unknown().await, ["plan"]);
     let layer = build();
-    let service = tower::Layer::layer(&layer, tower::service_fn(crate::support::web::hello));
+    let service = tower::Layer::layer(&layer, tower::service_fn(hello));
     drop(layer);
     assert_eq!(unknown().await, Vec::<String>::new());
     let ask = || {
@@ -451,4 +458,70 @@ async fn a_field_of_a_settler_stays_hidden_while_its_policy_is_off() {
     assert!(!is_seen().await);
     control.set_mode("plan", Mode::Off).await.expect("a mode");
     assert!(!is_seen().await);
+}
+
+/// The document changes while the first policy reads its cost, and while the store is asked.
+#[tokio::test]
+async fn a_request_sees_one_version_of_the_document_for_all_of_its_way() {
+    const BOTH: &str = r#""first";q=9;w=3600, "plan";q=9;w=3600"#;
+    const FIRST: &str = r#""first";q=9;w=3600"#;
+
+    let (store, _) = standing_store();
+    let control = store.control();
+    let is_off = Arc::new(AtomicBool::new(false));
+    let (changed, next) = (control.clone(), Arc::clone(&is_off));
+    let first = Policy::new("first", FixedWindow::per_hour(9)).cost_by(move |_| {
+        let mode = match next.fetch_xor(true, Ordering::Relaxed) {
+            true => Mode::Enforce,
+            false => Mode::Off,
+        };
+        at_once(changed.set_mode("plan", mode).into_future()).expect("a mode");
+        1
+    });
+    let slow = Slow::new(store);
+    let builder = RateLimitLayer::builder().store(slow.clone());
+    let builder = builder.policy(first.key(key::header("x-api-key")));
+    let layer = builder.policy(plan(9)).control(control.clone()).build();
+    let layer = layer.expect("valid");
+    for expected in [BOTH, FIRST, BOTH, FIRST] {
+        let mut service = tower::Layer::layer(&layer, tower::service_fn(hello));
+        let response = tower::Service::call(&mut service, of("ann"));
+        // The request has seen its version, and waits for the store.
+        control.ban("plan", "ann", HOUR).await.expect("a ban");
+        slow.gate.add_permits(1);
+        let answer = read(at_once(response).expect("infallible"));
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.field("ratelimit-policy").as_deref(), Some(expected));
+        control.unban("plan", "ann").await.expect("no ban");
+    }
+    assert!(!is_off.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn policies_that_are_off_are_not_announced_while_the_store_fails() {
+    let control = Control::in_memory();
+    let builder = RateLimitLayer::builder().store(Down);
+    let builder = builder
+        .on_store_failure(OnStoreFailure::Allow)
+        .policy(plan(3));
+    let burst = Policy::new("burst", TokenBucket::per_hour(1));
+    let layer = builder.policy(burst.key(key::header("x-api-key")));
+    let layer = layer.control(control.clone()).build().expect("valid");
+    let announced = || asked(&layer, "ann").field("ratelimit-policy");
+    let both = r#""plan";q=3;w=3600, "burst";q=1;w=3600"#;
+    assert_eq!(announced().as_deref(), Some(both));
+    control.set_mode("burst", Mode::Off).await.expect("a mode");
+    assert_eq!(announced().as_deref(), Some(r#""plan";q=3;w=3600"#));
+    control.clear_mode("burst").await.expect("no mode");
+    assert_eq!(announced().as_deref(), Some(both));
+}
+
+#[tokio::test]
+async fn a_layer_on_another_store_keeps_the_document_as_it_was() {
+    let (layer, control, _) = layer([plan(1)], |builder| builder);
+    let raised = control.override_quota("plan", "ann", quota_of(FixedWindow::per_hour(5)));
+    raised.await.expect("an override");
+    let other = layer.clone().store(standing_store().0);
+    control.clear_override("plan", "ann").await.expect("none");
+    assert_eq!((admitted(&layer, "ann"), admitted(&other, "ann")), (1, 5));
 }

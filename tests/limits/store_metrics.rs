@@ -285,9 +285,8 @@ impl Store for Buggy {
     }
 }
 
-/// To Prometheus, a counter that goes down has started again from zero.
 #[tokio::test(start_paused = true)]
-async fn no_count_goes_down_while_the_numbers_of_a_store_panic() {
+async fn a_store_whose_numbers_panic_leaves_what_its_limiters_count() {
     let redis = SimulatedRedis::new();
     let buggy = Buggy {
         store: store(&redis),
@@ -311,9 +310,7 @@ async fn no_count_goes_down_while_the_numbers_of_a_store_panic() {
     limiters[0].check("ann").await.expect_err("no connection");
     for limiter in &limiters {
         let found = of(limiter);
-        assert_eq!((&*found.name, calls(limiter)), ("mine", 3));
-        // What may have changed is left out, and what the limiter counts goes on.
-        assert_eq!((found.in_flight, found.breakers_open), (None, None));
+        assert_eq!((found.call_seconds, found.in_flight), (None, None));
         assert_eq!((found.failures.total(), found.is_up), (1, false));
     }
     panics(false);

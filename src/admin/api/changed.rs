@@ -155,8 +155,7 @@ pub(super) fn control_for<'a>(
     watched: &[Watched],
 ) -> Result<&'a Control, Problem> {
     let control = control.ok_or_else(|| Problem::new(Code::NoControl))?;
-    let followers = control.followers();
-    match watched.iter().any(|one| one.is_among(&followers)) {
+    match watched.iter().any(|one| one.follows(control)) {
         true => Ok(control),
         false => Err(Problem::new(Code::NotFollowed)),
     }

@@ -152,10 +152,9 @@ pub(super) async fn states(
     control: Option<&Control>,
 ) -> Vec<CallerState> {
     let entries = control.map(Control::entries).unwrap_or_default();
-    let followers = control.map(Control::followers);
     let mut all = Vec::new();
     for one in watched {
-        let followed = followers.as_ref().map(|followers| one.is_among(followers));
+        let followed = control.map(|control| one.follows(control));
         let mut states = one.look_up(caller, policy).await;
         for state in &mut states {
             state.is_followed = followed;

@@ -54,10 +54,9 @@ pub(in crate::admin) fn policies(
     name: Option<&str>,
 ) -> Vec<Policy> {
     let entries = control.map(Control::entries).unwrap_or_default();
-    let followers = control.map(Control::followers);
     let mut all = Vec::new();
     for (index, of) in watched.iter().enumerate() {
-        let followed = followers.as_ref().map(|followers| of.is_among(followers));
+        let followed = control.map(|control| of.follows(control));
         let states = of.policies().into_iter();
         for state in states.filter(|state| name.is_none_or(|name| name == state.name)) {
             // Entries for a policy of this name have no effect on one that does not follow.

@@ -103,8 +103,7 @@ pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) 
 
 fn control_status(control: &Control, watched: &[Watched]) -> ControlStatus {
     let status = control.status();
-    let followers = control.followers();
-    let others = watched.iter().filter(|one| !one.is_among(&followers));
+    let others = watched.iter().filter(|one| !one.follows(control));
     let not_followed = others.flat_map(Watched::policies).map(|policy| policy.name);
     let not_followed: BTreeSet<_> = not_followed.collect();
     ControlStatus {

@@ -115,7 +115,7 @@ fn explain(
         conditions,
         is_enforced: caller
             .as_ref()
-            .is_none_or(|key| compiled.is_enforced_for(key)),
+            .is_none_or(|key| compiled.is_enforced_for(key, compiled.enforcement)),
         keys: keys
             .into_iter()
             .map(|(text, key)| (text, key.map_err(|error| in_words(&error))))

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use super::{FIRST, HOUR, Layer, Shelf, fingerprint, gets, made, modes, quota, start};
+use super::{FIRST, HOUR, Shelf, callers, fingerprint, made, mode, modes, quota, start};
 use crate::{
     Key, List, ManualClock,
     control::{Action, Mode},
@@ -15,8 +15,6 @@ use crate::{
 async fn every_kind_of_change_is_made_and_taken_back() {
     let clock = Arc::new(ManualClock::new());
     let control = Shelf::default().held(&clock);
-    let layer = Arc::new(Layer::default());
-    control.held().subscribe(&layer);
     let (ann, bob) = (fingerprint("ann"), fingerprint("bob"));
 
     let change = control
@@ -46,20 +44,19 @@ async fn every_kind_of_change_is_made_and_taken_back() {
         }
     );
 
-    let overlay = layer.last();
-    let callers = overlay.callers("plan").expect("two callers");
-    assert_eq!(gets(&callers[&ann]), (Some(quota(5)), None));
+    let two = callers(&control, "plan");
+    assert_eq!(two[&ann], (Some(quota(5)), None));
     let until_ms = u64::try_from(
         (start() + HOUR)
             .duration_since(UNIX_EPOCH)
             .unwrap()
             .as_millis(),
     );
-    assert_eq!(gets(&callers[&bob]), (None, until_ms.ok()));
-    assert_eq!(overlay.mode("burst"), Some(Mode::Shadow));
-    assert_eq!(overlay.mode("plan"), None);
-    let lists = overlay.lists_beside(None).expect("lists");
-    let lists = lists.by_hand.expect("those of the document");
+    assert_eq!(two[&bob], (None, until_ms.ok()));
+    assert_eq!(mode(&control, "burst"), Some(Mode::Shadow));
+    assert_eq!(mode(&control, "plan"), None);
+    let overrides = control.held().overrides();
+    let lists = &overrides.lists;
     assert_eq!(
         lists.addresses.find_address("192.0.2.1".parse().unwrap()),
         Some(List::Allow)
@@ -81,7 +78,7 @@ async fn every_kind_of_change_is_made_and_taken_back() {
         (control.entries(), control.status().version),
         (Vec::new(), FIRST + 9)
     );
-    assert!(layer.last().callers("plan").is_none());
+    assert!(callers(&control, "plan").is_empty());
     assert!(!control.remove_all().await.expect("nothing to do"));
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{HOUR, Layer, Shelf, fingerprint, gets, made, quota};
+use super::{HOUR, Layer, Shelf, callers, fingerprint, made, mode, quota};
 use crate::{
     Clock, ManualClock,
     control::{Control, Mode},
@@ -14,15 +14,8 @@ use crate::{
 async fn entries_end_by_themselves_and_leave_the_text_a_day_later() {
     let clock = Arc::new(ManualClock::new());
     let control = Control::in_memory_with(Arc::clone(&clock) as Arc<dyn Clock>);
-    let layer = Arc::new(Layer::default());
-    control.held().subscribe(&layer);
     let ann = fingerprint("ann");
-    let found = || {
-        let overlay = layer.last();
-        overlay
-            .callers("plan")
-            .and_then(|callers| callers.get(&ann).map(gets))
-    };
+    let found = || callers(&control, "plan").remove(&ann);
     made(
         control
             .override_quota("plan", "ann", quota(5))
@@ -54,7 +47,7 @@ async fn an_entry_is_back_when_the_clock_was_ahead() {
     let layer = Arc::new(Layer::default());
     control.held().subscribe(&layer);
     made(control.ban("plan", "ann", HOUR)).await;
-    let is_banned = || layer.last().callers("plan").is_some();
+    let is_banned = || !callers(&control, "plan").is_empty();
     assert!(is_banned());
 
     clock.advance(2 * HOUR);
@@ -69,27 +62,24 @@ async fn an_entry_is_back_when_the_clock_was_ahead() {
 }
 
 #[tokio::test]
-async fn a_layer_is_told_what_applies_and_each_change_while_it_lives() {
+async fn each_version_is_checked_against_a_layer_while_it_lives() {
     let clock = Arc::new(ManualClock::new());
     let control = Shelf::default().held(&clock);
     made(control.set_mode("a", Mode::Off)).await;
     let layer = Arc::new(Layer {
         policies: vec!["a"],
-        cannot_take: Some("policy \"a\" cannot be off"),
+        conflict: Some("policy \"a\" cannot be off"),
         ..Layer::default()
     });
     control.held().subscribe(&layer);
-    assert_eq!(
-        (layer.times(), layer.last().mode("a")),
-        (1, Some(Mode::Off))
-    );
+    assert_eq!((layer.times(), mode(&control, "a")), (1, Some(Mode::Off)));
     assert_eq!(
         control.status().problem.as_deref(),
         Some("policy \"a\" cannot be off")
     );
     made(control.set_mode("b", Mode::Shadow)).await;
     assert_eq!(
-        (layer.times(), layer.last().mode("b")),
+        (layer.times(), mode(&control, "b")),
         (2, Some(Mode::Shadow))
     );
     assert_eq!(control.status().unknown_policies, ["b"]);
@@ -133,13 +123,11 @@ fn another_runtime_goes_on() {
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let layer = Arc::new(Layer::default());
-            control.held().subscribe(&layer);
             let change = control.set_mode(policy, Mode::Off).until(HOUR);
             made(change).await;
             clock.advance(HOUR);
             sleep(Duration::from_millis(1_300)).await;
-            assert_eq!(layer.last().mode(policy), None);
+            assert_eq!(mode(&control, policy), None);
         });
     }
 }

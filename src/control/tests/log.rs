@@ -118,7 +118,7 @@ async fn each_content_and_each_reason_is_logged_once() {
     look().await;
 
     let choosy = Arc::new(Layer {
-        cannot_take: Some("policy \"a\" cannot be off"),
+        conflict: Some("policy \"a\" cannot be off"),
         ..Layer::default()
     });
     control.held().subscribe(&choosy);

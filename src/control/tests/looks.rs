@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{FIRST, HOUR, Layer, Shelf, made, modes, policies, text};
+use super::{FIRST, HOUR, Layer, Shelf, callers, made, modes, policies, text};
 use crate::{
     ManualClock, StoreError,
     control::{Mode, document::Document},
@@ -179,7 +179,7 @@ async fn an_outage_keeps_what_is_known() {
     // A ban ends in an outage, too.
     clock.advance(HOUR);
     control.refresh().await.expect_err("an outage");
-    assert!(layer.last().callers("plan").is_none());
+    assert!(callers(&control, "plan").is_empty());
     assert_eq!(control.entries(), []);
 
     shelf.fail(None);

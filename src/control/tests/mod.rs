@@ -10,7 +10,11 @@ mod losses;
 mod processes;
 
 use std::{
-    sync::{Arc, Mutex},
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -18,7 +22,7 @@ use super::{Control, ControlError, held::Held, source::Source};
 use crate::{
     Clock, Fingerprint, Key, ManualClock, Quota, StoreError, TokenBucket,
     fingerprint::Secret,
-    overlay::{Overlay, Override},
+    overrides::{Mode, Override, Overrides},
     store::StoreFuture,
     util::lock::lock,
 };
@@ -114,38 +118,44 @@ impl Source for Shelf {
     }
 }
 
-/// A layer that records each overlay that it gets.
+/// A layer that counts the versions that are checked against it.
 #[derive(Default)]
 struct Layer {
-    told: Mutex<Vec<Arc<Overlay>>>,
+    checks: AtomicUsize,
     policies: Vec<&'static str>,
-    cannot_take: Option<&'static str>,
+    conflict: Option<&'static str>,
 }
 
 impl super::Subscriber for Layer {
-    fn apply(&self, overlay: &Arc<Overlay>) -> Vec<String> {
-        lock(&self.told).push(Arc::clone(overlay));
-        self.cannot_take.map(str::to_owned).into_iter().collect()
+    fn check(&self, _: &Overrides) -> Vec<String> {
+        self.checks.fetch_add(1, Ordering::Relaxed);
+        self.conflict.map(str::to_owned).into_iter().collect()
     }
 
     fn has_policy(&self, name: &str) -> bool {
         self.policies.contains(&name)
     }
-
-    #[cfg(feature = "admin")]
-    fn settings(&self) -> Vec<crate::util::current::SettingsId> {
-        Vec::new()
-    }
 }
 
 impl Layer {
-    fn last(&self) -> Arc<Overlay> {
-        Arc::clone(lock(&self.told).last().expect("it was told"))
-    }
-
     fn times(&self) -> usize {
-        lock(&self.told).len()
+        self.checks.load(Ordering::Relaxed)
     }
+}
+
+/// Returns the mode that a document sets for a policy.
+fn mode(control: &Control, policy: &str) -> Option<Mode> {
+    control.held().overrides().policy(policy)?.mode
+}
+
+/// Returns the quota and the end of the ban of each caller of a policy.
+fn callers(control: &Control, policy: &str) -> HashMap<Fingerprint, (Option<Quota>, Option<u64>)> {
+    let overrides = control.held().overrides();
+    let given = overrides.policy(policy).into_iter();
+    let callers = given.flat_map(|given| &given.callers);
+    callers
+        .map(|(caller, given)| (*caller, gets(given)))
+        .collect()
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -139,22 +139,21 @@ async fn policies_are_shown_as_they_are() {
         .await
         .expect("it is made");
     let now = layer.policy_states();
-    // A policy that is off comes last.
     let expected = [
+        ("plan", Mode::Off, 0),
         ("tenth", Mode::Enforce, 10),
         ("shadow", Mode::Enforce, 100),
-        ("plan", Mode::Off, 0),
     ];
     assert_eq!(modes(&now), expected);
-    assert_eq!((now[0].overrides, now[0].bans), (3, 4));
+    assert_eq!((now[1].overrides, now[1].bans), (3, 4));
     world.advance(Duration::from_secs(10)).await;
-    assert_eq!(layer.policy_states()[0].bans, 3);
+    assert_eq!(layer.policy_states()[1].bans, 3);
 
     let limiter = world.limiter([
         Policy::new("plan", FixedWindow::per_hour(10)),
         shadow.clone(),
     ]);
-    let expected = [("shadow", Mode::Enforce, 100), ("plan", Mode::Off, 0)];
+    let expected = [("plan", Mode::Off, 0), ("shadow", Mode::Enforce, 100)];
     assert_eq!(modes(&limiter.policy_states()), expected);
 }
 

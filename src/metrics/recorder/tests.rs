@@ -2,12 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::Recorder;
+use super::{GONE_POLICIES, Recorder};
 use crate::{
-    metrics::{
-        Snapshot, StoreMetrics,
-        versions::{GONE_POLICIES, Version as _},
-    },
+    metrics::{Snapshot, StoreMetrics},
     policy_name::Name,
     util::split_mix::SplitMix64,
 };
@@ -21,10 +18,12 @@ fn snapshot(recorder: &Recorder) -> Snapshot {
     recorder.snapshot(StoreMetrics::new("memory"))
 }
 
-fn replaced(recorder: &Arc<Recorder>, policies: &[Name]) -> Arc<Recorder> {
-    let new = recorder.continued("api".into(), policies, None);
-    new.take_over();
-    new
+fn first(policies: &[Name]) -> Arc<Recorder> {
+    Recorder::new(None, "api".into(), policies, None)
+}
+
+fn replaced(recorder: &Recorder, policies: &[Name]) -> Arc<Recorder> {
+    Recorder::new(Some(recorder), "api".into(), policies, None)
 }
 
 /// Requests that begin under one version and end under another, in any order.
@@ -38,7 +37,7 @@ fn counts_of_all_versions_add_up() {
             names(texts.map(|policy| format!("policy-{policy}")))
         };
         let mut policies = some(below(16));
-        let mut current = Recorder::new("api".into(), &policies, None);
+        let mut current = first(&policies);
         let mut in_flight: Vec<(Arc<Recorder>, Vec<Name>)> = Vec::new();
         let (mut requests, mut checks) = (0, BTreeMap::<String, u64>::new());
         for _ in 0..2_000 {
@@ -57,7 +56,7 @@ fn counts_of_all_versions_add_up() {
                 8 => {
                     let chosen = some(below(16));
                     // One that is checked and does not take place changes nothing.
-                    drop(current.continued("api".into(), &some(below(16)), None));
+                    drop(replaced(&current, &some(below(16))));
                     current = replaced(&current, &chosen);
                     policies = chosen;
                 }
@@ -72,16 +71,13 @@ fn counts_of_all_versions_add_up() {
                 }
             }
         }
-        in_flight.clear();
-        snapshot(&current);
-        assert_eq!(current.take_former().sizes().0, 0);
     }
 }
 
 #[test]
 fn many_versions_take_no_more_and_more_memory() {
     let of = |version: usize| names([format!("v{version}"), "stays".to_owned()]);
-    let mut current = Recorder::new("api".into(), &of(0), None);
+    let mut current = first(&of(0));
     let longest = Arc::clone(&current);
     for version in 1..2 * GONE_POLICIES {
         let [policy, stays] = &of(version - 1)[..] else {
@@ -96,15 +92,13 @@ fn many_versions_take_no_more_and_more_memory() {
     assert_eq!(found.requests.cancelled, 1);
     let stays = found.policy("stays").map(|checks| checks.unknown);
     assert_eq!(stays, Some(2 * GONE_POLICIES as u64 - 1));
-    let (in_use, policies) = current.take_former().sizes();
-    assert_eq!(in_use, 1);
-    assert!(policies <= GONE_POLICIES + 2);
+    assert_eq!(current.gone.len(), GONE_POLICIES);
 }
 
 #[test]
 fn a_policy_that_returns_goes_on_and_another_name_starts_at_0() {
     let both = names(["a".to_owned(), "b".to_owned()]);
-    let one = Recorder::new("api".into(), &both, None);
+    let one = first(&both);
     for policy in &both {
         one.shadow_unknown(policy);
     }
@@ -114,7 +108,7 @@ fn a_policy_that_returns_goes_on_and_another_name_starts_at_0() {
     let three = replaced(&two, &both);
     let unknown = snapshot(&three).policy("b").map(|checks| checks.unknown);
     assert_eq!(unknown, Some(1));
-    let renamed = three.continued("web".into(), &both, None);
+    let renamed = Recorder::new(Some(&three), "web".into(), &both, None);
     assert_eq!(
         snapshot(&renamed).policy("b").map(|checks| checks.unknown),
         Some(0)
@@ -123,7 +117,7 @@ fn a_policy_that_returns_goes_on_and_another_name_starts_at_0() {
 
 #[test]
 fn callers_that_wait_are_seen_under_all_versions() {
-    let one = Recorder::new("api".into(), &names(["a".to_owned()]), None);
+    let one = first(&names(["a".to_owned()]));
     let wait = one.waits().begin();
     let two = replaced(&one, &names(["b".to_owned()]));
     drop(one);

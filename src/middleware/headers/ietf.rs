@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Decision, PolicyDecision, Quota, Verdict, middleware::inline_text::InlineText,
-    policy_name::Name,
+    policy_name::Name, util::interned::Interned,
 };
 
 /// Writes both fields. `policy`: the first, if its value is known. `with_shadows`: whether
@@ -71,11 +71,11 @@ fn add(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>, ex
 }
 
 /// Returns `RateLimit-Policy` for quotas that never change.
-pub(super) fn policy_field(policies: &[(&Name, Quota)]) -> Option<HeaderValue> {
+pub(super) fn policy_field(policies: &[(Name, Interned<Quota>)]) -> Option<HeaderValue> {
     let granting = policies.iter();
     let granting = granting.filter(|(_, quota)| quota.penalty().is_none());
     list(granting, |(name, quota), text| {
-        write_quota(&name.quoted, *quota, None, text);
+        write_quota(&name.quoted, **quota, None, text);
     })
 }
 

@@ -25,8 +25,8 @@ pub(super) struct Fields {
     policy: Option<HeaderValue>,
     /// How many policies there are.
     policies: usize,
-    /// Their quotas, if some callers have others.
-    quotas: Vec<Interned<Quota>>,
+    /// Their names and quotas, if a control document may change them.
+    known: Vec<(Name, Interned<Quota>)>,
     /// Partition keys are written into the fields, so no value is always the same.
     has_partition_keys: bool,
     /// Whether shadow policies are announced, too.
@@ -52,25 +52,27 @@ impl Fields {
             format,
             policy: None,
             policies: 0,
-            quotas: Vec::new(),
+            known: Vec::new(),
             has_partition_keys: false,
             with_shadows,
             hidden: Vec::new(),
         }
     }
 
-    /// For decisions of these enforced policies, whose quotas never change.
+    /// For decisions of these enforced policies. `may_differ`: a control document may change their
+    /// quotas, or which policies are enforced.
     pub(super) fn with_policies(
         format: HeaderFormat,
-        policies: &[(&Name, Quota)],
+        policies: Vec<(Name, Interned<Quota>)>,
         has_partition_keys: bool,
+        may_differ: bool,
     ) -> Self {
-        let policy = match (format, policies) {
+        let policy = match (format, &*policies) {
             (HeaderFormat::Draft10, policies) => ietf::policy_field(policies),
             (HeaderFormat::Draft6 | HeaderFormat::Draft7, [(_, quota)])
                 if quota.penalty().is_none() =>
             {
-                legacy::policy_field(*quota)
+                legacy::policy_field(**quota)
             }
             // The policy that is reported differs from decision to decision.
             (HeaderFormat::Draft6 | HeaderFormat::Draft7, _) => None,
@@ -84,18 +86,10 @@ impl Fields {
             format,
             policy: policy.map(constant),
             policies: policies.len(),
-            quotas: Vec::new(),
+            known: if may_differ { policies } else { Vec::new() },
             has_partition_keys,
             with_shadows: false,
             hidden: Vec::new(),
-        }
-    }
-
-    /// Writes the known policies only for decisions with these quotas: some callers have others.
-    pub(super) fn only_for(self, quotas: impl Iterator<Item = Interned<Quota>>) -> Self {
-        Self {
-            quotas: quotas.collect(),
-            ..self
         }
     }
 
@@ -147,14 +141,16 @@ impl Fields {
         let is_constant = decision.source() == Source::StoreFailure
             || (decision.policies().len() == self.policies
                 && !self.has_partition_keys
-                && self.has_quotas_of(decision));
+                && self.has_policies_of(decision));
         self.policy.as_ref().filter(|_| is_constant)
     }
 
     #[inline]
-    fn has_quotas_of(&self, decision: &Decision) -> bool {
-        let mut both = decision.policies().zip(&self.quotas);
-        both.all(|(policy, quota)| policy.has_quota(quota))
+    fn has_policies_of(&self, decision: &Decision) -> bool {
+        let mut both = decision.policies().zip(&self.known);
+        both.all(|(policy, (name, quota))| {
+            policy.interned_name() == name && policy.has_quota(quota)
+        })
     }
 }
 

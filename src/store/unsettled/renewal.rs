@@ -96,14 +96,14 @@ impl Extension {
             return;
         };
         match self.ask(&first) {
-            Answer::Now(Ok(decision)) => self.answered(Ok(decision)),
+            Answer::Now(Ok(decision)) => self.answered(&Ok(decision)),
             answer => {
                 let asker = Arc::clone(&first);
                 first.spawn(runtime, async move {
                     let answered = self.wait_for(answer, &asker, lifetime / 32);
                     // Soon after that the generation lapses.
                     if let Ok(answered) = timeout(lifetime / 2, answered).await {
-                        self.answered(answered);
+                        self.answered(&answered);
                     }
                 });
             }
@@ -134,7 +134,7 @@ impl Extension {
         first.extend(units, self.generation, self.number)
     }
 
-    fn answered(&mut self, answer: Result<Decision, StoreError>) {
+    fn answered(&mut self, answer: &Result<Decision, StoreError>) {
         let holds = mem::take(&mut self.holds);
         match answer.as_ref().map(|decision| decision.policies().next()) {
             Ok(Some(policy)) => {

@@ -1,0 +1,141 @@
+//! What a control document says, ready for lookups.
+//!
+//! It comes on top of what code and files say. Each version of a document makes one of these, and
+//! so does each entry that ends. A request reads one version for all of its way, and compares no
+//! times except the ends of bans.
+#![cfg_attr(
+    not(feature = "control"),
+    allow(dead_code, reason = "without the feature, there is no document")
+)]
+
+#[cfg(feature = "control")]
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+
+#[cfg(feature = "control")]
+use crate::{Clock, Fingerprint, clock, policy_name::Name};
+use crate::{
+    Lists, PolicyDecision, Quota,
+    lists::{ListsByHand, LoadedLists},
+    util::interned::Interned,
+};
+
+/// What a control document says on top of code and files. By default: nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Overrides {
+    #[cfg(feature = "control")]
+    policies: HashMap<Box<str>, PolicyOverrides>,
+    pub(crate) lists: ListsByHand,
+}
+
+/// The version of a document that one request sees for all of its way. Empty without a document.
+#[derive(Default)]
+pub(crate) struct SeenOverrides(Option<Guard<Arc<Overrides>>>);
+
+/// What a document says of one policy.
+#[derive(Debug, Default)]
+pub(crate) struct PolicyOverrides {
+    pub(crate) mode: Option<Mode>,
+    /// The callers that it names, by their fingerprints.
+    #[cfg(feature = "control")]
+    pub(crate) callers: HashMap<Fingerprint, Override>,
+}
+
+#[cfg_attr(not(feature = "control"), allow(unreachable_pub))]
+/// Whether a policy denies, whatever code and files say about its enforcement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// For all callers.
+    Enforce,
+    /// As [`Policy::shadow`](crate::Policy::shadow).
+    Shadow,
+    /// It is not asked, and charges nothing.
+    Off,
+}
+
+/// When a ban ends, by the clock of its document.
+#[cfg(feature = "control")]
+#[derive(Clone, Debug)]
+pub(crate) struct Ban {
+    /// In milliseconds after the UNIX epoch.
+    pub(crate) until_ms: u64,
+    clock: Arc<dyn Clock>,
+}
+
+#[cfg(feature = "control")]
+impl Ban {
+    pub(crate) const fn new(until_ms: u64, clock: Arc<dyn Clock>) -> Self {
+        Self { until_ms, clock }
+    }
+
+    /// Returns whether it has not ended.
+    #[cfg(feature = "admin")]
+    pub(crate) fn is_live(&self) -> bool {
+        self.until_ms > clock::read(&*self.clock) / 1_000
+    }
+
+    /// Returns the decision for the caller, unless the ban has ended.
+    pub(crate) fn decision(&self, policy: &Name) -> Option<PolicyDecision> {
+        let now_us = clock::read(&*self.clock);
+        let decision = PolicyDecision::banned(policy.clone(), self.until_ms, now_us);
+        Some(decision).filter(PolicyDecision::is_denied)
+    }
+}
+
+/// What all operators give one caller of a policy. A caller that is banned still has its quota, in
+/// which it pays for what it has used.
+#[cfg(feature = "control")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Override {
+    pub(crate) quota: Option<Interned<Quota>>,
+    pub(crate) ban: Option<Ban>,
+}
+
+/// What one check finds for its caller.
+#[derive(Default)]
+pub(crate) struct Found<'a> {
+    pub(crate) quota: Option<&'a Interned<Quota>>,
+    /// The decision for a banned caller.
+    pub(crate) ban: Option<PolicyDecision>,
+}
+
+impl Overrides {
+    /// Returns what the document says of a policy.
+    pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {
+        #[cfg(feature = "control")]
+        return self.policies.get(name);
+        #[cfg(not(feature = "control"))]
+        {
+            let _ = name;
+            None
+        }
+    }
+
+    #[cfg(feature = "control")]
+    pub(crate) fn policy_mut(&mut self, name: &str) -> &mut PolicyOverrides {
+        self.policies.entry(name.into()).or_default()
+    }
+}
+
+impl SeenOverrides {
+    #[inline]
+    pub(crate) const fn new(version: Option<Guard<Arc<Overrides>>>) -> Self {
+        Self(version)
+    }
+
+    /// Returns what the document says of a policy.
+    #[inline]
+    pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {
+        self.0.as_ref()?.policy(name)
+    }
+
+    /// Returns the lists of a layer or limiter together with those of the document. `None` if
+    /// neither has any.
+    #[inline]
+    pub(crate) fn lists(&self, own: Option<&Lists>) -> Option<LoadedLists<'_>> {
+        let by_hand = self.0.as_ref().map(|version| &version.lists);
+        LoadedLists::new(own, by_hand.filter(|by_hand| !by_hand.is_empty()))
+    }
+}
