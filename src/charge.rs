@@ -326,7 +326,7 @@ impl Demand {
     /// Returns what an operation does here: a settlement debits the bucket of a policy that does not
     /// hold.
     #[inline]
-    pub(crate) fn done_by(&self, operation: Operation) -> Operation {
+    pub(crate) fn effective_operation(&self, operation: Operation) -> Operation {
         match operation {
             Operation::Settle if self.hold.is_none() => Operation::Debit,
             operation => operation,
@@ -358,7 +358,7 @@ impl Demand {
         reading: &Reading,
     ) -> Change {
         let before = &reading.standing;
-        match self.done_by(operation) {
+        match self.effective_operation(operation) {
             _ if fitting == 0 => Change::Take(self.strikes_for_denial(operation, before)),
             Operation::Take => Change::Take(self.charged_level()),
             Operation::TakeUpTo if self.grants_nothing() => Change::Take(0),
@@ -446,7 +446,7 @@ impl Demand {
                 },
                 prolongs: operation == Operation::Take
                     || operation == Operation::TakeUpTo
-                    || self.done_by(operation) == Operation::Debit && self.level > 0,
+                    || self.effective_operation(operation) == Operation::Debit && self.level > 0,
             },
         }
     }

@@ -36,8 +36,9 @@ use super::{
 ///
 /// **Counters and gauges** have the names and labels that [Prometheus' text](super#names) has. A
 /// counter is set to its total ([`absolute`](::metrics::Counter::absolute)). A recorder takes that as
-/// a maximum, so a counter never goes down. Counters of which nothing was counted are set to 0, so
-/// that their series exist.
+/// a maximum, so a counter never goes down. A recorder that resets its counters when it sends them,
+/// such as `DebuggingRecorder`, counts the total again each time: do not use one. Counters of which
+/// nothing was counted are set to 0, so that their series exist.
 ///
 /// **Histograms are published as counters**, because the facade's histograms take single values,
 /// and those are not kept. What the facade would get instead (each value as a bound of its range)
@@ -50,7 +51,7 @@ use super::{
 ///
 /// **Layers and limiters may come and go**: the function may return others each time. A gauge of one
 /// that is gone keeps its last value. If several have one name and one of them goes, the counters of
-/// the name stand still until the others have counted as much. So give each a name of its own.
+/// the name do not increase until the others have counted as much. So give each a name of its own.
 ///
 /// **Limits of a file** make a publisher that has the numbers of the configuration, too:
 /// `config::Limits::publisher`.

@@ -82,7 +82,7 @@ where
         // Once, so that the request sees one version of the control document.
         let overrides = settings.store.overrides();
         let lists = overrides.lists(settings.lists.as_ref());
-        let fields = settings.fields_under(&overrides);
+        let fields = || settings.fields_under(&overrides);
         let head = || RequestHead::from(&request);
         let mut exempt = Exempt::new();
         let mut allowed = None;
@@ -143,7 +143,7 @@ where
                 let waits = settings.recorder.waits();
                 let admission = Admission::new(held, shadows, patience, bound, most, waits);
                 let asked = Unanswered::may_hold(Asked::Admission(admission), &charges, settings);
-                return wait(inner, settings, asked, partition_keys, fields, request);
+                return wait(inner, settings, asked, partition_keys, fields(), request);
             } else {
                 let (take, recorder) = (Operation::Take, &settings.recorder);
                 let store = &settings.store;
@@ -161,7 +161,7 @@ where
                 }
                 Answer::Later(answer) => {
                     let asked = Unanswered::may_hold(Asked::Answer(answer), &charges, settings);
-                    return wait(inner, settings, asked, partition_keys, fields, request);
+                    return wait(inner, settings, asked, partition_keys, fields(), request);
                 }
             };
             if let Some(partition_keys) = partition_keys {
@@ -185,7 +185,7 @@ where
         let settling = Settling::new(settings, holds, &mut request);
         let future = inner.call(request);
         let taken = Taken::without_permits(settling);
-        let admitted = Admitted::new(decision, extensions, fields, settings);
+        let admitted = Admitted::new(decision, extensions, fields(), settings);
         ResponseFuture::calling(future, admitted, taken)
     }
 }

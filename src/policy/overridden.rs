@@ -31,6 +31,10 @@ impl Compiled {
         }
     }
 
+    fn can_shadow(&self) -> bool {
+        !self.demand.quota.is_concurrency() && self.demand.strikes.is_none()
+    }
+
     /// Returns why it cannot be a shadow policy.
     pub(crate) fn cannot_shadow(&self) -> Option<ConfigError> {
         let error = if self.demand.quota.is_concurrency() {
@@ -49,7 +53,7 @@ impl Compiled {
         match given.and_then(|given| given.mode) {
             None => Some(self.enforcement),
             Some(Mode::Enforce) => Some(Enforcement::ForAll),
-            Some(Mode::Shadow) if self.cannot_shadow().is_none() => Some(Enforcement::ForNone),
+            Some(Mode::Shadow) if self.can_shadow() => Some(Enforcement::ForNone),
             Some(Mode::Shadow) => Some(self.enforcement),
             Some(Mode::Off) => None,
         }

@@ -58,7 +58,7 @@ impl StoreHandle {
         let memory = store.as_memory().cloned();
         let fallback = store.fallback();
         // Any other store that may fail has a fallback.
-        let is_far = memory.is_none() && fallback.is_some();
+        let is_remote = memory.is_none() && fallback.is_some();
         let fallback = fallback.unwrap_or_default();
         let holders = fallback.holders().clone();
         let store = MonitoredStore {
@@ -68,7 +68,7 @@ impl StoreHandle {
         };
         Self {
             memory,
-            held_in: HeldIn::new(fallback.unsettled(), &store, is_far),
+            held_in: HeldIn::new(fallback.unsettled(), &store, is_remote),
             store,
             id: StoreId::default(),
             fallback,

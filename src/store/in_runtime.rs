@@ -8,7 +8,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::{StoreError, util::runtime::with_timers};
+use crate::{StoreError, util::runtime::runtime_with_timers};
 
 pin_project! {
     /// Polls a future in the store's runtime if the caller is in none, or in one without timers.
@@ -36,7 +36,7 @@ impl<T, F: Future<Output = Result<T, StoreError>>> Future for InRuntime<F> {
         let this = self.project();
         // The store's runtime has timers, or the store would not have been built.
         let is_of_store = Handle::try_current().is_ok_and(|here| here.id() == this.runtime.id());
-        if is_of_store || with_timers().is_some() {
+        if is_of_store || runtime_with_timers().is_some() {
             return this.future.poll(cx);
         }
         if this.runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {

@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// Returns the runtime of the caller, if it has timers.
-pub(crate) fn with_timers() -> Option<Handle> {
+pub(crate) fn runtime_with_timers() -> Option<Handle> {
     let here = Handle::try_current().ok()?;
     let known = FOUND.get().filter(|(id, _)| *id == here.id());
     let has_timers = match known {

@@ -84,7 +84,7 @@ impl Fields {
         };
         Self {
             format,
-            policy: policy.map(constant),
+            policy,
             policies: policies.len(),
             known: if may_differ { policies } else { Vec::new() },
             has_partition_keys,
@@ -113,7 +113,10 @@ impl Fields {
     pub(super) fn intern(self) -> Interned<Self> {
         static FIELDS: InternTable<Fields> = InternTable::new();
 
-        FIELDS.intern(self)
+        FIELDS.intern(Self {
+            policy: self.policy.map(constant),
+            ..self
+        })
     }
 
     /// Writes the fields of a decision.

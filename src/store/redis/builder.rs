@@ -28,7 +28,7 @@ use crate::{
         process::ProcessContext,
     },
     telemetry,
-    util::{random::random, runtime::with_timers},
+    util::{random::random, runtime::runtime_with_timers},
 };
 
 /// Builds a [`RedisStore`].
@@ -244,7 +244,7 @@ impl RedisStoreBuilder {
             return Err(error);
         }
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
-        let runtime = with_timers().ok_or_else(|| {
+        let runtime = runtime_with_timers().ok_or_else(|| {
             ConfigError::new(
                 "no-runtime",
                 "no Tokio runtime with timers to connect in; build the store inside a runtime with `enable_all()`",

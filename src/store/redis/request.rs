@@ -161,7 +161,7 @@ impl<'a> Repeated<'a> {
             let demand = &*charge.demand;
             let is_last = if place == last { LAST_CHARGE } else { 0 };
             let holds = if demand.hold.is_some() { HOLDS } else { 0 };
-            let operation = demand.done_by(*operation);
+            let operation = demand.effective_operation(*operation);
             let kind = u64::from(algorithm(charge)) + holds + is_last + TASK * task(operation);
             let extra = match operation {
                 Operation::Take | Operation::Peek | Operation::Debit | Operation::Settle => {

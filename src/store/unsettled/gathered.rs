@@ -1,9 +1,8 @@
-//! Settlements that no caller waits for, until they are sent together.
+//! Gathers settlements that no caller waits for, and sends them together.
 //!
-//! Those of one bucket are one settlement by then: the units that were held, that were used and
-//! that were used beyond what was held are added up. All were settled before any of them is sent,
-//! so the store may take them in any order. Here it is the one in which all that is released is
-//! back before anything beyond is charged.
+//! Settlements of one bucket are merged: the units that were held, that were used, and that were
+//! used beyond what was held are added up. The store then applies releases before further charges,
+//! which is one of the orders in which it could have been asked.
 
 use std::{
     collections::HashMap,
@@ -17,9 +16,8 @@ use std::{
 
 use smallvec::SmallVec;
 use tokio::{
-    runtime::Handle,
-    sync::Notify,
-    time::{Instant, sleep, timeout},
+    runtime::{Handle, Id},
+    time::{Instant, sleep},
 };
 
 use super::{
@@ -29,103 +27,96 @@ use super::{
 use crate::{
     Decision, PolicyDecision,
     store::Answer,
-    util::{lock::lock, runtime::with_timers},
+    util::{lock::lock, runtime::runtime_with_timers},
 };
 
 /// How long a settlement waits for others, so that checks come first and calls are full.
 const WAIT: Duration = Duration::from_millis(10);
-/// So many buckets are settled without a wait: they fill a call.
+/// Settlements of this many buckets fill a call, so they do not wait.
 const MAX_BUCKETS: usize = 64;
-/// What could not be sent, as the circuit breaker was open, is tried again after this time.
+/// A settlement that an open circuit breaker rejects is sent again after this time.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Until it is this old.
+/// It is no longer sent again after this time.
 const MAX_AGE: Duration = Duration::from_secs(3);
 
-/// Gathers the settlements of one store.
+/// The settlements of one store that wait, by the runtime whose task sends them. A runtime that
+/// stands still delays no other.
 #[derive(Default)]
-pub(super) struct Gathered {
-    waiting: Mutex<Waiting>,
-    is_full: Notify,
-}
-
-#[derive(Default)]
-struct Waiting {
-    groups: HashMap<Bucket, Group>,
-    /// Whether a task sends them in time.
-    has_task: bool,
-}
+pub(super) struct Gathered(Mutex<HashMap<Id, HashMap<Bucket, Group>>>);
 
 impl Gathered {
     /// Lets a settlement wait for others, or sends it with those of its bucket if it is urgent.
     pub(super) fn add(self: &Arc<Self>, due: Due, runtime: &Handle) {
         let held = Arc::clone(due.held_by());
         let (bucket, is_urgent) = (held.bucket(due.generation), due.is_urgent);
-        let mut waiting = lock(&self.waiting);
-        let group = match waiting.groups.remove(&bucket) {
+        let mut waiting = lock(&self.0);
+        let is_first = !waiting.contains_key(&runtime.id());
+        let groups = waiting.entry(runtime.id()).or_default();
+        let mut ready = Vec::new();
+        let group = match groups.remove(&bucket) {
             Some(mut group) if group.first.is_settled_as(&held) => {
                 group.add(due);
                 group
             }
             other => {
                 // The quota has changed, so they are not one settlement.
-                other.into_iter().for_each(Group::send);
+                ready.extend(other);
                 Group::new(due)
             }
         };
-        if is_urgent {
-            drop(waiting);
-            group.send();
-            return;
+        match is_urgent {
+            true => ready.push(group),
+            false => drop(groups.insert(bucket, group)),
         }
-        waiting.groups.insert(bucket, group);
-        let is_full = waiting.groups.len() >= MAX_BUCKETS;
-        let had_task = mem::replace(&mut waiting.has_task, true);
+        if groups.len() >= MAX_BUCKETS {
+            ready.extend(mem::take(groups).into_values());
+        }
         drop(waiting);
-        if !had_task {
-            let sending = Sending(Arc::clone(self));
+        if is_first {
+            let sending = Sending(Arc::clone(self), runtime.id());
             held.spawn(runtime, sending.run());
         }
-        if is_full {
-            self.is_full.notify_one();
-        }
-    }
-
-    /// Sends all that wait.
-    fn send(&self) {
-        let mut waiting = lock(&self.waiting);
-        waiting.has_task = false;
-        let groups = mem::take(&mut waiting.groups);
-        drop(waiting);
-        let mut groups: Vec<Group> = groups.into_values().collect();
-        // Those that were held by one call ask the same, and a call says that once.
-        groups.sort_by_key(|group| group.generation);
-        let Some(first) = groups.first().map(|group| Arc::clone(&group.first)) else {
-            return;
-        };
-        let answers = groups.into_iter().filter_map(Group::ask_and_wait);
-        let answers: Vec<_> = answers.map(Box::pin).collect();
-        first.spawn_somewhere(join_all(answers));
+        send(ready);
     }
 }
 
-/// Sends what waits when it is dropped: also if the runtime of its task ends before its time.
-struct Sending(Arc<Gathered>);
+/// Sends the settlements of a runtime when it is dropped, even if that runtime ends.
+struct Sending(Arc<Gathered>, Id);
 
 impl Sending {
     async fn run(self) {
-        // An error means that the time is over.
-        let _ = timeout(WAIT, self.0.is_full.notified()).await;
+        sleep(WAIT).await;
     }
 }
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.0.send();
+        let groups = lock(&self.0.0).remove(&self.1);
+        send(
+            groups
+                .into_iter()
+                .flatten()
+                .map(|(_, group)| group)
+                .collect(),
+        );
     }
 }
 
+/// Sends settlements in one task.
+fn send(mut groups: Vec<Group>) {
+    let Some(first) = groups.first().map(|group| Arc::clone(&group.first)) else {
+        return;
+    };
+    first.spawn_somewhere(async move {
+        // Those that one call has taken ask the same, and a call says that once.
+        groups.sort_by_key(|group| group.generation);
+        let answers = groups.into_iter().filter_map(Group::send);
+        join_all(answers.map(Box::pin).collect()).await;
+    });
+}
+
 /// Settlements of units that one bucket holds in one generation.
-pub(super) struct Group {
+struct Group {
     first: Arc<Held>,
     generation: u64,
     held: u64,
@@ -136,8 +127,16 @@ pub(super) struct Group {
     sent: SmallVec<[(Sent, u64); 1]>,
 }
 
+/// Sends one settlement now, as the store may answer at once.
+pub(super) fn send_alone(due: Due) {
+    let held = Arc::clone(due.held_by());
+    if let Some(answer) = Group::new(due).send() {
+        held.spawn_somewhere(answer);
+    }
+}
+
 impl Group {
-    pub(super) fn new(due: Due) -> Self {
+    fn new(due: Due) -> Self {
         let mut group = Self {
             first: Arc::clone(due.held_by()),
             generation: due.generation,
@@ -157,15 +156,8 @@ impl Group {
         self.sent.push((due.sent, due.held));
     }
 
-    pub(super) fn send(self) {
-        let first = Arc::clone(&self.first);
-        if let Some(answer) = self.ask_and_wait() {
-            first.spawn_somewhere(answer);
-        }
-    }
-
     /// Asks the store. Returns what waits for its answer, if that is not there.
-    fn ask_and_wait(self) -> Option<impl Future<Output = ()>> {
+    fn send(self) -> Option<impl Future<Output = ()>> {
         match self.ask() {
             Answer::Now(Ok(decision)) => {
                 self.answered(&decision);
@@ -185,8 +177,8 @@ impl Group {
         loop {
             match answer.wait().await {
                 Ok(decision) => return self.answered(&decision),
-                Err(error) if error.may_have_run() || error.is_foreign_reply() => return,
-                Err(_) if with_timers().is_none() || since.elapsed() > MAX_AGE => return,
+                Err(error) if error.may_have_run() || !error.is_unavailable() => return,
+                Err(_) if runtime_with_timers().is_none() || since.elapsed() > MAX_AGE => return,
                 Err(_) => sleep(PAUSE).await,
             }
             answer = self.ask();

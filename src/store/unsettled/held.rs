@@ -11,7 +11,7 @@ use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
 use super::{
     Confirmed, HeldIn, Place, Registry, Settlement,
-    gathered::Group,
+    gathered::send_alone,
     sent::{Due, Sent},
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     metrics::{Recorder, settlements::SettlementResult},
     quota::hold::{HoldDemand, start_us},
     store::{Answer, StoreFuture},
-    util::{lock::lock, runtime::with_timers, time::later},
+    util::{lock::lock, runtime::runtime_with_timers, time::later},
 };
 
 /// The bucket that a request is settled with.
@@ -302,9 +302,9 @@ impl Held {
 
     /// Sends a settlement that no caller waits for: to a store far away together with others.
     fn send_unawaited(&self, due: Due) {
-        match with_timers().filter(|_| self.at.is_far) {
+        match self.at.is_remote.then(runtime_with_timers).flatten() {
             Some(runtime) => self.registry().gathered.add(due, &runtime),
-            None => Group::new(due).send(),
+            None => send_alone(due),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Units that requests of this process hold in a store, until they are settled.
 //!
-//! A hold is settled once: the first settlement wins, and it is sent at most once. What no caller
-//! waits for is [gathered](gathered) before it is sent to a store far away. A hold that outlives the
-//! lifetime of its policy is moved into the present generation, by one call for all that this
+//! A hold is settled once: the first settlement wins, and it runs at most once. [`gathered`] merges
+//! settlements that no caller waits for before it sends them to a remote store. A hold that outlives
+//! the lifetime of its policy is moved into the present generation, by one call for all that this
 //! process holds in that generation of a bucket. A call without a reply is repeated until the
 //! generation is about to lapse. Then the hold is left to the store, which charges it.
 
@@ -60,16 +60,16 @@ impl Settlement {
 pub(crate) struct HeldIn {
     unsettled: Unsettled,
     store: MonitoredStore,
-    /// Whether it answers after a while, so that few calls are better than many.
-    is_far: bool,
+    /// Few calls to a remote store are better than many.
+    is_remote: bool,
 }
 
 impl HeldIn {
-    pub(crate) fn new(unsettled: &Unsettled, store: &MonitoredStore, is_far: bool) -> Arc<Self> {
+    pub(crate) fn new(unsettled: &Unsettled, store: &MonitoredStore, is_remote: bool) -> Arc<Self> {
         Arc::new(Self {
             unsettled: unsettled.clone(),
             store: store.clone(),
-            is_far,
+            is_remote,
         })
     }
 

@@ -80,11 +80,15 @@ impl Drop for Renewal {
     }
 }
 
+/// An extension without a reply is repeated after this time, or earlier.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
 /// Holds of one generation that are moved into the present one together.
 struct Extension {
     holds: Vec<Arc<Held>>,
     generation: u64,
-    /// It is the same in each call, so the units move once.
+    /// It is the same in each call, so the units move once. If another process extends units of the
+    /// bucket in between, the units of the first call lapse, and are charged.
     number: u64,
     /// A call without a reply may have moved them.
     may_have_run: bool,
@@ -100,7 +104,8 @@ impl Extension {
             answer => {
                 let asker = Arc::clone(&first);
                 first.spawn(runtime, async move {
-                    let answered = self.wait_for(answer, &asker, lifetime / 32);
+                    let pause = MAX_PAUSE.min(lifetime / 32);
+                    let answered = self.wait_for(answer, &asker, pause);
                     // Soon after that the generation lapses.
                     if let Ok(answered) = timeout(lifetime / 2, answered).await {
                         self.answered(&answered);

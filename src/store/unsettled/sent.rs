@@ -16,7 +16,7 @@ pub(super) struct Due {
     pub(super) generation: u64,
     /// The units that were used and have not been charged.
     pub(super) used: u64,
-    /// It waits for no others.
+    /// Whether it is sent without waiting for others.
     pub(super) is_urgent: bool,
 }
 
@@ -69,7 +69,7 @@ impl Sent {
         Ok(Some(decision))
     }
 
-    /// Ends it, where so many of its units were still held.
+    /// Ends it, if `found` of its units were still held.
     pub(super) fn confirmed(self, found: u64) {
         let result = match self.units {
             _ if self.is_late(found) => SettlementResult::Late,
@@ -84,7 +84,7 @@ impl Sent {
         self.by.holds() && found < self.by.units()
     }
 
-    /// Ends it without a call: nothing was held, or nobody knows where, and no more is to be charged.
+    /// Ends it without a call: nothing is left to release or to charge.
     pub(super) fn not_needed(self, is_lost: bool) -> Result<Confirmed, StoreError> {
         if is_lost {
             return Err(StoreError::unavailable("the hold could not be extended"));

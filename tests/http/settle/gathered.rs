@@ -10,7 +10,7 @@ use tower_throttle::{
 };
 
 use super::as_asked;
-use crate::support::{random::Random, web::get};
+use crate::support::{eventually_async, random::Random, web::get};
 
 fn layer_of(redis: &SimulatedRedis, policy: Policy) -> RateLimitLayer {
     let store = RedisStore::builder().simulated(redis).expect("a store");
@@ -106,6 +106,28 @@ async fn a_burst_of_settlements_is_charged_as_one_by_one() {
     ];
     assert_eq!(counted, expected);
     assert_eq!(settlements.total(), expected.iter().sum::<u64>());
+}
+
+#[test]
+fn a_runtime_that_stands_still_delays_no_settlement_of_another() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let redis = SimulatedRedis::new();
+    let tokens = Policy::new("tokens", TokenBucket::without_refill(1_000))
+        .key(key::header("caller"))
+        .cost(10)
+        .settle_by(|_: &Outcome<'_>| Settle::Release);
+    let layer = runtime.block_on(async { layer_of(&redis, tokens) });
+    let still = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let still = still.expect("a runtime");
+    assert!(still.block_on(ask(&layer, 1, 200)).is_allowed());
+    runtime.block_on(async {
+        assert!(ask(&layer, 2, 200).await.is_allowed());
+        eventually_async("the release", async || left(&layer, 2).await == 1_000).await;
+        assert_eq!(left(&layer, 1).await, 990, "it waits with its runtime");
+    });
+    drop(still);
 }
 
 /// A server that is asked for three times as much as it can do: checks are decided here, and each

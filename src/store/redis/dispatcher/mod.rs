@@ -331,7 +331,7 @@ impl Dispatcher {
             _in_flight: in_flight,
         };
         if is_refund {
-            // No caller waits for a settlement alone, so it ends with its call.
+            // A settlement has a long deadline, and ends with its call.
             let timed = (job.request.operation != Operation::Settle).then_some(id);
             state.refunds.jobs.push_back(job);
             self.start_refund_worker(state);

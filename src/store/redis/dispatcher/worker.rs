@@ -25,6 +25,7 @@ use tokio::{
 use super::{Answered, Dispatcher, Job, Queue, State, answer};
 use crate::{
     StoreError,
+    charge::Operation,
     store::redis::{
         SendMode,
         companion::{Companion, Companions},
@@ -324,14 +325,16 @@ async fn call(
     jobs: &[Job],
     senders: &mut [Option<oneshot::Sender<Answered>>],
 ) -> Result<ScriptReply, StoreError> {
-    let deadlines = jobs.iter().map(|job| job.deadline);
     if jobs.iter().any(|job| job.request.is_refund()) {
-        // The caller of a refund has a timer of its own, and that of a settlement a long one.
+        // A settlement ends with its call. The callers of others have timers of their own.
+        let settled = jobs.iter();
+        let settled = settled.filter(|job| job.request.operation == Operation::Settle);
         let least = Deadline::after(server.timeout().saturating_mul(2));
-        let deadline = deadlines.fold(least, Deadline::later);
+        let deadline = settled.map(|job| job.deadline).fold(least, Deadline::later);
         let call = server.eval(checks, carriers, SendMode::Batched, deadline);
         return call.await;
     }
+    let deadlines = jobs.iter().map(|job| job.deadline);
     let last = deadlines.fold(Deadline::after(Duration::ZERO), Deadline::later);
     let mut call = pin!(server.eval(checks, carriers, SendMode::Batched, last));
     loop {

@@ -213,7 +213,7 @@ while key < #keys do
             elseif task == 4 and extension == beyond then
               -- It ran before, and its reply was lost.
               found = min(asked, younger)
-            elseif task == 4 and is_elder then
+            elseif task == 4 and is_elder and found > 0 then
               taken, given, extension = found, found, beyond
             end
           end
