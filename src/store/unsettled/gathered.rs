@@ -21,8 +21,8 @@ use tokio::{
 };
 
 use super::{
+    Due, Sent,
     held::{Bucket, Held},
-    sent::{Due, Sent},
 };
 use crate::{
     Decision, PolicyDecision,

@@ -9,18 +9,14 @@ use std::{
 
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
-use super::{
-    Confirmed, HeldIn, Place, Registry, Settlement,
-    gathered::send_alone,
-    sent::{Due, Sent},
-};
+use super::{Confirmed, Due, HeldIn, Place, Registry, Sent, Settlement};
 use crate::{
     Decision, Key, PolicyDecision, StoreError,
     charge::{Charge, Check, Operation},
     metrics::{Recorder, settlements::SettlementResult},
     quota::hold::{HoldDemand, start_us},
     store::{Answer, StoreFuture},
-    util::{lock::lock, runtime::runtime_with_timers, time::later},
+    util::{lock::lock, time::later},
 };
 
 /// The bucket that a request is settled with.
@@ -300,12 +296,8 @@ impl Held {
         }
     }
 
-    /// Sends a settlement that no caller waits for: to a store far away together with others.
     fn send_unawaited(&self, due: Due) {
-        match self.at.is_remote.then(runtime_with_timers).flatten() {
-            Some(runtime) => self.registry().gathered.add(due, &runtime),
-            None => send_alone(due),
-        }
+        self.registry().send_unawaited(due, self.at.is_remote);
     }
 
     /// Asks the store to charge `used` units, of which `beyond` were not held, and to hold these

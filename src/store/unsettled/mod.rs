@@ -9,7 +9,6 @@
 mod gathered;
 mod held;
 mod renewal;
-mod sent;
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +22,15 @@ use std::{
 use tokio::{runtime::Handle, sync::Notify, time::Instant};
 
 pub(crate) use self::held::{Held, HeldCharge};
-use self::{gathered::Gathered, renewal::Renewal};
-use super::monitored::MonitoredStore;
+use self::{
+    gathered::{Gathered, send_alone},
+    renewal::Renewal,
+};
+use super::{StoreFuture, monitored::MonitoredStore};
 use crate::{
-    Decision,
-    metrics::settlements::{SettlementCounts, Settlements},
-    util::{lock::lock, random::random_between},
+    Decision, PolicyDecision, StoreError,
+    metrics::settlements::{SettlementCounts, SettlementResult, Settlements},
+    util::{lock::lock, random::random_between, runtime::runtime_with_timers},
 };
 
 /// The store's answer to a settlement. `None`: nothing was left to ask for.
@@ -156,6 +158,14 @@ impl Registry {
         place
     }
 
+    /// Sends a settlement that no caller waits for: to a remote store together with others.
+    fn send_unawaited(&self, due: Due, is_remote: bool) {
+        match is_remote.then(runtime_with_timers).flatten() {
+            Some(runtime) => self.gathered.add(due, &runtime),
+            None => send_alone(due),
+        }
+    }
+
     fn remove(&self, place: Place) {
         let removed = self.queue().by_due.remove(&place);
         // Dropped without the lock: it may be the last that uses the store.
@@ -180,6 +190,99 @@ impl Registry {
             due.push(first.remove());
         }
         due
+    }
+}
+
+/// A settlement that is to be sent.
+struct Due {
+    sent: Sent,
+    /// The units that the store still holds, and their generation.
+    held: u64,
+    generation: u64,
+    /// The units that were used and have not been charged.
+    used: u64,
+    /// Whether it is sent without waiting for others.
+    is_urgent: bool,
+}
+
+impl Due {
+    const fn held_by(&self) -> &Arc<Held> {
+        &self.sent.by
+    }
+
+    /// Returns how many of the units used were not held.
+    const fn beyond(&self) -> u64 {
+        self.used.saturating_sub(self.held)
+    }
+}
+
+/// A settlement that is counted when it ends. It counts as lost if it is dropped before.
+struct Sent {
+    by: Arc<Held>,
+    /// The units to be charged.
+    units: u64,
+    is_over: bool,
+}
+
+impl Sent {
+    const fn new(by: Arc<Held>, units: u64) -> Self {
+        Self {
+            by,
+            units,
+            is_over: false,
+        }
+    }
+
+    async fn wait_for(self, answer: StoreFuture<Decision>) -> Result<Confirmed, StoreError> {
+        self.answered(answer.await)
+    }
+
+    fn answered(self, answer: Result<Decision, StoreError>) -> Result<Confirmed, StoreError> {
+        let mut decision = answer?;
+        self.by.count_bans(&decision);
+        let found = decision.policies().next().map_or(0, PolicyDecision::held);
+        if self.is_late(found) {
+            decision.charged_before(self.units, self.by.units() - found);
+        }
+        self.confirmed(found);
+        Ok(Some(decision))
+    }
+
+    /// Ends it, if `found` of its units were still held.
+    fn confirmed(self, found: u64) {
+        let result = match self.units {
+            _ if self.is_late(found) => SettlementResult::Late,
+            0 => SettlementResult::Released,
+            units if units < self.by.units() => SettlementResult::Partial,
+            _ => SettlementResult::Charged,
+        };
+        self.end(result);
+    }
+
+    fn is_late(&self, found: u64) -> bool {
+        self.by.holds() && found < self.by.units()
+    }
+
+    /// Ends it without a call: nothing is left to release or to charge.
+    fn not_needed(self, is_lost: bool) -> Result<Confirmed, StoreError> {
+        if is_lost {
+            return Err(StoreError::unavailable("the hold could not be extended"));
+        }
+        self.end(SettlementResult::Released);
+        Ok(None)
+    }
+
+    fn end(mut self, result: SettlementResult) {
+        self.is_over = true;
+        self.by.count(result);
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.by.count(SettlementResult::Lost);
+        }
     }
 }
 
