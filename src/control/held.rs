@@ -137,6 +137,7 @@ impl Held {
     /// Checks each version against a layer or limiter, from now on.
     pub(crate) fn subscribe(&self, subscriber: &Arc<impl Subscriber + 'static>) {
         let mut subscribers = lock(&self.subscribers);
+        subscribers.retain(|one| one.strong_count() > 0);
         let new = Arc::downgrade(subscriber);
         subscribers.push(new);
         let conflicts = subscriber.check(&self.overrides());

@@ -55,6 +55,8 @@ struct Inner {
     /// What requests of this process hold in the store, and in its own buckets.
     unsettled: Unsettled,
     local_unsettled: Unsettled,
+    /// The label of the store's metrics.
+    name: OnceLock<String>,
 }
 
 const BUCKETS: usize = 100_000;
@@ -134,9 +136,18 @@ impl Fallback {
             local_holders,
             unsettled,
             local_unsettled,
+            name,
             ..
         } = &*self.0;
         let local = self.used_local().map(Store::metrics);
+        // An application whose store panics here still reads what its limiters count.
+        let own = match catch_unwind(AssertUnwindSafe(|| store.metrics())) {
+            Ok(own) => {
+                name.get_or_init(|| own.name.clone());
+                own
+            }
+            Err(_) => name.get().map(StoreMetrics::new).unwrap_or_default(),
+        };
         StoreMetrics {
             failures: health.failures(),
             is_up: health.is_up(),
@@ -145,8 +156,7 @@ impl Fallback {
             settlements: unsettled.settlements().plus(&local_unsettled.settlements()),
             local_buckets: local.and_then(|local| local.memory_buckets).unwrap_or(0),
             id: Some(self.local_id().0),
-            // An application whose store panics here still reads what its limiters count.
-            ..catch_unwind(AssertUnwindSafe(|| store.metrics())).unwrap_or_default()
+            ..own
         }
     }
 

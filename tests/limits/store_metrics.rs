@@ -310,6 +310,7 @@ async fn a_store_whose_numbers_panic_leaves_what_its_limiters_count() {
     limiters[0].check("ann").await.expect_err("no connection");
     for limiter in &limiters {
         let found = of(limiter);
+        assert_eq!(found.name, "mine");
         assert_eq!((found.call_seconds, found.in_flight), (None, None));
         assert_eq!((found.failures.total(), found.is_up), (1, false));
     }
