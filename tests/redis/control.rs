@@ -141,8 +141,10 @@ async fn what_is_no_document_keeps_the_old_one_and_is_not_overwritten() {
         ),
         (["LPUSH", KEY, "x"], "WRONGTYPE"),
     ] {
-        server.command(&["DEL", KEY]);
-        server.command(&words);
+        // At once: a process that reads between two commands finds no document, and stores its own.
+        let replace = "redis.call('DEL', KEYS[1]) return redis.call(ARGV[1], KEYS[1], ARGV[2])";
+        let [command, key, value] = words;
+        server.command(&["EVAL", replace, "1", key, command, value]);
         let error = control
             .refresh()
             .await
