@@ -69,7 +69,7 @@ impl Limiter {
     ///
     /// let decision = limiter.check("ann").await?;
     /// assert!(!decision.is_allowed());
-    /// assert!(decision.retry_after() > Some(Duration::from_secs(89)), "150,000 tokens are owed");
+    /// assert!(decision.retry_after() > Some(Duration::from_secs(60)), "150,000 tokens are owed");
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///

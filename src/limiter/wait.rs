@@ -103,11 +103,11 @@ impl Limiter {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tower_throttle::{Limiter, MemoryStore, Policy, TokenBucket};
+    /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     /// # runtime.block_on(async {
-    /// let tokens = Policy::new("tokens", TokenBucket::per_minute(10_000))
+    /// let tokens = Policy::new("tokens", FixedWindow::per_day(10_000))
     ///     .hold_for(Duration::from_secs(60));
     /// let limiter = Limiter::new(MemoryStore::new(), tokens);
     ///
