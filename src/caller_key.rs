@@ -60,7 +60,6 @@ impl Key {
         Self(SmallVec::from_slice(bytes))
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn missing() -> Self {
         Self::part(b'?', &[])
     }

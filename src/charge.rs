@@ -48,6 +48,11 @@ impl Operation {
     pub(crate) const fn is_of_taken(self) -> bool {
         matches!(self, Self::Refund | Self::Renew | Self::Settle)
     }
+
+    /// Returns whether it asks for units, as opposed to what was used before.
+    pub(crate) const fn asks_for_units(self) -> bool {
+        matches!(self, Self::Take | Self::TakeUpTo | Self::Peek)
+    }
 }
 
 /// A request to a store: what to do with which buckets.

@@ -73,7 +73,6 @@ impl Fingerprint {
     }
 
     /// Reads the fingerprint in the name of a bucket in Redis.
-    #[cfg(any(feature = "http", feature = "redis"))]
     pub(crate) fn in_storage_key(name: &str) -> Option<Self> {
         let (_, rest) = name.split_once('{')?;
         let (hash, _) = rest.split_once('}')?;

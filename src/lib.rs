@@ -180,8 +180,6 @@ mod admission;
 mod caller_key;
 mod charge;
 mod clock;
-#[cfg(feature = "compat")]
-#[cfg_attr(docsrs, doc(cfg(feature = "compat")))]
 pub mod compat;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
@@ -191,8 +189,8 @@ pub mod config;
 pub mod control;
 mod decision;
 mod enforcement;
+mod engine;
 mod error;
-#[cfg(any(feature = "http", feature = "redis", feature = "control"))]
 mod fingerprint;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
@@ -203,9 +201,7 @@ mod lists;
 #[cfg(feature = "admin")]
 mod look_up;
 pub mod metrics;
-#[cfg(feature = "http")]
 mod middleware;
-#[cfg(feature = "http")]
 mod offenders;
 mod on_store_failure;
 mod overrides;
@@ -219,11 +215,6 @@ mod telemetry;
 pub mod testing;
 mod util;
 
-#[cfg(any(feature = "http", feature = "redis", feature = "control"))]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(feature = "http", feature = "redis", feature = "control")))
-)]
 pub use self::fingerprint::Fingerprint;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -234,6 +225,7 @@ pub use self::{
     clock::{Clock, ManualClock},
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
     enforcement::Percent,
+    engine::buckets::Buckets,
     error::{ConfigError, StoreError},
     holds::{Reserved, Settled},
     limiter::{Limiter, LimiterBuilder},
@@ -246,14 +238,11 @@ pub use self::{
     },
     store::memory::{MemoryStore, MemoryStoreBuilder},
 };
-#[cfg(feature = "http")]
-#[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub use self::{
     decision::DenialReason,
     holds::Hold,
     middleware::{
         body::ResponseBody,
-        buckets::Buckets,
         builder::RateLimitLayerBuilder,
         denied::Denied,
         future::ResponseFuture,

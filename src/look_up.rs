@@ -278,7 +278,7 @@ impl PolicyState {
         own.map_or(Ok(()), |own| check_override(own, quota))
     }
 
-    pub(crate) fn new(terms: &Terms<'_, '_>, is_constant: bool) -> Self {
+    pub(crate) fn new(terms: &Terms<'_, '_>) -> Self {
         let policy = terms.policy;
         let (mode, enforced_percent) = match policy.enforcement_under(terms.given) {
             None => (Mode::Off, 0),
@@ -293,7 +293,7 @@ impl PolicyState {
         };
         Self {
             name: policy.name.text.to_string(),
-            quota: is_constant.then_some(*policy.demand.quota),
+            quota: (!policy.has_tiers).then_some(*policy.demand.quota),
             mode,
             enforced_percent,
             not_shadow: policy.cannot_shadow(),

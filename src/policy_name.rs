@@ -2,7 +2,6 @@
 
 use std::{fmt, sync::Arc};
 
-#[cfg(feature = "http")]
 use bytes::Bytes;
 use siphasher::sip128::SipHasher13;
 
@@ -25,7 +24,6 @@ pub(crate) struct NameParts {
     /// To be mixed with a secret.
     pub(crate) hash: (u64, u64),
     /// The body of a denial by this policy alone: most denials have no other.
-    #[cfg(feature = "http")]
     problem: Box<str>,
 }
 
@@ -41,7 +39,6 @@ impl Name {
         Some(NAMES.intern(NameParts {
             text: name.into(),
             hash: (hash.h1, hash.h2),
-            #[cfg(feature = "http")]
             problem: format!(
                 r#"{{"type":"{QUOTA_EXCEEDED}","title":"Quota Exceeded","status":429,"violated-policies":[{quoted}]}}"#
             )
@@ -52,7 +49,6 @@ impl Name {
 
     /// Returns the problem document of a denial by this policy alone. It is not copied, unless
     /// the process has hundreds of names.
-    #[cfg(feature = "http")]
     pub(crate) fn problem(&self) -> Bytes {
         match self {
             Self::Static(parts) => Bytes::from_static(parts.problem.as_bytes()),
@@ -90,12 +86,10 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 /// The type of the problem document (RFC 9457) of a denial because a quota is exceeded.
-#[cfg(feature = "http")]
 pub(crate) const QUOTA_EXCEEDED: &str =
     "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
 /// The type of that of a ban.
-#[cfg(feature = "http")]
 pub(crate) const ABNORMAL_USAGE: &str =
     "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
 

@@ -27,8 +27,8 @@ impl Watched {
     /// Returns what no other one has, as long as this one lives.
     pub(super) fn identity(&self) -> (&'static str, usize) {
         let place = match self {
-            Self::Layer(layer) => layer.place_of_settings(),
-            Self::Limiter(limiter) => limiter.place_of_settings(),
+            Self::Layer(layer) => layer.settings.place(),
+            Self::Limiter(limiter) => limiter.engine.place(),
         };
         (self.kind(), place)
     }
@@ -36,16 +36,16 @@ impl Watched {
     /// Returns whether it follows this control document.
     pub(super) fn follows(&self, control: &Control) -> bool {
         match self {
-            Self::Layer(layer) => layer.follows(control),
-            Self::Limiter(limiter) => limiter.follows(control),
+            Self::Layer(layer) => layer.settings.follows(control),
+            Self::Limiter(limiter) => limiter.engine.follows(control),
         }
     }
 
     /// Returns its name, which others may have, too.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Layer(layer) => layer.name(),
-            Self::Limiter(limiter) => limiter.name(),
+            Self::Layer(layer) => layer.settings.name(),
+            Self::Limiter(limiter) => limiter.engine.name(),
         }
     }
 

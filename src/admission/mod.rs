@@ -75,7 +75,6 @@ pub(crate) enum WaitBound {
     All,
     /// All but the wait in a [queue](crate::LeakyBucket::queue), which has a bound of its
     /// own.
-    #[cfg(feature = "http")]
     AllButQueue,
 }
 

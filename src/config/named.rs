@@ -112,7 +112,7 @@ impl<L: Replaceable> Named<L> {
 
 /// Implements the trait by the methods of the same names, which both types have.
 macro_rules! replaceable {
-    ($($type:ident, $builder:ident, $kind:literal;)+) => {
+    ($($type:ident, $builder:ident, $live:ident, $kind:literal;)+) => {
         $(
             impl Replaceable for $type {
                 type Builder = $builder;
@@ -133,17 +133,17 @@ macro_rules! replaceable {
                 }
 
                 fn subscribe(&self) {
-                    Self::subscribe(self);
+                    self.$live.subscribe();
                 }
 
                 fn is_shared(&self) -> bool {
-                    Self::is_shared(self)
+                    self.$live.is_shared()
                 }
             }
         )+
     };
 }
 replaceable! {
-    RateLimitLayer, RateLimitLayerBuilder, "layer";
-    Limiter, LimiterBuilder, "limiter";
+    RateLimitLayer, RateLimitLayerBuilder, settings, "layer";
+    Limiter, LimiterBuilder, engine, "limiter";
 }

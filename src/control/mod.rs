@@ -12,7 +12,6 @@
 //! [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
 
 mod applied;
-#[cfg(feature = "http")]
 mod caller;
 mod change;
 mod compile;
@@ -41,8 +40,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-#[cfg(feature = "http")]
-#[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub use self::caller::Caller;
 pub(crate) use self::held::{Held, Subscriber};
 pub use self::{
@@ -59,7 +56,6 @@ pub(crate) use self::{
 };
 use self::{edit::Edit, entry::Subject, source::Memory};
 pub use crate::overrides::Mode;
-#[cfg(feature = "http")]
 use crate::overrides::Overrides;
 use crate::{
     Clock, ConfigError, Fingerprint, Key, List, Quota,
@@ -143,7 +139,6 @@ impl Control {
     }
 
     /// Creates a document that never changes.
-    #[cfg(feature = "http")]
     pub(crate) fn fixed(overrides: Arc<Overrides>) -> Self {
         let source = Box::new(Memory::default());
         let held = Held::new(source, Arc::new(WallClock), Secret::default());

@@ -4,7 +4,6 @@ mod policy;
 mod reason;
 mod shadow;
 
-#[cfg(any(feature = "http", feature = "compat"))]
 use std::cmp::Reverse;
 use std::{
     fmt, mem, slice,
@@ -15,10 +14,7 @@ use std::{
 use smallvec::SmallVec;
 
 pub use self::policy::PolicyDecision;
-#[cfg(feature = "http")]
 pub use self::reason::DenialReason;
-#[cfg(not(feature = "http"))]
-pub(crate) use self::reason::DenialReason;
 pub(crate) use self::{policy::PolicyOutcome, shadow::ShadowOutcome};
 use crate::{charge::Operation, lists::List};
 
@@ -285,12 +281,6 @@ impl Decision {
         }
     }
 
-    /// Creates the decision for a request to which no policy applied.
-    #[cfg(feature = "http")]
-    pub(crate) const fn of_no_policy() -> Self {
-        Self::without_policies(Verdict::Allowed, Source::Store)
-    }
-
     /// Creates the decision for a caller on a list. `units`: how many pass.
     pub(crate) fn by_list(list: List, units: u64) -> Self {
         let (verdict, units) = match list {
@@ -304,7 +294,6 @@ impl Decision {
     }
 
     /// Creates the decision for a caller that operators banned under these policies.
-    #[cfg(feature = "control")]
     pub(crate) fn by_bans(bans: Vec<PolicyDecision>) -> Self {
         let now_us = bans.first().map_or(0, PolicyDecision::decided_at_us);
         Self {
@@ -313,13 +302,8 @@ impl Decision {
         }
     }
 
-    /// Creates the decision for a check of these units whose policies are all off.
-    pub(crate) fn of_no_policies(units: u64) -> Self {
-        Self::of_shadow_policies(units)
-    }
-
-    /// Creates the decision for a check of these units to which only shadow policies applied.
-    pub(crate) fn of_shadow_policies(units: u64) -> Self {
+    /// Creates the decision for a check of these units that no enforced policy limits.
+    pub(crate) fn unlimited(units: u64) -> Self {
         Self {
             policies: Policies::None(units),
             ..Self::without_policies(Verdict::Allowed, Source::Store)
@@ -413,22 +397,19 @@ impl Decision {
         self
     }
 
-    /// Sets the partition of each policy. Does nothing if policies were left out, as while the
-    /// store fails.
-    #[cfg(feature = "http")]
-    pub(crate) fn give_partitions(&mut self, partitions: &[[u8; 12]]) {
-        let policies = self.policies.as_mut_slice();
-        if policies.len() != partitions.len() {
-            return;
-        }
-        for (policy, partition) in policies.iter_mut().zip(partitions) {
-            policy.set_partition(*partition);
+    /// Sets the partitions of policies.
+    pub(crate) fn give_partitions(&mut self, partitions: &[(crate::policy_name::Name, [u8; 12])]) {
+        for policy in self.policies.as_mut_slice() {
+            let mut partitions = partitions.iter();
+            let own = partitions.find(|(name, _)| name == policy.interned_name());
+            if let Some((_, key)) = own {
+                policy.set_partition(*key);
+            }
         }
     }
 
     /// Changes it to what a policy has left when so many units are charged, and no more are held.
     /// The bucket may owe `debt` units.
-    #[cfg(feature = "http")]
     pub(crate) fn settle(&mut self, policy: &str, used: u64, debt: u64) {
         let mut policies = self.policies.as_mut_slice().iter_mut();
         if let Some(policy) = policies.find(|decided| decided.name() == policy) {
@@ -437,7 +418,6 @@ impl Decision {
     }
 
     /// Puts the policies of an outer layer before its own.
-    #[cfg(feature = "http")]
     pub(crate) fn put_within(&mut self, outer: &Self) {
         let policies = outer.policies().chain(self.policies());
         let policies = policies.cloned().collect();
@@ -484,13 +464,11 @@ impl Decision {
     }
 
     /// Returns the same in microseconds since the UNIX epoch. 0 if no store decided.
-    #[cfg(any(feature = "http", feature = "redis"))]
     pub(crate) const fn decided_at_us(&self) -> u64 {
         self.now_us
     }
 
     /// Returns a secret hash of the callers that are denied, each by its policy. 0: it is not known.
-    #[cfg(feature = "http")]
     pub(crate) const fn denied_callers(&self) -> u32 {
         self.denied_callers
     }
@@ -583,7 +561,6 @@ impl Decision {
     }
 
     /// Returns the most restrictive policy. A penalty is it only if it denied.
-    #[cfg(any(feature = "http", feature = "compat"))]
     pub(crate) fn binding(&self) -> Option<&PolicyDecision> {
         let longest_wait = |policy: &&PolicyDecision| policy.retry_us().unwrap_or(u64::MAX);
         if self.is_allowed() {

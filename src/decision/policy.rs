@@ -31,7 +31,6 @@ pub struct PolicyDecision {
 struct Rare {
     /// What is held of the bucket, if its policy holds.
     hold: Option<Held>,
-    #[cfg(feature = "http")]
     partition: Option<[u8; 12]>,
 }
 
@@ -378,7 +377,6 @@ impl PolicyDecision {
 
     /// Changes it to what is left when so many units are charged, and no more are held. The bucket
     /// may owe `debt` units.
-    #[cfg(feature = "http")]
     pub(super) fn settle(&mut self, used: u64, debt: u64) {
         let hold = self.rare.as_mut().and_then(|rare| rare.hold.as_mut());
         let Some(hold) = hold else {
@@ -463,12 +461,10 @@ impl PolicyDecision {
         matches!(self.outcome, Outcome::Room { is_near: false, .. })
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn has_quota(&self, quota: &Interned<Quota>) -> bool {
         self.quota == *quota
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn quoted_name(&self) -> &str {
         &self.name.quoted
     }
@@ -501,12 +497,10 @@ impl PolicyDecision {
     }
 
     /// Sets the partition key that the response sends.
-    #[cfg(feature = "http")]
     pub(super) fn set_partition(&mut self, partition: [u8; 12]) {
         self.rare.get_or_insert_default().partition = Some(partition);
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn partition(&self) -> Option<&[u8; 12]> {
         self.rare.as_ref()?.partition.as_ref()
     }

@@ -8,10 +8,6 @@ use super::{Decision, PolicyDecision, Source, Verdict};
 /// [`Denied::reason`](crate::Denied::reason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[cfg_attr(
-    not(feature = "http"),
-    allow(unreachable_pub, unnameable_types, dead_code)
-)]
 pub enum DenialReason {
     /// A policy has no room now. Status 429.
     QuotaExceeded,

@@ -47,7 +47,6 @@ impl ConfigError {
         Self::new("zero", message).with_subject(setting)
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn header_name(name: &str) -> Self {
         Self::new(
             "header-name",

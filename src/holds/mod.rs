@@ -4,7 +4,6 @@
 //! first settlement wins. What is not settled when the last owner leaves is charged in full. A penalty
 //! holds nothing, so it then gets no strike.
 
-#[cfg(feature = "http")]
 mod hold;
 mod reserved;
 #[cfg(test)]
@@ -15,7 +14,6 @@ use std::{fmt, sync::Arc};
 
 use smallvec::SmallVec;
 
-#[cfg(feature = "http")]
 pub use self::hold::Hold;
 pub use self::reserved::{Reserved, Settled};
 pub(crate) use crate::store::unsettled::Settlement;
@@ -95,14 +93,12 @@ impl Holds {
         (!held.is_empty()).then(|| Self(Arc::new(Owned { source, held })))
     }
 
-    #[cfg(any(feature = "http", test))]
     fn held(&self, policy: &str) -> Option<&Arc<Held>> {
         self.0.held.iter().find(|held| held.policy() == policy)
     }
 
     /// Settles what is held of a policy, and does not wait for the store. Returns whether it was
     /// held and not settled before.
-    #[cfg(any(feature = "http", test))]
     pub(crate) fn settle(&self, policy: &str, settlement: Settlement) -> bool {
         let held = self.held(policy);
         held.is_some_and(|held| held.settle(settlement))
@@ -134,13 +130,11 @@ impl Holds {
     }
 
     /// Returns the units of a policy that a full settlement charges. `None`: it is not settled.
-    #[cfg(any(feature = "http", test))]
     pub(crate) fn units(&self, policy: &str) -> Option<u64> {
         self.held(policy).map(|held| held.units())
     }
 
     /// Returns as what a policy was settled.
-    #[cfg(any(feature = "http", test))]
     pub(crate) fn settled(&self, policy: &str) -> Option<Settlement> {
         self.held(policy)?.settled()
     }

@@ -1,41 +1,31 @@
 //! [`LimiterBuilder`].
 
-use std::sync::Arc;
 #[cfg(feature = "control")]
-use std::sync::OnceLock;
-
-#[cfg(feature = "control")]
-use crate::control::{Control, FollowedControl};
+use crate::control::Control;
+#[cfg(feature = "config")]
+use crate::control::FollowedControl;
 #[cfg(doc)]
 use crate::{Decision, Limiter};
-use crate::{Lists, OnStoreFailure, Policy, metrics::Observe, store::Store};
+use crate::{Lists, OnStoreFailure, Policy, engine::EngineBuilder, metrics::Observe, store::Store};
+use std::sync::Arc;
 
 /// Builds a [`Limiter`](crate::Limiter).
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct LimiterBuilder {
-    pub(super) store: Option<Arc<dyn Store>>,
-    pub(super) policies: Vec<Policy>,
-    pub(super) lists: Option<Lists>,
-    pub(super) on_store_failure: OnStoreFailure,
-    pub(super) shadow_all: bool,
-    pub(super) max_waiting: Option<usize>,
-    pub(super) name: Option<String>,
-    pub(super) observer: Option<Arc<dyn Observe>>,
-    #[cfg(feature = "control")]
-    pub(super) control: Option<FollowedControl>,
+    pub(super) engine: EngineBuilder,
 }
 
 impl LimiterBuilder {
     /// Sets where buckets are kept. Default: a [`MemoryStore`](crate::MemoryStore) of its own.
     pub fn store(mut self, store: impl Store) -> Self {
-        self.store = Some(Arc::new(store));
+        self.engine.store = Some(Arc::new(store));
         self
     }
 
     /// Adds a policy, or a bare quota. A check needs room in all policies.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
-        self.policies.push(policy.into());
+        self.engine.policies.push(policy.into());
         self
     }
 
@@ -62,7 +52,7 @@ impl LimiterBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lists(mut self, lists: Lists) -> Self {
-        self.lists = Some(lists);
+        self.engine.lists = Some(lists);
         self
     }
 
@@ -96,14 +86,15 @@ impl LimiterBuilder {
     /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
     #[cfg(feature = "control")]
     #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
-    pub fn control(self, control: Control) -> Self {
-        self.follow(Arc::new(OnceLock::from(control)))
+    pub fn control(mut self, control: Control) -> Self {
+        self.engine.control(control);
+        self
     }
 
     /// Follows a document that may not be known yet.
-    #[cfg(feature = "control")]
+    #[cfg(feature = "config")]
     pub(crate) fn follow(mut self, control: FollowedControl) -> Self {
-        self.control = Some(control);
+        self.engine.control = Some(control);
         self
     }
 
@@ -111,7 +102,7 @@ impl LimiterBuilder {
     /// [without a setting of their own](Policy::on_store_failure). Default:
     /// [`OnStoreFailure::local`].
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
-        self.on_store_failure = choice;
+        self.engine.on_store_failure = choice;
         self
     }
 
@@ -120,7 +111,7 @@ impl LimiterBuilder {
     /// matter then. A [`Concurrency`](crate::Concurrency) policy is an error when the limiter is
     /// built.
     pub const fn shadow_all(mut self) -> Self {
-        self.shadow_all = true;
+        self.engine.shadow_all = true;
         self
     }
 
@@ -130,7 +121,7 @@ impl LimiterBuilder {
     ///
     /// Callers whose checks are in flight at the same time may exceed it.
     pub const fn max_waiting(mut self, callers: usize) -> Self {
-        self.max_waiting = Some(callers);
+        self.engine.max_waiting = Some(callers);
         self
     }
 
@@ -139,14 +130,14 @@ impl LimiterBuilder {
     /// The name has 1 to 64 printable ASCII characters. It need not be unique: the numbers of
     /// limiters and layers of one name are added up where they are exported together.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        self.engine.name = Some(name.into());
         self
     }
 
     /// Sets what sees each check after it was counted, and each change of the store.
     /// Default: nothing. It runs in the path of the check.
     pub fn observe(mut self, observer: impl Observe) -> Self {
-        self.observer = Some(Arc::new(observer));
+        self.engine.observer = Some(Arc::new(observer));
         self
     }
 }

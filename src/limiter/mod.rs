@@ -1,30 +1,27 @@
 //! Policies and a store, without HTTP.
 
+mod afterwards;
 mod build;
 mod builder;
-mod charges;
-mod charging;
-mod limits;
+mod keyed;
 #[cfg(feature = "admin")]
 mod look_up;
-mod penalties;
-mod settle;
 mod wait;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
 pub use self::builder::LimiterBuilder;
-use self::limits::Limits;
-#[cfg(doc)]
-use crate::{ConfigError, OnStoreFailure};
+use self::keyed::awaited;
 use crate::{
-    Decision, Key, Policy, StoreError,
+    Buckets, Decision, Key, Policy, StoreError,
     charge::Operation,
+    engine::{Engine, Live},
+    error::StoreErrorKind,
     metrics::{Recorder, Snapshot},
     store::{Answer, Store},
 };
+#[cfg(doc)]
+use crate::{ConfigError, OnStoreFailure};
 
 /// Checks policies outside HTTP: jobs, sockets, outbound calls.
 ///
@@ -55,7 +52,7 @@ use crate::{
 /// default, this process decides. With [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) the check is an error.
 #[derive(Clone, Debug)]
 pub struct Limiter {
-    limits: Arc<ArcSwap<Limits>>,
+    pub(crate) engine: Live<Engine>,
 }
 
 /// An answer, and what counts it.
@@ -97,19 +94,16 @@ impl Limiter {
     /// [`acquire`](Self::acquire).
     pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         // The key is dropped before the future waits, so that the future stays small.
-        let (recorder, later) = {
+        let asked = {
             let key = key.into();
-            let limits = self.limits.load();
-            let overrides = limits.store.overrides();
-            if let Some((policy, memory)) = limits.direct(&overrides) {
-                return Ok(limits.take(policy, memory, &key));
+            let engine = self.engine.load();
+            if let Some(decision) = engine.decide_directly(&key) {
+                return Ok(decision);
             }
-            match limits.ask(&overrides, Operation::Take, &key, None) {
-                Answer::Now(answer) => return limits.counted(answer),
-                Answer::Later(later) => (Arc::clone(&limits.recorder), later),
-            }
+            let answer = engine.ask_for(Operation::Take, &key, None);
+            (Arc::clone(&engine.recorder), answer)
         };
-        limits::awaited(recorder, later, Result::as_ref).await
+        Self::decide(asked).await
     }
 
     /// Decides as [`check`](Self::check) does, without `.await`: for code that is not
@@ -132,7 +126,15 @@ impl Limiter {
     /// can. A Redis store can only if a denial is cached or units are leased. Nothing is taken
     /// if it cannot.
     pub fn check_now(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
-        self.limits.load().check_now(&key.into())
+        let (engine, key) = (self.engine.load(), key.into());
+        if let Some(decision) = engine.decide_directly(&key) {
+            return Ok(decision);
+        }
+        match engine.ask_for(Operation::Take, &key, None) {
+            Answer::Now(answer) => engine.counted(answer),
+            // Nothing was asked, so there is nothing to count.
+            Answer::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
+        }
     }
 
     /// Checks for `units` at once, from every policy, whatever their own costs.
@@ -180,15 +182,37 @@ impl Limiter {
     ///
     /// Returns an error if the store could not decide.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
-        let (_, answer) = self.ask(Operation::Peek, &key.into(), None);
-        answer.wait().await
+        self.buckets(key).peek().await
+    }
+
+    /// Returns the buckets of a caller, to do several things with them.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(5));
+    /// let ann = limiter.buckets("ann");
+    /// ann.debit(7).await?;
+    /// assert!(!ann.peek().await?.is_allowed());
+    /// ann.reset().await?;
+    /// assert!(ann.peek().await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn buckets(&self, key: impl Into<Key>) -> Buckets {
+        let (engine, key) = (self.engine.load(), key.into());
+        let overrides = engine.store.overrides();
+        let list = engine.list_of(&overrides, &key);
+        Buckets::new(&engine, &engine.charges(&overrides, &key, None), list)
     }
 
     /// Returns the Redis keys of this caller's buckets, one for each policy, to inspect them
     /// with `redis-cli`. The list is empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self, key: impl Into<Key>) -> Vec<String> {
-        self.limits.load().storage_keys(&key.into())
+        self.buckets(key).storage_keys()
     }
 
     /// Returns how many checks this limiter and its clones have allowed and denied, and where
@@ -209,14 +233,13 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        let limits = self.limits.load();
-        limits.recorder.snapshot(limits.store.metrics())
+        self.engine.load().metrics()
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked {
-        let limits = self.limits.load();
-        let answer = limits.ask(&limits.store.overrides(), operation, key, units);
-        (Arc::clone(&limits.recorder), answer)
+        let engine = self.engine.load();
+        let answer = engine.ask_for(operation, key, units);
+        (Arc::clone(&engine.recorder), answer)
     }
 
     /// Waits for an answer, if it is not known yet, and counts it.
@@ -226,7 +249,7 @@ impl Limiter {
                 recorder.answered(&answer);
                 answer
             }
-            Answer::Later(later) => limits::awaited(recorder, later, Result::as_ref).await,
+            Answer::Later(later) => awaited(recorder, later, Result::as_ref).await,
         }
     }
 }

@@ -2,20 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    Limiter,
-    charges::Charges,
-    limits::{Limits, awaited},
-};
+use super::{Limiter, keyed::awaited};
 use crate::{
     Decision, Key, Permit, StoreError,
-    admission::{
-        Admission, Shadows, WaitBound,
-        refund::{HeldCharges, RefundGuard},
-    },
-    charge::{Charge, Operation},
+    admission::{WaitBound, refund::RefundGuard},
+    charge::Operation,
+    engine::{Charges, Engine},
     error::StoreErrorKind,
-    holds::{Holds, Reserved, Terms},
+    holds::Reserved,
 };
 #[cfg(doc)]
 use crate::{LimiterBuilder, OnStoreFailure, Policy};
@@ -83,12 +77,12 @@ impl Limiter {
         units: Option<u64>,
         max_wait: Duration,
     ) -> Result<Permit, StoreError> {
-        let limits = self.limits.load_full();
-        let charges = match limits.charges_or_decision(key, units) {
+        let engine = self.engine.load_full();
+        let charges = match engine.charges_or_counted(key, units) {
             Ok(charges) => charges,
             Err(decision) => return Ok(Permit::new(*decision, None)),
         };
-        let (decision, taken) = limits.admitted(&charges, max_wait).await?;
+        let (decision, taken) = engine.admitted(&charges, max_wait).await?;
         Ok(Permit::new(decision, taken))
     }
 
@@ -130,55 +124,35 @@ impl Limiter {
     /// Returns the errors of [`acquire`](Self::acquire), and one with
     /// [`StoreError::is_unsupported`] if no policy of this limiter holds units.
     pub async fn reserve(&self, key: impl Into<Key>, units: u64) -> Result<Reserved, StoreError> {
-        let limits = self.limits.load_full();
-        let mut policies = limits.policies.iter();
+        let engine = self.engine.load_full();
+        let mut policies = engine.policies.iter();
         if policies.all(|policy| policy.demand.hold.is_none()) {
             return Err(StoreError::new(StoreErrorKind::HoldsNothing));
         }
         let key = key.into();
-        let mut charges = match limits.charges_or_decision(&key, Some(units)) {
+        let mut charges = match engine.charges_or_counted(&key, Some(units)) {
             Ok(charges) => charges,
             Err(decision) => return Ok(Reserved::new(*decision, None, None)),
         };
-        for charge in charges.enforced.iter_mut().chain(&mut charges.shadows) {
+        for charge in charges.all_mut() {
             charge.hold(charge.cost());
         }
-        let (decision, taken) = limits.admitted(&charges, Duration::ZERO).await?;
-        let Charges {
-            enforced, shadows, ..
-        } = &charges;
-        let terms = |charge: &Charge<'_>| Terms {
-            debt: limits.debt(charge),
-            is_debited: false,
-        };
-        let recorder = &limits.recorder;
-        let holds = Holds::new(&limits.store, enforced, shadows, &decision, terms, recorder);
+        let (decision, taken) = engine.admitted(&charges, Duration::ZERO).await?;
+        let holds = engine.holds(&charges, &decision);
         Ok(Reserved::new(decision, holds, taken))
     }
 }
 
-impl Limits {
+impl Engine {
     /// Returns what a caller is charged. Or the decision, which is counted, if a list, a ban or the
     /// lack of policies decides.
-    fn charges_or_decision<'a>(
+    fn charges_or_counted<'a>(
         &'a self,
         key: &'a Key,
         units: Option<u64>,
     ) -> Result<Charges<'a>, Box<Decision>> {
-        let (overrides, take) = (self.store.overrides(), Operation::Take);
-        let mut charges = Charges::default();
-        let decision = self.listed(&overrides, take, key, units).or_else(|| {
-            charges = self.charges(&overrides, key, units);
-            let banned = charges.decide_by_bans(take);
-            banned.or_else(|| self.unlimited(take, &charges, units))
-        });
-        match decision {
-            None => Ok(charges),
-            Some(decision) => {
-                self.recorder.decided(&decision);
-                Err(Box::new(decision))
-            }
-        }
+        let charges = self.charges_or_decision(Operation::Take, key, units);
+        charges.inspect_err(|decision| self.recorder.decided(decision))
     }
 
     /// Waits until these charges are admitted.
@@ -187,17 +161,8 @@ impl Limits {
         charges: &Charges<'_>,
         max_wait: Duration,
     ) -> Result<(Decision, Option<RefundGuard>), StoreError> {
-        let Self {
-            store,
-            max_waiting,
-            recorder,
-            ..
-        } = self;
-        let held = HeldCharges::new(store, &charges.enforced);
-        let shadows = Shadows::new(&charges.shadows, recorder);
-        let (bound, waits) = (WaitBound::All, recorder.waits());
-        let admission = Admission::new(held, shadows, max_wait, bound, *max_waiting, waits);
-        awaited(Arc::clone(recorder), admission, |admitted| {
+        let admission = self.admission(charges, max_wait, WaitBound::All);
+        awaited(Arc::clone(&self.recorder), admission, |admitted| {
             Ok(&admitted.as_ref()?.0)
         })
         .await

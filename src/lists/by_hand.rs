@@ -2,7 +2,6 @@
 
 #[cfg(feature = "control")]
 use std::collections::HashMap;
-#[cfg(feature = "http")]
 use std::net::IpAddr;
 use std::{fmt, sync::Arc};
 
@@ -12,7 +11,6 @@ use super::{Entries, List, Lists};
 #[cfg(feature = "control")]
 use crate::Fingerprint;
 use crate::Key;
-#[cfg(feature = "http")]
 use crate::key::AddressReader;
 
 /// The lists of a control document.
@@ -26,10 +24,6 @@ pub(crate) struct ListsByHand {
 /// The lists of a layer or limiter at one moment, and those of a control document beside them.
 pub(crate) struct LoadedLists<'a> {
     own: Option<Guard<Arc<Entries>>>,
-    #[cfg_attr(
-        not(any(feature = "http", feature = "control")),
-        expect(dead_code, reason = "there is no document")
-    )]
     by_hand: Option<&'a ListsByHand>,
 }
 
@@ -56,7 +50,6 @@ impl<'a> LoadedLists<'a> {
 
 impl LoadedLists<'_> {
     /// Returns the reader of client addresses, if an address is listed.
-    #[cfg(feature = "http")]
     pub(crate) fn address_reader(&self) -> Option<&dyn AddressReader> {
         let own = self.own.as_ref()?;
         let is_listed = own.has_networks() || self.lists_addresses_by_hand();
@@ -64,18 +57,16 @@ impl LoadedLists<'_> {
     }
 
     /// Returns whether the document lists addresses, and nothing reads those of clients here.
-    #[cfg(all(feature = "http", feature = "control"))]
+    #[cfg(feature = "control")]
     pub(crate) fn ignores_addresses(&self) -> bool {
         self.lists_addresses_by_hand() && self.address_reader().is_none()
     }
 
-    #[cfg(feature = "http")]
     fn lists_addresses_by_hand(&self) -> bool {
         self.by_hand
             .is_some_and(|by_hand| by_hand.addresses.has_networks())
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn find_address(&self, address: IpAddr) -> Option<List> {
         let own = self.own.as_ref();
         let by_hand = self.by_hand;
@@ -85,7 +76,6 @@ impl LoadedLists<'_> {
         )
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn has_keys(&self) -> bool {
         let has_own = self.own.as_ref().is_some_and(|own| own.has_keys());
         #[cfg(feature = "control")]
@@ -117,7 +107,6 @@ impl LoadedLists<'_> {
 }
 
 /// An entry of an allow list counts more than one of a deny list.
-#[cfg(any(feature = "http", feature = "control"))]
 fn stronger(one: Option<List>, other: Option<List>) -> Option<List> {
     match (one, other) {
         (Some(List::Allow), _) | (_, None) => one,

@@ -1,6 +1,5 @@
 //! [`Entries`]: what is on the lists at one moment.
 
-#[cfg(feature = "http")]
 use std::sync::Arc;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,7 +11,6 @@ use super::{
     List,
     segments::{Halves, Segments},
 };
-#[cfg(feature = "http")]
 use crate::key::AddressReader;
 use crate::{
     ConfigError, Key,
@@ -29,7 +27,6 @@ pub(crate) struct Entries {
     /// By a secret hash of the key: keys may be credentials.
     keys: HashMap<(u64, u64), List>,
     hasher: SecretHasher,
-    #[cfg(feature = "http")]
     pub(super) reader: Option<Arc<dyn AddressReader>>,
 }
 
@@ -89,7 +86,6 @@ impl Entries {
             v6: Segments::new(iter::empty()),
             keys: HashMap::new(),
             hasher: SecretHasher::new(),
-            #[cfg(feature = "http")]
             reader: None,
         }
     }
@@ -161,12 +157,10 @@ impl Entries {
         (self.networks.len(), self.keys.len())
     }
 
-    #[cfg(any(feature = "http", feature = "control"))]
     pub(super) fn has_networks(&self) -> bool {
         !self.networks.is_empty()
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn has_keys(&self) -> bool {
         !self.keys.is_empty()
     }
@@ -187,7 +181,6 @@ impl Entries {
     }
 
     /// Checks that the lists can be applied to requests.
-    #[cfg(feature = "http")]
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let Some(reader) = &self.reader else {
             return match self.has_networks() {

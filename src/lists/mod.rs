@@ -22,7 +22,6 @@ pub(crate) use self::{
     by_hand::{ListsByHand, LoadedLists},
     entries::Entries,
 };
-#[cfg(feature = "http")]
 use crate::key::AddressReader;
 use crate::{ConfigError, Key, util};
 
@@ -117,8 +116,6 @@ impl Lists {
     ///
     /// [`key::client_ip`]: crate::key::client_ip
     /// [`key::peer`]: crate::key::peer
-    #[cfg(feature = "http")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
     pub fn client_address(self, reader: impl AddressReader) -> Self {
         let mut entries = Entries::clone(&self.load());
         entries.reader = Some(Arc::new(reader));
@@ -248,18 +245,13 @@ impl Lists {
     )]
     pub fn replace(&self, new: Self) -> Result<(), ConfigError> {
         let new = new.0.load_full();
-        #[cfg(feature = "http")]
-        {
-            let with_reader = |old: &Entries| {
-                let mut entries = Entries::clone(&new);
-                entries.reader = entries.reader.or_else(|| old.reader.clone());
-                entries
-            };
-            with_reader(&self.load()).validate()?;
-            self.0.rcu(|old| with_reader(old));
-        }
-        #[cfg(not(feature = "http"))]
-        self.0.store(new);
+        let with_reader = |old: &Entries| {
+            let mut entries = Entries::clone(&new);
+            entries.reader = entries.reader.or_else(|| old.reader.clone());
+            entries
+        };
+        with_reader(&self.load()).validate()?;
+        self.0.rcu(|old| with_reader(old));
         Ok(())
     }
 

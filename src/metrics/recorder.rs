@@ -133,7 +133,6 @@ impl Recorder {
     }
 
     /// Returns a recorder of the same name and policies that has counted nothing.
-    #[cfg(feature = "http")]
     pub(crate) fn restarted(&self) -> Arc<Self> {
         let policies = self.policies.iter().map(|policy| &policy.name);
         Self::new(
@@ -199,7 +198,6 @@ impl Recorder {
 
     /// Counts a request that was denied before a store was asked, or because it failed.
     /// `policy`: the one whose key could not be read.
-    #[cfg(feature = "http")]
     #[cold]
     pub(crate) fn denied_without_decision(&self, reason: DenialReason, policy: Option<&Name>) {
         let result = result_of_reason(reason);
@@ -254,7 +252,6 @@ impl Recorder {
     }
 
     /// Counts a request that lacks the key of a shadow policy.
-    #[cfg(feature = "http")]
     pub(crate) fn shadow_key_missing(&self, policy: &Name) {
         self.add(policy, Checked::KeyMissing as usize);
     }
@@ -480,6 +477,6 @@ impl fmt::Debug for Recorder {
     }
 }
 
-#[cfg(all(test, feature = "http"))]
+#[cfg(test)]
 #[allow(clippy::expect_used, clippy::indexing_slicing)]
 mod tests;

@@ -9,11 +9,11 @@ use std::{
 
 use tokio::runtime::Handle;
 
-use super::{plan::Charges, settings::Settings, settling::Settling};
+use super::{settings::Settings, settling::Settling};
 use crate::{
     Decision, StoreError,
     admission::{Admission, refund::RefundGuard},
-    charge::Charge,
+    engine::Charges,
     holds::Holds,
     store::StoreFuture,
 };
@@ -58,23 +58,20 @@ pub(super) struct Unanswered {
     asked: Option<Box<Asked>>,
     /// Before the first poll, nothing was sent.
     is_polled: bool,
-    enforced: Vec<Charge<'static>>,
-    shadows: Vec<Charge<'static>>,
+    charges: Charges<'static>,
     settings: Arc<Settings>,
 }
 
 impl Unanswered {
     /// Wraps what a request waits for, if a policy of the layer settles.
     pub(super) fn may_hold(asked: Asked, charges: &Charges<'_>, settings: &Arc<Settings>) -> Asked {
-        if !settings.plan.settles {
+        if !settings.settles {
             return asked;
         }
-        let owned = |charge: &Charge<'_>| charge.clone().into_owned();
         Asked::Holding(Self {
             asked: Some(Box::new(asked)),
             is_polled: false,
-            enforced: charges.enforced.iter().map(owned).collect(),
-            shadows: charges.shadows().iter().map(owned).collect(),
+            charges: charges.to_owned(),
             settings: Arc::clone(settings),
         })
     }
@@ -89,7 +86,8 @@ impl Unanswered {
             Answered {
                 holds: self
                     .settings
-                    .holds(&self.enforced, &self.shadows, &answered.decision),
+                    .engine
+                    .holds(&self.charges, &answered.decision),
                 ..answered
             }
         }))
@@ -108,14 +106,14 @@ impl Drop for Unanswered {
         if !self.is_polled {
             return;
         }
-        let (enforced, shadows) = (mem::take(&mut self.enforced), mem::take(&mut self.shadows));
+        let charges = mem::take(&mut self.charges);
         let settings = Arc::clone(&self.settings);
-        let store = settings.store.clone();
+        let store = settings.engine.store.clone();
         store.spawn(&runtime, async move {
             let Ok(decision) = answer.await else {
                 return;
             };
-            if let Some(holds) = settings.holds(&enforced, &shadows, &decision) {
+            if let Some(holds) = settings.engine.holds(&charges, &decision) {
                 drop(Settling::without_request(&settings, holds));
             }
         });

@@ -1,7 +1,5 @@
 //! The builder of a [`RateLimitLayer`].
 
-#[cfg(feature = "control")]
-use std::sync::OnceLock;
 use std::{any::type_name, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -13,15 +11,17 @@ use super::{
     grpc::GrpcDenials,
     headers::HeaderFormat,
     layer::RateLimitLayer,
-    plan::Secret,
     readers::{NameOffender, When},
     responder::Responder,
-    settings::ResponseSettings,
+    settings::{ResponseSettings, Secret},
 };
 #[cfg(feature = "control")]
-use crate::control::{Control, FollowedControl};
+use crate::control::Control;
+#[cfg(feature = "config")]
+use crate::control::FollowedControl;
 use crate::{
-    ConfigError, Lists, OnStoreFailure, Policy, RequestHead, metrics::Observe, store::Store,
+    ConfigError, Lists, OnStoreFailure, Policy, RequestHead, engine::EngineBuilder,
+    metrics::Observe, store::Store,
 };
 
 impl RateLimitLayer {
@@ -80,34 +80,25 @@ impl RateLimitLayer {
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct RateLimitLayerBuilder {
-    pub(super) store: Option<Arc<dyn Store>>,
-    pub(super) policies: Vec<Policy>,
-    pub(super) lists: Option<Lists>,
+    pub(super) engine: EngineBuilder,
     pub(super) when: Option<Erased<When>>,
     pub(super) response: ResponseSettings,
     pub(super) wait: Option<Duration>,
-    pub(super) max_waiting: Option<usize>,
     pub(super) partition_secret: Option<Secret>,
-    pub(super) on_store_failure: OnStoreFailure,
-    pub(super) shadow_all: bool,
-    pub(super) name: Option<String>,
-    pub(super) observer: Option<Arc<dyn Observe>>,
     pub(super) name_offender: Option<Erased<NameOffender>>,
     pub(super) error: Option<ConfigError>,
-    #[cfg(feature = "control")]
-    pub(super) control: Option<FollowedControl>,
 }
 
 impl RateLimitLayerBuilder {
     /// Sets where buckets are kept. Default: a [`MemoryStore`](crate::MemoryStore) of its own.
     pub fn store(mut self, store: impl Store) -> Self {
-        self.store = Some(Arc::new(store));
+        self.engine.store = Some(Arc::new(store));
         self
     }
 
     /// Adds a policy or a bare quota. A request needs room in all policies.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
-        self.policies.push(policy.into());
+        self.engine.policies.push(policy.into());
         self
     }
 
@@ -119,7 +110,7 @@ impl RateLimitLayerBuilder {
     /// The order is: the allow list, the deny list, the policies. [`shadow_all`](Self::shadow_all)
     /// does not change that. Requests that [`when`](Self::when) leaves out are on no list.
     pub fn lists(mut self, lists: Lists) -> Self {
-        self.lists = Some(lists);
+        self.engine.lists = Some(lists);
         self
     }
 
@@ -254,7 +245,7 @@ impl RateLimitLayerBuilder {
     /// flight at the same time may exceed the number. A
     /// [queue](crate::LeakyBucket::queue) has a bound of its own instead.
     pub const fn max_waiting(mut self, requests: usize) -> Self {
-        self.max_waiting = Some(requests);
+        self.engine.max_waiting = Some(requests);
         self
     }
 
@@ -280,14 +271,15 @@ impl RateLimitLayerBuilder {
     /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
     #[cfg(feature = "control")]
     #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
-    pub fn control(self, control: Control) -> Self {
-        self.follow(Arc::new(OnceLock::from(control)))
+    pub fn control(mut self, control: Control) -> Self {
+        self.engine.control(control);
+        self
     }
 
     /// Follows a document that may not be known yet.
-    #[cfg(feature = "control")]
+    #[cfg(feature = "config")]
     pub(crate) fn follow(mut self, control: FollowedControl) -> Self {
-        self.control = Some(control);
+        self.engine.control = Some(control);
         self
     }
 
@@ -296,7 +288,7 @@ impl RateLimitLayerBuilder {
     ///
     /// A policy's own [choice](Policy::on_store_failure) has precedence.
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
-        self.on_store_failure = choice;
+        self.engine.on_store_failure = choice;
         self
     }
 
@@ -318,7 +310,7 @@ impl RateLimitLayerBuilder {
     /// # Ok::<(), tower_throttle::ConfigError>(())
     /// ```
     pub const fn shadow_all(mut self) -> Self {
-        self.shadow_all = true;
+        self.engine.shadow_all = true;
         self
     }
 
@@ -403,14 +395,14 @@ impl RateLimitLayerBuilder {
     /// The name has 1 to 64 printable ASCII characters. It need not be unique: the numbers of
     /// layers and limiters of one name are added up where they are exported together.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        self.engine.name = Some(name.into());
         self
     }
 
     /// Sets what sees each request after it was counted, and each change of the store.
     /// Default: nothing. It runs in the path of the request.
     pub fn observe(mut self, observer: impl Observe) -> Self {
-        self.observer = Some(Arc::new(observer));
+        self.engine.observer = Some(Arc::new(observer));
         self
     }
 

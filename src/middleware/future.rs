@@ -15,15 +15,14 @@ use tower_service::Service;
 use super::{
     asked::{Answered, Asked},
     body::ResponseBody,
-    denied::Denial,
+    decide::PartitionKeys,
     headers::{Fields, SetBy},
-    plan::PartitionKeys,
     settings::{HeadersWhen, Settings},
     settling::{Settling, Taken},
 };
 use crate::{
-    Decision, DenialReason, RequestHead, StoreError, holds::Holds, key::KeyError, metrics::Awaited,
-    policy_name::Name, util::interned::Interned,
+    Decision, RequestHead, StoreError, metrics::Awaited, policy_name::Name,
+    util::interned::Interned,
 };
 
 pin_project! {
@@ -146,34 +145,11 @@ where
         }
     }
 
-    /// Responds to a request without a key. `policy`: the one that found none, if it was not the
-    /// lists that found no address.
-    #[cold]
-    pub(super) fn without_key(
-        policy: Option<&Name>,
-        error: &KeyError,
-        settings: &Settings,
-        request: &Request<ReqBody>,
-    ) -> Self {
-        settings.log_key_error(error);
-        let denial = Denial::from_key_error(policy.map(|policy| &*policy.text), error);
-        settings
-            .recorder
-            .denied_without_decision(denial.reason, policy);
-        Self::denied(settings.deny(denial, &|_| None, &RequestHead::from(request)))
-    }
-
     /// Does not call the inner service. The denial is recorded already.
     pub(super) const fn denied(response: Response<Bytes>) -> Self {
         Self {
             state: State::denied(response),
         }
-    }
-
-    /// Settles what shadow policies hold of a request that is denied.
-    #[cold]
-    pub(super) fn settle_shadows(&self, holds: Holds, settings: &Arc<Settings>) {
-        self.state.settle_shadows(holds, settings);
     }
 }
 
@@ -181,15 +157,6 @@ impl<S, F, ReqBody> State<S, F, ReqBody> {
     const fn denied(response: Response<Bytes>) -> Self {
         Self::Denied {
             response: Some(response),
-        }
-    }
-
-    fn settle_shadows(&self, holds: Holds, settings: &Arc<Settings>) {
-        if let Self::Denied {
-            response: Some(denial),
-        } = self
-        {
-            Settling::denied(settings, holds, denial);
         }
     }
 }
@@ -212,33 +179,26 @@ where
             Err(error) => Err(error),
         });
         let settings = &settings;
+        let head = RequestHead::from(&request);
         let Ok(Answered {
             mut decision,
             permits,
             holds,
         }) = answered
         else {
-            let denial = DenialReason::StoreFailed.into();
-            let head = RequestHead::from(&request);
-            return State::denied(settings.deny(denial, &|_| None, &head));
+            return State::denied(settings.deny_undecided(&head));
         };
         if let Some(partition_keys) = self.partition_keys {
             decision.give_partitions(&partition_keys);
         }
         if !decision.is_allowed() {
-            let denial = Denial::from(&decision);
-            let head = RequestHead::from(&request);
-            let callers = settings.plan.denied_callers(&decision, &head);
+            let callers = settings.denied_callers(&decision, &head);
             let key_of = |policy: &Name| {
                 let mut callers = callers.iter();
                 let caller = callers.find(|(charged_by, _)| charged_by == policy);
                 caller.map(|(_, key)| key)
             };
-            let denied = State::denied(settings.deny(denial, &key_of, &head));
-            if let Some(holds) = holds {
-                denied.settle_shadows(holds, settings);
-            }
-            return denied;
+            return State::denied(settings.deny_by(&decision, holds, &key_of, &head));
         }
         let extensions = settings.share(&decision, request.extensions_mut());
         let settling = Settling::new(settings, holds, &mut request);

@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use tower_layer::Layer;
 
-use super::{
-    buckets::Buckets, plan::Charges, responder::Responder, service::RateLimit, settings::Settings,
-};
+use super::{responder::Responder, service::RateLimit, settings::Settings};
 #[cfg(feature = "admin")]
 use crate::offenders::Mark;
 use crate::{
-    MemoryStore, RequestHead,
+    Buckets, MemoryStore, RequestHead,
+    engine::{Charges, Live},
     key::KeyError,
     metrics::Snapshot,
     offenders::{Offenders, RecentDenial, TopDenied},
-    store::{Store, handle::StoreHandle},
+    store::Store,
 };
 
 /// Limits the rate of requests, as a Tower layer.
@@ -39,16 +37,10 @@ use crate::{
 /// their store: one layer on several routes is one limit.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
-    pub(super) settings: Arc<ArcSwap<Settings>>,
+    pub(crate) settings: Live<Settings>,
 }
 
 impl RateLimitLayer {
-    pub(super) fn new_with(settings: Arc<Settings>) -> Self {
-        Self {
-            settings: Arc::new(ArcSwap::new(settings)),
-        }
-    }
-
     /// Returns a layer with the same limits on another store. Its [metrics](Self::metrics)
     /// start at 0, and its [list of denied callers](Self::top_denied) is empty.
     ///
@@ -58,17 +50,15 @@ impl RateLimitLayer {
     /// The result has the limits as they are now: it follows no file and no control document.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
-        let former = self.settings.load();
-        let store = StoreHandle::new(Arc::new(store)).with_overrides_of(&former.store);
-        let recorder = former.recorder.restarted();
-        store.report_to(&recorder);
+        let former = self.settings.load_full();
+        let engine = former.engine.on_store(Arc::new(store));
         let settings = Settings {
-            recorder,
-            offenders: Offenders::new(store.memory().map(MemoryStore::clock)),
-            store,
+            offenders: Offenders::new(engine.store.memory().map(MemoryStore::clock)),
+            engine,
             ..Settings::clone(&former)
         };
-        Self::new_with(settings.shared())
+        let settings = Live::new(settings);
+        Self { settings }
     }
 
     /// Returns the callers that this layer denies most, with the highest count first: whom to
@@ -162,8 +152,7 @@ impl RateLimitLayer {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        let settings = self.settings.load();
-        settings.recorder.snapshot(settings.store.metrics())
+        self.settings.load().engine.metrics()
     }
 
     /// Returns the buckets that a request is charged to, by the layer's policies and keys. Use
@@ -193,18 +182,14 @@ impl RateLimitLayer {
     /// [`Lists`](crate::Lists) do not matter: a caller on one of them has buckets, too.
     pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
         let settings = self.settings.load();
-        let overrides = settings.store.overrides();
+        let overrides = settings.engine.store.overrides();
         let mut charges = Charges::default();
-        match settings
-            .plan
-            .evaluate(head, &settings.store, &overrides, &[], &mut charges)
-        {
-            Ok(()) => Ok(Buckets::new(&settings, &overrides, &mut charges)),
-            Err(missing) => {
-                settings.log_key_error(&missing.error);
-                Err(missing.error)
-            }
-        }
+        let charged = settings.charge(head, &overrides, &[], &mut charges, |_, _| {});
+        charged.map_err(|missing| {
+            settings.log_key_error(&missing.error);
+            missing.error
+        })?;
+        Ok(Buckets::new(&settings.engine, &charges, None))
     }
 }
 
@@ -212,6 +197,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.settings))
+        RateLimit::new(inner, self.settings.clone())
     }
 }

@@ -15,9 +15,8 @@ pub(super) enum Listed<'a> {
     Allowed(Decision),
     /// These policies are not asked. The others are.
     Exempt(Exempt<'a>),
+    /// Also if what is listed is what the request lacks, or names in several ways.
     Denied(Response<Bytes>),
-    /// What is listed is what the request lacks, or names in several ways.
-    Unknown(Option<&'a Name>, KeyError),
 }
 
 /// The policies whose keys are on the allow list.
@@ -41,7 +40,7 @@ impl Settings {
         overrides: &SeenOverrides,
         head: &RequestHead<'_>,
     ) -> Option<Listed<'_>> {
-        if self.plan.when.as_ref().is_some_and(|when| !(when.0)(head)) {
+        if !self.applies(head) {
             return None;
         }
         let (list, caller) = match self.find_listed(lists, overrides, head) {
@@ -49,10 +48,12 @@ impl Settings {
             Ok(Some(Found::Exempt(policies))) => return Some(Listed::Exempt(policies)),
             Ok(Some(Found::Allowed)) => (List::Allow, None),
             Ok(Some(Found::Denied(caller))) => (List::Deny, caller),
-            Err((policy, error)) => return Some(Listed::Unknown(policy, error)),
+            Err((policy, error)) => {
+                return Some(Listed::Denied(self.deny_without_key(policy, &error, head)));
+            }
         };
         let decision = Decision::by_list(list, 0);
-        self.recorder.decided(&decision);
+        self.engine.recorder.decided(&decision);
         Some(match list {
             List::Allow => Listed::Allowed(decision),
             List::Deny => {
@@ -85,13 +86,13 @@ impl Settings {
         }
         let mut exempt = Exempt::new();
         let mut is_limited = false;
-        for rule in &*self.plan.rules {
-            let name = &rule.base.name;
+        for rule in self.rules() {
+            let name = &rule.policy.name;
             // A policy that is off limits no caller, and a stolen key is denied nevertheless.
-            let is_on = rule.base.is_on(overrides);
-            match rule.own_key(head) {
+            let is_on = rule.policy.is_on(overrides);
+            match rule.readers.own_key(head) {
                 None => {}
-                Some(Ok(key)) => match self.store.find_listed(lists, &key) {
+                Some(Ok(key)) => match self.engine.store.find_listed(lists, &key) {
                     Some(List::Deny) => return Ok(Some(Found::Denied(Some((name, key))))),
                     Some(List::Allow) if is_on => exempt.push(name),
                     Some(List::Allow) => {}

@@ -1,11 +1,9 @@
 //! What operators ask a layer.
 
-use std::sync::Arc;
-
-use super::{layer::RateLimitLayer, plan::Rule, settings::Settings};
+use super::{layer::RateLimitLayer, rules::Rule, settings::Settings};
 use crate::{
     Fingerprint, Key, List, RequestHead, StoreError,
-    control::{Caller, Control},
+    control::Caller,
     key::KeyError,
     lists::LoadedLists,
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
@@ -17,39 +15,28 @@ impl RateLimitLayer {
     /// Returns a layer that keeps the present settings of this one. It does not count as a use of
     /// this one.
     pub(crate) fn pinned(&self) -> Self {
-        Self::new_with(self.settings.load_full())
-    }
-
-    /// Returns a number of the present settings, which no others have at the same time.
-    pub(crate) fn place_of_settings(&self) -> usize {
-        Arc::as_ptr(&self.settings.load()).addr()
-    }
-
-    /// Returns whether it follows this control document.
-    pub(crate) fn follows(&self, control: &Control) -> bool {
-        let settings = self.settings.load();
-        settings.store.control().is_some_and(|own| own.is(control))
-    }
-
-    /// Returns the name of this layer, which others may have, too.
-    pub(crate) fn name(&self) -> String {
-        self.settings.load().recorder.name().to_owned()
+        let settings = self.settings.pinned();
+        Self { settings }
     }
 
     /// Returns all policies, also those that a control document has switched off.
     pub(crate) fn policy_states(&self) -> Vec<PolicyState> {
         let settings = self.settings.load();
-        let overrides = settings.store.overrides();
-        let rules = settings.plan.rules.iter();
-        let state = |rule: &Rule| PolicyState::new(&rule.terms(&overrides), rule.is_constant());
-        rules.map(state).collect()
+        let overrides = settings.engine.store.overrides();
+        let state = |rule: Rule<'_>| PolicyState::new(&rule.terms(&overrides));
+        settings.rules().map(state).collect()
     }
 
     /// Looks a caller up, under one policy or under all.
     pub(crate) async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
         let settings = self.settings.load_full();
         let asked = settings.asked(caller, policy);
-        look_up::look_up(settings.recorder.name(), &settings.store, asked).await
+        look_up::look_up(
+            settings.engine.recorder.name(),
+            &settings.engine.store,
+            asked,
+        )
+        .await
     }
 
     /// Resets a caller's buckets, under one policy or under all whose buckets are not shared.
@@ -60,25 +47,26 @@ impl RateLimitLayer {
     ) -> Result<Vec<ResetBucket>, StoreError> {
         let settings = self.settings.load_full();
         let asked = settings.asked(caller, policy);
-        look_up::reset(&settings.store, &asked, policy.is_some()).await
+        look_up::reset(&settings.engine.store, &asked, policy.is_some()).await
     }
 }
 
 impl Settings {
     fn asked(&self, caller: &Caller, policy: Option<&str>) -> Vec<Asked<'_>> {
-        let overrides = self.store.overrides();
-        let lists = overrides.lists(self.lists.as_ref());
-        let list_of_key = |key: &Key| self.store.find_listed(lists.as_ref()?, key);
+        let overrides = self.engine.store.overrides();
+        let lists = overrides.lists(self.engine.lists.as_ref());
+        let list_of_key = |key: &Key| self.engine.store.find_listed(lists.as_ref()?, key);
         let list = lists.as_ref().and_then(|lists| self.list_of(lists, caller));
-        let rules = self.plan.rules.iter();
+        let rules = self.rules();
         let rules = rules.filter(|rule| {
-            let name = &*rule.base.name.text;
+            let name = &*rule.policy.name.text;
             policy.is_none_or(|policy| policy == name)
         });
         let asked = rules.map(|rule| {
             let key = rule.key_of(caller).map(|key| self.known_key(key));
             let list = list.or_else(|| list_of_key(key.as_ref().ok()?));
-            rule.asked(&overrides, &self.store, caller, key).on(list)
+            rule.asked(&overrides, &self.engine.store, caller, key)
+                .on(list)
         });
         asked.collect()
     }
@@ -95,10 +83,10 @@ impl Settings {
     fn list_of(&self, lists: &LoadedLists<'_>, caller: &Caller) -> Option<List> {
         let of_address = address_list(lists, caller);
         of_address.or_else(|| {
-            let rules = self.plan.rules.iter();
+            let rules = self.rules();
             let lists = rules.filter_map(|rule| {
                 let key = rule.key_of(caller).ok()?;
-                self.store.find_listed(lists, &key)
+                self.engine.store.find_listed(lists, &key)
             });
             lists.into_iter().find(|list| *list == List::Deny)
         })
@@ -115,33 +103,33 @@ fn address_list(lists: &LoadedLists<'_>, caller: &Caller) -> Option<List> {
     lists.find_address(address)
 }
 
-impl Rule {
-    fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Terms<'a, 'o> {
+impl<'a> Rule<'a> {
+    fn terms<'o>(self, overrides: &'o SeenOverrides) -> Terms<'a, 'o> {
         Terms {
-            policy: &self.base,
-            given: overrides.policy(&self.base.name.text),
+            policy: self.policy,
+            given: overrides.policy(&self.policy.name.text),
             is_shared: self.has_one_bucket(),
-            tiers: self.known_tiers(),
+            tiers: self.readers.known_tiers(),
         }
     }
 
     /// Returns whether all requests have one key. No request is made up to see: an extractor may rely
     /// on what the application adds to each.
-    fn has_one_bucket(&self) -> bool {
-        self.base.shared || self.key.0.is_global()
+    fn has_one_bucket(self) -> bool {
+        self.policy.shared || self.readers.key.0.is_global()
     }
 
     /// Returns the key of a caller, or why it has none.
-    fn key_of(&self, caller: &Caller) -> Result<Key, String> {
+    fn key_of(self, caller: &Caller) -> Result<Key, String> {
         if self.has_one_bucket() {
             return Ok(Key::everyone());
         }
-        let key = caller.key_by(|head| self.key.0.extract(head));
+        let key = caller.key_by(|head| self.readers.key.0.extract(head));
         key.map_err(|error| missing_key(&error, caller))
     }
 
-    fn asked<'a>(
-        &'a self,
+    fn asked(
+        self,
         overrides: &SeenOverrides,
         store: &StoreHandle,
         caller: &Caller,
@@ -151,12 +139,12 @@ impl Rule {
         Asked::new(self.terms(overrides), store, key, |quota| match request {
             Some(request) => {
                 let demand = self.chosen_demand(&RequestHead::from(request), quota);
-                Ok(demand.unwrap_or_else(|| self.base.demand.clone()))
+                Ok(demand.unwrap_or_else(|| self.policy.demand.clone()))
             }
-            None if quota.is_none() && !self.is_constant() => {
+            None if quota.is_none() && self.policy.has_tiers => {
                 Err("its quota depends on the request; name the caller by parts of one".to_owned())
             }
-            None => Ok(self.held(self.base.demand.chosen(quota, None))),
+            None => Ok(self.policy.held(self.policy.demand.chosen(quota, None))),
         })
     }
 }

@@ -1,7 +1,6 @@
-//! The HTTP side: plans a request's checks, then forwards the request or answers it.
+//! The HTTP side: reads what a request is charged, then forwards the request or answers it.
 
 pub(crate) mod body;
-pub(crate) mod buckets;
 pub(crate) mod builder;
 pub(crate) mod denied;
 pub(crate) mod erased;
@@ -18,12 +17,13 @@ pub mod settle;
 
 mod asked;
 mod build;
+mod decide;
 mod inline_text;
 mod listed;
 #[cfg(feature = "admin")]
 mod look_up;
-mod plan;
 mod record;
 mod respond;
+mod rules;
 mod settings;
 mod settling;

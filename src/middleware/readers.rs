@@ -29,6 +29,11 @@ impl PolicyReaders {
         self.settle_by.is_some()
     }
 
+    /// Returns whether requests choose among several quotas.
+    pub(crate) const fn has_tiers(&self) -> bool {
+        self.quota_by.is_some()
+    }
+
     /// Returns the method that set one of them, if any is set.
     pub(crate) fn method(&self) -> Option<&'static str> {
         [

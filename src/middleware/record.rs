@@ -59,7 +59,7 @@ impl Settings {
             return;
         }
         let callers = denial.policy_names().filter_map(|policy| {
-            let name = &self.plan.rule(policy)?.base.name;
+            let name = &self.engine.policy(policy)?.name;
             Some(self.offenders.caller(name.clone(), key_of(name)))
         });
         let denial = NewDenial {
@@ -77,10 +77,10 @@ impl Settings {
 
     #[cold]
     fn identify(&self, policy: &str, key: &Key, head: &RequestHead<'_>) -> Identity {
-        let stored = self.plan.rule(policy).and_then(|rule| {
-            let demand = Cow::Borrowed(&rule.base.demand);
-            let charge = rule.base.charge(Cow::Borrowed(key), demand);
-            Fingerprint::in_storage_key(&self.store.storage_key(&charge)?)
+        let stored = self.engine.policy(policy).and_then(|policy| {
+            let demand = Cow::Borrowed(&policy.demand);
+            let charge = policy.charge(Cow::Borrowed(key), demand);
+            Fingerprint::in_storage_key(&self.engine.store.storage_key(&charge)?)
         });
         // The request is of one of the callers who share these.
         let is_shared = [Key::everyone(), Key::missing()].contains(key);

@@ -16,7 +16,6 @@ use http_body::Frame;
 use smallvec::SmallVec;
 
 use super::{
-    plan::Rule,
     settings::Settings,
     settle::outcome::{Outcome, Settle},
 };
@@ -24,6 +23,7 @@ use crate::{
     Decision, Hold,
     admission::refund::RefundGuard,
     holds::{Holds, Settlement},
+    policy::Compiled,
     telemetry,
 };
 
@@ -109,7 +109,7 @@ impl Settling {
         holds: Option<Holds>,
         request: &mut Request<B>,
     ) -> Option<Box<Self>> {
-        if !settings.plan.settles {
+        if !settings.settles {
             return None;
         }
         let hold = Hold::new(holds.clone(), request.extensions().get());
@@ -121,9 +121,9 @@ impl Settling {
 
     /// Settles what is held of a request that was dropped before it reached a handler.
     pub(super) fn without_request(settings: &Arc<Settings>, holds: Holds) -> Self {
-        let rules = settings.plan.rules.iter().enumerate();
+        let rules = settings.rules().enumerate();
         let open = rules.filter(|(_, rule)| {
-            rule.settle_by.is_some() && holds.units(&rule.base.name.text).is_some()
+            rule.policy.settles && holds.units(&rule.policy.name.text).is_some()
         });
         Self {
             open: open.map(|(index, _)| index).collect(),
@@ -145,13 +145,13 @@ impl Settling {
 
     fn at_head<B>(&mut self, response: &Response<B>, decision: &mut Decision) {
         self.ask(|held| Outcome::at_head(response, held));
-        for rule in &*self.settings.plan.rules {
-            let policy = &*rule.base.name.text;
+        for own in &*self.settings.engine.policies {
+            let policy = &*own.name.text;
             let Some(settlement) = self.holds.settled(policy) else {
                 continue;
             };
             let used = settlement.units(self.holds.units(policy).unwrap_or(0));
-            decision.settle(policy, used, rule.base.debt);
+            decision.settle(policy, used, own.debt);
         }
         if !self.open.is_empty() {
             self.seen = Seen::at_head(response, self.is_head_request);
@@ -161,13 +161,12 @@ impl Settling {
     /// Asks the settlers that are open. Those stay open that ask to be asked at the end.
     fn ask<'a>(&mut self, outcome: impl Fn(u64) -> Outcome<'a>) {
         for index in mem::take(&mut self.open) {
-            let rule = self.settings.plan.rules.get(index);
-            let Some((rule, settler)) =
-                rule.and_then(|rule| Some((rule, rule.settle_by.as_ref()?)))
-            else {
+            let rule = self.settings.rules().nth(index);
+            let rule = rule.and_then(|rule| Some((rule, rule.readers.settle_by.as_ref()?)));
+            let Some((rule, settler)) = rule else {
                 continue;
             };
-            let policy = &*rule.base.name.text;
+            let policy = &*rule.policy.name.text;
             // The handler was first.
             if self.holds.settled(policy).is_some() {
                 continue;
@@ -204,10 +203,10 @@ impl Drop for Settling {
         let seen = mem::take(&mut self.seen);
         if !seen.is_complete.load(Ordering::Relaxed) {
             // A client that hangs up gets no strike.
-            let rules = &self.settings.plan.rules;
-            let is_penalty = |rule: &Rule| rule.base.demand.quota.penalty().is_some();
+            let policies = &self.settings.engine.policies;
+            let is_penalty = |policy: &Compiled| policy.demand.quota.penalty().is_some();
             self.open
-                .retain(|index| !rules.get(*index).is_some_and(is_penalty));
+                .retain(|index| !policies.get(*index).is_some_and(is_penalty));
         }
         self.ask(|held| seen.outcome(held));
     }

@@ -66,21 +66,17 @@ impl Policy {
         compiled.map_err(|error| error.in_policy(&name.text))
     }
 
-    /// Checks a policy of a [`Limiter`](crate::Limiter), which has no requests to read.
-    pub(crate) fn compile_without_requests(
-        &self,
-        on_store_failure: OnStoreFailure,
-    ) -> Result<Compiled, ConfigError> {
-        let compiled = self.compile(on_store_failure)?;
-        #[cfg(feature = "http")]
-        if let Some(method) = self.readers.method() {
-            let message = format!(
-                "`{method}(..)` reads requests, which a `Limiter` does not have; drop it, or use a `RateLimitLayer`"
-            );
-            let error = ConfigError::new("no-request-to-read", message).with_subject(method);
-            return Err(error.in_policy(&compiled.name.text));
-        }
-        Ok(compiled)
+    /// Returns an error if the policy reads requests, which a [`Limiter`](crate::Limiter) does not
+    /// have.
+    pub(crate) fn check_reads_nothing(&self, name: &Name) -> Result<(), ConfigError> {
+        let Some(method) = self.readers.method() else {
+            return Ok(());
+        };
+        let message = format!(
+            "`{method}(..)` reads requests, which a `Limiter` does not have; drop it, or use a `RateLimitLayer`"
+        );
+        let error = ConfigError::new("no-request-to-read", message).with_subject(method);
+        Err(error.in_policy(&name.text))
     }
 
     fn compile_named(
@@ -101,7 +97,7 @@ impl Policy {
         if on_store_failure == OnStoreFailure::share_of(0) {
             return Err(ConfigError::zero("share_of"));
         }
-        Ok(Compiled {
+        let mut compiled = Compiled {
             name: name.clone(),
             demand: Demand {
                 strikes: self.strikes_on_denial.then_some(0),
@@ -113,7 +109,11 @@ impl Policy {
             on_store_failure,
             leases: self.leases,
             enforcement,
-        })
+            has_tiers: self.readers.has_tiers(),
+            settles: self.readers.settles(),
+        };
+        compiled.demand = compiled.held(compiled.demand.clone());
+        Ok(compiled)
     }
 
     fn checked_cost(&self, quota: &Quota) -> Result<u64, ConfigError> {
@@ -165,7 +165,6 @@ impl Policy {
         let Some(lifetime) = self.hold_for else {
             return Ok(None);
         };
-        #[cfg(feature = "http")]
         if quota.penalty().is_some() && self.readers.settles() {
             // What it is settled as are strikes, of which none are held.
             return Ok(None);

@@ -21,6 +21,10 @@ pub(crate) struct Compiled {
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) leases: bool,
     pub(crate) enforcement: Enforcement,
+    /// Whether requests choose among several quotas.
+    pub(crate) has_tiers: bool,
+    /// Whether what its requests hold is settled by their responses.
+    pub(crate) settles: bool,
 }
 
 impl Compiled {
@@ -29,6 +33,15 @@ impl Compiled {
     #[inline]
     pub(crate) fn is_enforced_for(&self, key: &Key, enforcement: Enforcement) -> bool {
         enforcement.includes(self.name.hash, key.as_bytes())
+    }
+
+    /// Has the cost held in place of charged, if it is settled and the policy holds.
+    pub(crate) fn held(&self, mut demand: Demand) -> Demand {
+        let units = demand.cost;
+        if let Some(hold) = demand.hold.as_mut().filter(|_| self.settles) {
+            hold.units = units;
+        }
+        demand
     }
 
     /// Creates a charge to a caller's bucket.

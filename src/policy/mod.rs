@@ -6,7 +6,6 @@ mod overridden;
 
 use std::time::Duration;
 
-#[cfg(feature = "http")]
 pub(crate) use self::check::{cannot_lease, cost_of_penalty};
 #[cfg(feature = "config")]
 pub(crate) use self::check::{duplicate_policy, no_policies};
@@ -18,7 +17,6 @@ pub(crate) use self::{
     check::{check_names, check_strikes},
     compiled::Compiled,
 };
-#[cfg(feature = "http")]
 use crate::middleware::readers::PolicyReaders;
 use crate::{
     ConfigError, OnStoreFailure, Quota,
@@ -65,7 +63,6 @@ pub struct Policy {
     pub(crate) hold_for: Option<Duration>,
     strikes_on_denial: bool,
     enforcement: Enforcement,
-    #[cfg(feature = "http")]
     pub(crate) readers: PolicyReaders,
 }
 
@@ -107,7 +104,6 @@ impl Policy {
             hold_for: None,
             strikes_on_denial: false,
             enforcement: Enforcement::ForAll,
-            #[cfg(feature = "http")]
             readers: PolicyReaders::default(),
         }
     }

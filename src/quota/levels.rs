@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "http")]
 use super::arithmetic::{Change, ReadContext};
 use super::{
     EXACT, Params, Quota,
@@ -73,7 +72,6 @@ impl Quota {
     }
 
     /// Returns the bucket after this level was taken.
-    #[cfg(feature = "http")]
     pub(crate) fn after(&self, standing: BucketState, taken: u64, now_us: u64) -> BucketState {
         let at = ReadContext {
             now_us,

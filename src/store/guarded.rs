@@ -14,7 +14,6 @@ use crate::{
     metrics::store::StoreMetrics,
     util::{detach::run_to_completion, hash::SecretHasher},
 };
-#[cfg(any(feature = "http", feature = "redis", feature = "control"))]
 use crate::{Fingerprint, Key};
 
 /// Puts a timeout and a circuit breaker around your own store:
@@ -169,7 +168,6 @@ impl<S: Store> Store for Guarded<S> {
         self.store.storage_key(charge)
     }
 
-    #[cfg(any(feature = "http", feature = "redis", feature = "control"))]
     fn fingerprint(&self, key: &Key) -> Fingerprint {
         self.store.fingerprint(key)
     }

@@ -1,6 +1,6 @@
 //! A store, with everything that a limiter or layer needs around it.
 
-#[cfg(all(feature = "http", feature = "control"))]
+#[cfg(feature = "control")]
 use std::sync::OnceLock;
 use std::{fmt, mem, sync::Arc};
 
@@ -94,7 +94,6 @@ impl StoreHandle {
     }
 
     /// Keeps what the control document of another handle says now.
-    #[cfg(feature = "http")]
     pub(crate) fn with_overrides_of(self, other: &Self) -> Self {
         #[cfg(feature = "control")]
         return Self {
@@ -118,7 +117,6 @@ impl StoreHandle {
     }
 
     /// Returns whether a control document may change what its users do.
-    #[cfg(feature = "http")]
     pub(crate) const fn is_followed(&self) -> bool {
         #[cfg(feature = "control")]
         return self.control.is_some();
@@ -204,7 +202,7 @@ impl StoreHandle {
                 Operation::Refund => 0,
                 _ => shadows.first().map_or(0, Charge::cost),
             };
-            Answer::Now(Ok(Decision::of_shadow_policies(units)))
+            Answer::Now(Ok(Decision::unlimited(units)))
         } else {
             let answer = answers.next().unwrap_or_else(ShadowChecks::no_answer);
             self.with_fallback(answer, &decisive)
@@ -275,15 +273,12 @@ impl StoreHandle {
         self.store.store.reset(charges)
     }
 
-    /// Records that `owner` uses these policies on this store, to log a name that has two
-    /// quotas.
-    pub(crate) fn add_policies<'a, T: ?Sized + Send + Sync + 'static>(
-        &self,
-        owner: &Arc<T>,
-        policies: impl Iterator<Item = &'a Compiled>,
-    ) {
-        for policy in policies {
-            let owner = Arc::downgrade(owner);
+    /// Records that these policies use this store, as long as something has them, to log a name that
+    /// has two quotas.
+    pub(crate) fn add_policies(&self, policies: &Arc<[Compiled]>) {
+        // Tiers have several quotas under one name.
+        for policy in policies.iter().filter(|policy| !policy.has_tiers) {
+            let owner = Arc::downgrade(policies);
             let is_alive = move || owner.strong_count() > 0;
             let known = self.fallback.policies();
             known.add(&policy.name, *policy.demand.quota, is_alive);

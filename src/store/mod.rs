@@ -44,7 +44,6 @@ pub use self::{
 };
 pub use crate::charge::{Charge, Check, Operation};
 use crate::{Decision, metrics::store::StoreMetrics};
-#[cfg(any(feature = "http", feature = "redis", feature = "control"))]
 use crate::{Fingerprint, Key};
 
 /// Keeps buckets and decides.
@@ -89,11 +88,6 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Returns what this store calls a key: in the names of buckets, in lists of denied callers,
     /// and in a [control document](crate::control). Default: the hash without a secret.
-    #[cfg(any(feature = "http", feature = "redis", feature = "control"))]
-    #[cfg_attr(
-        docsrs,
-        doc(cfg(any(feature = "http", feature = "redis", feature = "control")))
-    )]
     fn fingerprint(&self, key: &Key) -> Fingerprint {
         Fingerprint::from(key)
     }
@@ -142,7 +136,6 @@ impl<T: Store + ?Sized> Store for Arc<T> {
         (**self).storage_key(charge)
     }
 
-    #[cfg(any(feature = "http", feature = "redis", feature = "control"))]
     fn fingerprint(&self, key: &Key) -> Fingerprint {
         (**self).fingerprint(key)
     }

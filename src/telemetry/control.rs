@@ -36,7 +36,6 @@ pub(crate) fn all_policies_off(limiter: &str) {
 }
 
 /// Logs that listed addresses do not matter in a layer.
-#[cfg(feature = "http")]
 pub(crate) fn listed_addresses_unread(limiter: &str) {
     tell!(
         warn,

@@ -1,13 +1,10 @@
 //! Under `tower_throttle::denied`: denials, and those of shadow policies.
 
-#[cfg(feature = "http")]
 use std::fmt;
 use std::time::Duration;
 
-#[cfg(feature = "http")]
 use crate::decision::DenialReason;
 
-#[cfg(feature = "http")]
 pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     reason: DenialReason,
     retry_after: Option<Duration>,
@@ -39,7 +36,6 @@ pub(crate) fn shadow_denied(policy: &str, reason: &'static str, retry_after: Opt
 }
 
 /// Logs that a shadow policy would have denied a request because it lacks the key.
-#[cfg(feature = "http")]
 pub(crate) fn shadow_key_missing(policy: &str, missing: &impl fmt::Display) {
     tell!(
         debug,

@@ -1,6 +1,5 @@
 //! Under `tower_throttle::wiring`: mistakes in an application, or in front of it, that show with requests.
 
-#[cfg(feature = "http")]
 use std::{
     fmt,
     net::IpAddr,
@@ -11,10 +10,8 @@ use std::{
 };
 
 use crate::Quota;
-#[cfg(feature = "http")]
 use crate::util::lock::lock;
 
-#[cfg(feature = "http")]
 pub(crate) fn misconfigured(advice: &str) {
     tell!(
         error,
@@ -24,7 +21,6 @@ pub(crate) fn misconfigured(advice: &str) {
 }
 
 /// Logs that a shadow policy cannot read the key of any request.
-#[cfg(feature = "http")]
 pub(crate) fn shadow_misconfigured(advice: &str) {
     tell!(
         error,
@@ -44,7 +40,6 @@ pub(crate) fn two_quotas(policy: &str, one: Quota, other: Quota) {
 }
 
 /// Logs a missing extension once for each type, because a layer and its extractor both find it.
-#[cfg(feature = "http")]
 pub(crate) fn extension_missing(type_name: &'static str) {
     static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -58,7 +53,6 @@ pub(crate) fn extension_missing(type_name: &'static str) {
 }
 
 /// Logs a field that should have said what a request cost, once for each name.
-#[cfg(feature = "http")]
 #[cold]
 pub(crate) fn unreadable_cost(field: &str) {
     static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -72,7 +66,6 @@ pub(crate) fn unreadable_cost(field: &str) {
 }
 
 /// Logs a settler that panicked, once for each policy.
-#[cfg(feature = "http")]
 #[cold]
 pub(crate) fn settler_panicked(policy: &str) {
     static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -104,7 +97,6 @@ pub(crate) fn no_matched_route() {
     warn_of_wiring(line);
 }
 
-#[cfg(feature = "http")]
 #[cold]
 pub(crate) fn untrusted_proxy(peer: IpAddr, header: impl fmt::Display) {
     let line = format!(
@@ -113,7 +105,6 @@ pub(crate) fn untrusted_proxy(peer: IpAddr, header: impl fmt::Display) {
     warn_of_proxy(&line);
 }
 
-#[cfg(feature = "http")]
 #[cold]
 pub(crate) fn other_forwarding_header(
     peer: IpAddr,
@@ -128,7 +119,6 @@ pub(crate) fn other_forwarding_header(
 
 /// Logs a few lines about proxies. Each extractor logs its line once, but an application may
 /// create an extractor for each request.
-#[cfg(feature = "http")]
 fn warn_of_proxy(line: &str) {
     static LINES: AtomicU32 = AtomicU32::new(0);
     const MOST: u32 = 16;
@@ -140,7 +130,6 @@ fn warn_of_proxy(line: &str) {
 }
 
 /// Adds a text to a short list. Returns `false` if it is there already.
-#[cfg(feature = "http")]
 fn is_first(list: &Mutex<Vec<String>>, text: &str) -> bool {
     const MOST: usize = 64;
 

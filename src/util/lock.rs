@@ -1,6 +1,5 @@
 //! Locks that ignore poisoning: no code of this crate panics halfway through a change.
 
-#[cfg(feature = "http")]
 use std::sync::TryLockError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +9,6 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Locks a mutex, unless another thread holds it.
-#[cfg(feature = "http")]
 #[inline]
 pub(crate) fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {

@@ -1,6 +1,5 @@
 //! Small tools that know nothing about rate limits.
 
-#[cfg(feature = "http")]
 pub(crate) mod absences;
 pub(crate) mod detach;
 pub(crate) mod file;

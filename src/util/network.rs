@@ -48,14 +48,12 @@ impl Network {
     }
 
     /// Returns the first and the last address of the network.
-    #[cfg(feature = "http")]
     pub(crate) fn ends(self) -> [IpAddr; 2] {
         let (first, last) = self.range();
         [first, last].map(|bits| self.address_of(bits))
     }
 
     /// Returns an address alone as people write it, without the length of its prefix.
-    #[cfg(feature = "http")]
     pub(crate) fn written(self) -> String {
         match self.prefix == width(self.address) {
             true => self.address.to_string(),

@@ -196,7 +196,6 @@ async fn a_limiter_follows_the_document_when_nothing_else_has_it() {
     assert_eq!(store.metrics().control_version, None, "nothing follows it");
 }
 
-#[cfg(feature = "http")]
 #[tokio::test(start_paused = true)]
 async fn a_layer_follows_the_document_when_nothing_else_has_it() {
     let store = RedisStore::builder().simulated(&SimulatedRedis::new());

@@ -60,7 +60,6 @@ impl Buckets {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    #[cfg(any(feature = "http", feature = "control"))]
     pub(super) fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
     }

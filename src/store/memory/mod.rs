@@ -111,7 +111,6 @@ impl MemoryStore {
     }
 
     /// Returns the clock of its decisions.
-    #[cfg(any(feature = "http", feature = "control"))]
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
         self.0.clock()
     }

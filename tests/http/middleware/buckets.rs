@@ -1,10 +1,12 @@
 //! `RateLimitLayer::buckets`: debits and credits by the layer's own keys.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use tower_throttle::{
-    Buckets, Concurrency, Decision, FixedWindow, Limiter, OnStoreFailure, Policy, Quota,
+    Buckets, Concurrency, Decision, FixedWindow, Limiter, OnStoreFailure, Penalty, Policy, Quota,
     RateLimitLayer, RequestHead, TokenBucket, key,
 };
 
@@ -95,8 +97,28 @@ fn permits_are_left_out() {
 
     let (layer, _) = layer_of([Policy::new("few", Concurrency::new(2)).shared()]);
     let buckets = buckets_of(&layer, &from("ann"));
-    assert!(at_once(buckets.debit(40)).unwrap().is_allowed());
+    let debit = at_once(buckets.debit(40)).unwrap_err();
+    let credit = at_once(buckets.credit(40)).unwrap_err();
+    assert!(debit.is_unsupported() && credit.is_unsupported());
+}
+
+/// What a handler does must not depend on which policies apply to its request.
+#[test]
+fn what_no_policy_that_applies_is_asked_does_nothing() {
+    let posts = |head: &RequestHead<'_>| head.method() == http::Method::POST;
+    let (layer, _) = layer_of([
+        tokens().when(posts).shared(),
+        Policy::new("bans", Penalty::after(1)).when(posts).shared(),
+        Policy::new("few", Concurrency::new(2)).shared(),
+    ]);
+    let buckets = buckets_of(&layer, &from("ann"));
+    assert!(at_once(buckets.debit(400)).unwrap().is_allowed());
     assert_eq!(at_once(buckets.credit(40)).unwrap().refunded(), 0);
+    assert_eq!(at_once(buckets.strike(9)).unwrap().charged(), 0);
+    at_once(buckets.ban(Duration::from_secs(60))).unwrap();
+    let post = Request::post("/").body(Full::<Bytes>::default()).unwrap();
+    let peek = at_once(buckets_of(&layer, &post).peek()).unwrap();
+    assert_eq!(left(&peek)[..2], [("tokens", 100), ("bans", 1)]);
 }
 
 #[test]

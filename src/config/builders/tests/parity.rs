@@ -309,7 +309,6 @@ fn operate(world: &World, limiter: &Limiter, operations: &str) -> Operated {
                         };
                         let decision = decision.expect("a decision");
                         writeln!(log, "{decision:?}").expect("a text");
-                        #[cfg(feature = "compat")]
                         writeln!(log, "{:?}", crate::compat::cl_throttle(&decision))
                             .expect("a text");
                         decision.is_allowed()

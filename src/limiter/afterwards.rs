@@ -1,13 +1,10 @@
-//! What is charged and refunded afterwards, and reset.
+//! What is charged and refunded afterwards, struck, banned and reset: [`Buckets`](crate::Buckets) by a
+//! key.
 
-use smallvec::SmallVec;
+use std::time::Duration;
 
-use super::{Limiter, charges::Charges, limits::Limits};
-use crate::{
-    Decision, Key, Refund, StoreError,
-    charge::{Charge, Operation},
-    store::Answer,
-};
+use super::Limiter;
+use crate::{Decision, Key, Refund, StoreError};
 #[cfg(doc)]
 use crate::{MemoryStore, OnStoreFailure, Policy};
 
@@ -42,8 +39,7 @@ impl Limiter {
     ///
     /// Returns the errors of [`check`](Self::check).
     pub async fn credit(&self, key: impl Into<Key>, units: u64) -> Result<Refund, StoreError> {
-        let (_, answer) = self.ask(Operation::Refund, &key.into(), Some(units));
-        answer.wait().await.map(Refund::new)
+        self.buckets(key).credit(units).await
     }
 
     /// Charges `units` whether there is room or not, for a cost that is known
@@ -81,8 +77,7 @@ impl Limiter {
     ///
     /// Returns the errors of [`check`](Self::check). Some policies may be charged then.
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
-        let answer = self.limits.load().debit(&key.into(), units);
-        answer.wait().await
+        self.buckets(key).debit(units).await
     }
 
     /// Resets this caller's buckets, as if it had never taken a unit, and lifts its bans. [Shared](crate::Policy::shared)
@@ -92,8 +87,7 @@ impl Limiter {
     ///
     /// Returns an error if the store does not confirm the reset. It may have run.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), StoreError> {
-        let answer = self.limits.load().reset(&key.into(), false);
-        answer.wait().await
+        self.buckets(key).reset().await
     }
 
     /// Resets the buckets of the [shared](crate::Policy::shared) policies, for all callers.
@@ -102,47 +96,73 @@ impl Limiter {
     ///
     /// Returns an error if the store does not confirm the reset. It may have run.
     pub async fn reset_shared(&self) -> Result<(), StoreError> {
-        let answer = self.limits.load().reset(&Key::everyone(), true);
-        answer.wait().await
-    }
-}
-
-impl Limits {
-    fn debit(&self, key: &Key, units: u64) -> Answer<Decision> {
-        let overrides = self.store.overrides();
-        if let Some(decision) = self.listed(&overrides, Operation::Debit, key, Some(units)) {
-            return Answer::Now(Ok(decision));
-        }
-        let mut charges = self.charges(&overrides, key, Some(units));
-        charges.leave_out_penalties();
-        if let Some(decision) = self.unlimited(Operation::Debit, &charges, Some(units)) {
-            return Answer::Now(Ok(decision));
-        }
-        if let Err(error) = charges.check(Operation::Debit) {
-            return Answer::Now(Err(error));
-        }
-        let Charges {
-            enforced, shadows, ..
-        } = &mut charges;
-        for charge in enforced.iter_mut().chain(shadows) {
-            let debt = self.debt(charge);
-            charge.demand.to_mut().may_owe(debt);
-        }
-        self.send(Operation::Debit, &charges)
+        self.buckets(Key::everyone()).reset_shared().await
     }
 
-    fn reset(&self, key: &Key, shared: bool) -> Answer<()> {
-        let chosen = self.policies.iter();
-        let chosen = chosen.filter(|policy| policy.shared == shared);
-        let mut charges: SmallVec<[Charge<'_>; 2]> = SmallVec::new();
-        let overrides = self.store.overrides();
-        for policy in chosen {
-            let asked = self.charge(&overrides, policy, key, None);
-            charges.extend(asked.map(|asked| asked.charge));
-        }
-        if charges.is_empty() {
-            return Answer::Now(Ok(()));
-        }
-        self.store.reset(&charges)
+    /// Adds strikes to the caller's [`Penalty`](crate::Penalty) policies, for what only the
+    /// application can see, and bans it if they are enough.
+    ///
+    /// Policies of other quotas are left out; [`debit`](Self::debit) is for those.
+    /// [`PolicyDecision::remaining`](crate::PolicyDecision::remaining) returns how many more strikes
+    /// start a ban, and 0 if the caller is banned. [`charged`](Decision::charged) returns how many
+    /// counted: strikes during a ban, and those beyond a ban, do not. A strike is always allowed.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, Penalty};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(MemoryStore::new(), Penalty::after(3));
+    /// // A wrong password counts once, one of a published list twice.
+    /// assert_eq!(limiter.strike("ann", 2).await?.charged(), 2);
+    /// assert!(limiter.check("ann").await?.is_allowed());
+    /// assert_eq!(limiter.strike("ann", 2).await?.charged(), 1);
+    /// assert!(!limiter.check("ann").await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide, and one with
+    /// [`StoreError::is_unsupported`] if no policy is a penalty.
+    pub async fn strike(&self, key: impl Into<Key>, strikes: u64) -> Result<Decision, StoreError> {
+        self.buckets(key).strike(strikes).await
+    }
+
+    /// Bans a caller by hand, under all policies that are a [`Penalty`](crate::Penalty), for this
+    /// time. A caller that is banned for longer stays so. [`reset`](Self::reset) lifts a ban, and
+    /// forgets all strikes and how many bans there were.
+    ///
+    /// Every check that reaches the store feels it at once. So do all in this process. A process
+    /// that repeats a [cached denial](crate::RedisStoreBuilder::denial_cache_ttl) of that caller
+    /// feels a ban, and the end of one, within that time, a second by default. The time is rounded
+    /// up to milliseconds. The ban does not count for
+    /// [longer bans](crate::Penalty::doubling_up_to).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limiter, MemoryStore, Penalty};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(MemoryStore::new(), Penalty::after(20));
+    /// limiter.ban("ann", Duration::from_secs(3_600)).await?;
+    /// assert!(!limiter.check("ann").await?.is_allowed());
+    /// limiter.reset("ann").await?;
+    /// assert!(limiter.check("ann").await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// The key is the one that the policy's checks have: that of a layer with
+    /// [`key::client_ip`](crate::key::client_ip) is a [`Key`] of an
+    /// [`IpAddr`](std::net::IpAddr), in IPv6 of its prefix, and not of its text.
+    /// [`Buckets::ban`](crate::Buckets::ban) bans the caller of a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm the ban, which may hold then. It is
+    /// [`StoreError::is_unsupported`] if no policy is a penalty.
+    pub async fn ban(&self, key: impl Into<Key>, time: Duration) -> Result<(), StoreError> {
+        self.buckets(key).ban(time).await
     }
 }

@@ -1,0 +1,264 @@
+//! [`Buckets`]: what is charged and refunded afterwards, struck, banned and reset.
+
+use std::time::Duration;
+
+use super::{Charges, Engine};
+use crate::{
+    Decision, Key, List, Quota, Refund, StoreError,
+    charge::{Charge, Demand, Operation},
+    error::StoreErrorKind,
+    quota::penalty::whole_ms,
+    store::Answer,
+};
+
+/// The buckets of one caller: one for each policy that applies to it. From
+/// [`Limiter::buckets`](crate::Limiter::buckets), or from
+/// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets) for the caller of a request.
+///
+/// It has the quotas and the mode of the policies, the lists and the overrides as they were when it
+/// was made. Make another one for each request.
+#[derive(Clone, Debug)]
+pub struct Buckets {
+    engine: Engine,
+    charges: Charges<'static>,
+    /// The list that the caller is on.
+    list: Option<List>,
+}
+
+impl Buckets {
+    pub(crate) fn new(engine: &Engine, charges: &Charges<'_>, list: Option<List>) -> Self {
+        Self {
+            engine: engine.clone(),
+            charges: charges.to_owned(),
+            list,
+        }
+    }
+
+    /// Returns what a check would decide now. Takes and writes nothing.
+    ///
+    /// `remaining` is what is left before the request. A layer that
+    /// [waits](crate::RateLimitLayerBuilder::wait_up_to), or a queue, may admit a request
+    /// later that is denied here.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide.
+    pub async fn peek(&self) -> Result<Decision, StoreError> {
+        let units = self.engine.own_cost();
+        let answer = match self.list {
+            Some(list) => Answer::Now(Ok(Decision::by_list(list, units))),
+            None => self.engine.ask(Operation::Peek, &self.charges, units),
+        };
+        answer.wait().await
+    }
+
+    /// Charges `units` to every policy that applies, whether there is room or not: for a cost that is
+    /// known only afterwards, such as the tokens of a language model.
+    ///
+    /// Each policy is charged by itself, as far as its [`max_debt`](crate::Policy::max_debt) allows.
+    /// Policies that hold permits ([`Concurrency`](crate::Concurrency)) are left out, and so are
+    /// penalties, which have [strikes](Self::strike). Under [`quota_by`](crate::Policy::quota_by), the
+    /// quota of this request counts.
+    ///
+    /// A debit is always allowed, since what it charges has been used. [`Decision::charged`] returns
+    /// how many units were charged, and [`Decision::uncharged`] how many were not. A caller in debt is
+    /// denied until the debt is paid back.
+    /// [`PolicyDecision::reset_after`](crate::PolicyDecision::reset_after) returns the time until
+    /// nothing is owed or used anymore.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_throttle::{FixedWindow, RequestHead, Policy, RateLimitLayer, key};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let tokens = Policy::new("tokens", FixedWindow::per_day(1_000)).key(key::header("x-api-key"));
+    /// let layer = RateLimitLayer::new(tokens);
+    /// let request = Request::post("/complete").header("x-api-key", "k1").body(()).unwrap();
+    /// let buckets = layer.buckets(&RequestHead::from(&request))?;
+    /// assert_eq!(buckets.debit(750).await?.uncharged(), 0);
+    /// // The request used 50 units less.
+    /// buckets.credit(50).await?;
+    /// let decision = buckets.peek().await?;
+    /// assert_eq!(decision.policies().map(|policy| policy.remaining()).collect::<Vec<_>>(), [300]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// If a [`MemoryStore`](crate::MemoryStore) is full, new callers share cells, and their debits
+    /// charge what is left in them. While the store fails, a [local](crate::OnStoreFailure::Local)
+    /// policy charges this process's buckets, and one that [allows](crate::OnStoreFailure::Allow)
+    /// charges nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide. Some policies may be charged then. It is
+    /// [`StoreError::is_unsupported`] if no policy counts units, whether it applies or not.
+    pub async fn debit(&self, units: u64) -> Result<Decision, StoreError> {
+        self.settle(Operation::Debit, units).wait().await
+    }
+
+    /// Refunds `units` to every policy that applies, but no more than were taken from it: no caller
+    /// ever has more than the capacity. Policies that hold permits are left out.
+    /// [`Refund::refunded`] returns how many units it was.
+    ///
+    /// A [`SlidingWindow`](crate::SlidingWindow) refunds what the present window has counted, a
+    /// [`SlidingLog`](crate::SlidingLog) its newest entries.
+    ///
+    /// **Refund what was used, and no more**: the store knows only how much is taken, not by
+    /// whom. A larger credit also refunds units that [waiters](crate::Limiter::acquire) reserved or
+    /// that a process [leased](crate::Policy::lease). Those units are then granted twice.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`debit`](Self::debit).
+    pub async fn credit(&self, units: u64) -> Result<Refund, StoreError> {
+        let answer = self.settle(Operation::Refund, units);
+        answer.wait().await.map(Refund::new)
+    }
+
+    /// Charges or refunds units, whatever the cost of a check.
+    fn settle(&self, operation: Operation, units: u64) -> Answer<Decision> {
+        let is_debit = operation == Operation::Debit;
+        // Nothing was taken that could be refunded.
+        let passing = if is_debit { units } else { 0 };
+        if self.list == Some(List::Allow) {
+            return Answer::Now(Ok(Decision::by_list(List::Allow, passing)));
+        }
+        let counts_units = |quota: &Quota| !quota.is_concurrency() && quota.penalty().is_none();
+        if let Err(error) = self.check_any(counts_units) {
+            return Answer::Now(Err(error));
+        }
+        let charges = self.charges.with_demands(counts_units, |charge| {
+            let mut demand = charge.demand.of_units(units);
+            if is_debit {
+                let policy = self.engine.policy(charge.policy());
+                demand.may_owe(policy.map_or(0, |policy| policy.debt));
+            }
+            demand
+        });
+        self.engine.ask(operation, &charges, passing)
+    }
+
+    /// Adds strikes to the [`Penalty`](crate::Penalty) policies that apply, for what only the
+    /// application can see, and bans the caller if they are enough.
+    ///
+    /// Policies of other quotas are left out; [`debit`](Self::debit) is for those.
+    /// [`PolicyDecision::remaining`](crate::PolicyDecision::remaining) returns how many more strikes
+    /// start a ban, and 0 if the caller is banned. [`charged`](Decision::charged) returns how many
+    /// counted: strikes during a ban, and those beyond a ban, do not. A strike is always allowed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide, and one with
+    /// [`StoreError::is_unsupported`] if no policy is a penalty, whether it applies or not.
+    pub async fn strike(&self, strikes: u64) -> Result<Decision, StoreError> {
+        self.penalize(Operation::Debit, strikes).await
+    }
+
+    /// Bans the caller by hand, under all [`Penalty`](crate::Penalty) policies that apply, for this
+    /// time. A caller that is banned for longer stays so. [`reset`](Self::reset) lifts a ban, and
+    /// forgets all strikes and how many bans there were.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use http::Request;
+    /// use tower_throttle::{Penalty, Policy, RateLimitLayer, RequestHead, key};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let scanners = Policy::new("scanners", Penalty::after(20)).key(key::header("x-api-key"));
+    /// let layer = RateLimitLayer::new(scanners);
+    /// let request = Request::get("/wp-login.php").header("x-api-key", "k1").body(()).unwrap();
+    /// let buckets = layer.buckets(&RequestHead::from(&request))?;
+    /// buckets.ban(Duration::from_secs(3_600)).await?;
+    /// assert!(!buckets.peek().await?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm the ban, which may hold then. It is
+    /// [`StoreError::is_unsupported`] if no policy is a penalty, whether it applies or not.
+    pub async fn ban(&self, time: Duration) -> Result<(), StoreError> {
+        let banned = self.penalize(Operation::Ban, whole_ms(time));
+        banned.await.map(drop)
+    }
+
+    /// Does something to the penalties, and counts the bans that it starts.
+    async fn penalize(&self, operation: Operation, cost: u64) -> Result<Decision, StoreError> {
+        let decision = self.ask_penalties(operation, cost).wait().await?;
+        self.engine.recorder.bans_started(&decision);
+        Ok(decision)
+    }
+
+    fn ask_penalties(&self, operation: Operation, cost: u64) -> Answer<Decision> {
+        let is_penalty = |quota: &Quota| quota.penalty().is_some();
+        if self.check_any(is_penalty).is_err() {
+            return Answer::Now(Err(StoreError::new(StoreErrorKind::NoPenalty)));
+        }
+        let demand = |charge: &Charge<'_>| Demand::new(charge.demand.quota.clone(), cost);
+        let charges = self.charges.with_demands(is_penalty, demand);
+        self.engine.ask(operation, &charges, 0)
+    }
+
+    /// Returns an error if no policy, applied or not, has a quota that `is_meant`.
+    fn check_any(&self, is_meant: impl Fn(&Quota) -> bool) -> Result<(), StoreError> {
+        let mut quotas = self
+            .engine
+            .policies
+            .iter()
+            .map(|policy| &policy.demand.quota);
+        if quotas.clone().any(|quota| is_meant(quota)) {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            match quotas.any(|quota| quota.is_concurrency()) {
+                true => StoreErrorKind::Unsupported,
+                false => StoreErrorKind::OnlyPenalties,
+            },
+        ))
+    }
+
+    /// Resets the caller's buckets, as if it had never taken a unit, and lifts its bans. Shared buckets
+    /// ([`Policy::shared`](crate::Policy::shared), [`key::global`](crate::key::global)) stay
+    /// as they are; see [`reset_shared`](Self::reset_shared).
+    ///
+    /// If several callers have the same key (a method, a route, or a missing key), the
+    /// bucket is reset for all of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm the reset. It may have run.
+    pub async fn reset(&self) -> Result<(), StoreError> {
+        self.forget(|charge| *charge.key != Key::everyone()).await
+    }
+
+    /// Resets the buckets that all callers share.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`reset`](Self::reset).
+    pub async fn reset_shared(&self) -> Result<(), StoreError> {
+        self.forget(|charge| *charge.key == Key::everyone()).await
+    }
+
+    async fn forget(&self, which: impl Fn(&Charge<'_>) -> bool) -> Result<(), StoreError> {
+        let charges = self.charges.all().filter(|charge| which(charge));
+        let charges: Vec<Charge<'_>> = charges.cloned().collect();
+        if charges.is_empty() {
+            return Ok(());
+        }
+        let answer = self.engine.store.reset(&charges);
+        drop(charges);
+        answer.wait().await
+    }
+
+    /// Returns the keys of the buckets in Redis, one for each policy that applies, to look
+    /// at them with `redis-cli`. Empty for stores without such keys.
+    #[must_use]
+    pub fn storage_keys(&self) -> Vec<String> {
+        let keys = self.charges.all();
+        keys.filter_map(|charge| self.engine.store.storage_key(charge))
+            .collect()
+    }
+}

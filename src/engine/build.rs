@@ -1,0 +1,115 @@
+//! [`EngineBuilder`]: the settings that layers and limiters share.
+
+use std::sync::Arc;
+#[cfg(feature = "control")]
+use std::sync::OnceLock;
+
+use super::Engine;
+#[cfg(feature = "control")]
+use crate::control::{Control, FollowedControl};
+use crate::{
+    ConfigError, Lists, MemoryStore, OnStoreFailure, Policy,
+    admission::wait_queue::MAX_WAITING,
+    metrics::{Observe, Recorder},
+    policy::{Compiled, check_names, check_strikes},
+    policy_name::limiter_name,
+    store::{Store, handle::StoreHandle},
+};
+
+/// The settings that layers and limiters share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EngineBuilder {
+    /// Default: a memory store of its own.
+    pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) lists: Option<Lists>,
+    pub(crate) on_store_failure: OnStoreFailure,
+    pub(crate) shadow_all: bool,
+    pub(crate) max_waiting: Option<usize>,
+    pub(crate) name: Option<String>,
+    pub(crate) observer: Option<Arc<dyn Observe>>,
+    /// The document may not be known yet.
+    #[cfg(feature = "control")]
+    pub(crate) control: Option<FollowedControl>,
+}
+
+impl EngineBuilder {
+    #[cfg(feature = "control")]
+    pub(crate) fn control(&mut self, control: Control) {
+        self.control = Some(Arc::new(OnceLock::from(control)));
+    }
+
+    /// Checks one of the policies.
+    pub(crate) fn compile(&self, policy: &Policy) -> Result<Compiled, ConfigError> {
+        let policy = policy.compile(self.on_store_failure)?;
+        match self.shadow_all {
+            true => policy.into_shadow(),
+            false => Ok(policy),
+        }
+    }
+
+    /// Checks the settings. `policies` are the compiled ones. `waits`: whether denied callers wait.
+    /// `former`: the engine that is replaced, whose store and numbers go on.
+    pub(crate) fn build(
+        &self,
+        policies: Vec<Compiled>,
+        waits: bool,
+        former: Option<&Engine>,
+    ) -> Result<Engine, ConfigError> {
+        check_names(policies.iter().map(|policy| &policy.name))?;
+        check_strikes(&policies.iter(), waits)?;
+        let name = limiter_name(self.name.as_deref())?;
+        let recorder = Recorder::new(
+            former.map(|former| &*former.recorder),
+            name,
+            policies.iter().map(|policy| &policy.name),
+            self.observer.clone(),
+        );
+        let policies: Arc<[Compiled]> = policies.into();
+        let store = match former {
+            // A name with other numbers than before has one quota, and not two.
+            Some(former) => former.store.clone(),
+            None => {
+                let store = self.store_handle()?;
+                store.add_policies(&policies);
+                store
+            }
+        };
+        store.report_to(&recorder);
+        Ok(Engine {
+            store,
+            policies,
+            lists: self.lists.clone(),
+            max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
+            recorder,
+        })
+    }
+
+    fn store_handle(&self) -> Result<StoreHandle, ConfigError> {
+        let store = self.store.clone();
+        let store = StoreHandle::new(store.unwrap_or_else(|| Arc::new(MemoryStore::new())));
+        #[cfg(feature = "control")]
+        return store.follow(self.control.clone());
+        #[cfg(not(feature = "control"))]
+        Ok(store)
+    }
+}
+
+impl Engine {
+    /// Returns the same limits on another store, with numbers that start at 0. It follows no control
+    /// document, and keeps what the former one says now.
+    pub(crate) fn on_store(&self, store: Arc<dyn Store>) -> Self {
+        let store = StoreHandle::new(store).with_overrides_of(&self.store);
+        // Not those of the former engine: the store forgets policies when their engine is dropped.
+        let policies: Arc<[Compiled]> = self.policies.iter().cloned().collect();
+        store.add_policies(&policies);
+        let recorder = self.recorder.restarted();
+        store.report_to(&recorder);
+        Self {
+            store,
+            policies,
+            recorder,
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! [`Live`]: settings that may be replaced while they are used.
+
+use std::{fmt, sync::Arc};
+
+use arc_swap::{ArcSwap, Guard};
+
+use super::Engine;
+#[cfg(feature = "admin")]
+use crate::control::Control;
+#[cfg(feature = "control")]
+use crate::{control::Subscriber, overrides::Overrides, policy::check_overrides};
+
+/// The settings of a layer or limiter, with the engine that decides by them.
+#[cfg_attr(
+    not(feature = "control"),
+    allow(dead_code, reason = "nothing is followed")
+)]
+pub(crate) trait HasEngine: Send + Sync + 'static {
+    /// What operators call it.
+    const KIND: &'static str;
+
+    fn engine(&self) -> &Engine;
+
+    /// Logs what of a control document cannot have an effect here.
+    #[cfg(feature = "control")]
+    fn warn_of(&self, _overrides: &Overrides) {}
+}
+
+impl HasEngine for Engine {
+    const KIND: &'static str = "limiter";
+
+    fn engine(&self) -> &Engine {
+        self
+    }
+}
+
+/// The settings of a layer or limiter, which may be replaced while they are used. Clones share
+/// them.
+pub(crate) struct Live<T>(Arc<ArcSwap<T>>);
+
+impl<T> Clone for Live<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Live<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.load().fmt(f)
+    }
+}
+
+impl<T: HasEngine> Live<T> {
+    pub(crate) fn new(settings: impl Into<Arc<T>>) -> Self {
+        Self(Arc::new(ArcSwap::new(settings.into())))
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Guard<Arc<T>> {
+        self.0.load()
+    }
+
+    pub(crate) fn load_full(&self) -> Arc<T> {
+        self.0.load_full()
+    }
+
+    /// Returns what lets other settings take effect: a check has either the former settings or the
+    /// new ones, for all of its way.
+    #[cfg(any(test, feature = "config"))]
+    pub(crate) fn replacement(&self, settings: T) -> impl FnOnce() + use<T> {
+        let current = Arc::clone(&self.0);
+        move || current.store(Arc::new(settings))
+    }
+
+    /// Has each version of the control document checked against the policies.
+    #[cfg(feature = "control")]
+    pub(crate) fn subscribe(&self) {
+        if let Some(control) = self.load().engine().store.control() {
+            control.held().subscribe(&self.0);
+        }
+    }
+
+    /// Returns whether there is a clone of these settings.
+    #[cfg(feature = "config")]
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Returns settings that stay as these are now. It does not count as a use of these.
+    #[cfg(feature = "admin")]
+    pub(crate) fn pinned(&self) -> Self {
+        Self::new(self.load_full())
+    }
+
+    /// Returns a number of the present settings, which no others have at the same time.
+    #[cfg(feature = "admin")]
+    pub(crate) fn place(&self) -> usize {
+        Arc::as_ptr(&self.load()).addr()
+    }
+
+    /// Returns the name of the layer or limiter, which others may have, too.
+    #[cfg(feature = "admin")]
+    pub(crate) fn name(&self) -> String {
+        self.load().engine().recorder.name().to_owned()
+    }
+
+    /// Returns whether it follows this control document.
+    #[cfg(feature = "admin")]
+    pub(crate) fn follows(&self, control: &Control) -> bool {
+        let settings = self.load();
+        let own = settings.engine().store.control();
+        own.is_some_and(|own| own.is(control))
+    }
+}
+
+#[cfg(feature = "control")]
+impl<T: HasEngine> Subscriber for ArcSwap<T> {
+    fn check(&self, overrides: &Overrides) -> Vec<String> {
+        let settings = self.load();
+        settings.warn_of(overrides);
+        let engine = settings.engine();
+        let name = engine.recorder.name();
+        let conflicts = check_overrides(overrides, name, engine.policies.iter()).into_iter();
+        conflicts
+            .map(|error| format!("{} {name}: {error}", T::KIND))
+            .collect()
+    }
+
+    fn has_policy(&self, name: &str) -> bool {
+        self.load().engine().policy(name).is_some()
+    }
+}

@@ -1,0 +1,137 @@
+//! What decides, for a layer as for a limiter: the store, the checked policies, the lists, and
+//! what counts the decisions.
+//!
+//! A layer is an engine, the readers of a request, and its responses. A limiter is a handle on an
+//! engine.
+
+pub(crate) mod buckets;
+mod build;
+mod charges;
+mod live;
+
+use std::{sync::Arc, time::Duration};
+
+pub(crate) use self::{
+    build::EngineBuilder,
+    charges::Charges,
+    live::{HasEngine, Live},
+};
+use crate::{
+    Decision, Lists, MemoryStore, StoreError,
+    admission::{Admission, Shadows, WaitBound, refund::HeldCharges},
+    charge::{Charge, Operation},
+    holds::{Holds, Terms},
+    metrics::{Recorder, Snapshot},
+    overrides::SeenOverrides,
+    policy::Compiled,
+    store::{Answer, handle::StoreHandle},
+};
+
+/// What decides. Clones share the buckets, the lists and the counters.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine {
+    pub(crate) store: StoreHandle,
+    pub(crate) policies: Arc<[Compiled]>,
+    pub(crate) lists: Option<Lists>,
+    /// The most callers of this process that wait for one bucket.
+    max_waiting: usize,
+    pub(crate) recorder: Arc<Recorder>,
+}
+
+impl Engine {
+    pub(crate) fn policy(&self, name: &str) -> Option<&Compiled> {
+        let mut policies = self.policies.iter();
+        policies.find(|policy| *policy.name.text == *name)
+    }
+
+    /// Returns how many units a check charges, by its first policy.
+    pub(crate) fn own_cost(&self) -> u64 {
+        let first = self.policies.first();
+        first.map_or(0, |policy| policy.demand.cost)
+    }
+
+    pub(crate) fn metrics(&self) -> Snapshot {
+        self.recorder.snapshot(self.store.metrics())
+    }
+
+    /// Returns the only policy and the store, if a check is one call to a store in memory: all
+    /// callers have the policy's own quota, which is enforced, and nothing is held. The rows "memory"
+    /// of the benchmark show what that saves.
+    #[inline]
+    pub(crate) fn direct(&self, overrides: &SeenOverrides) -> Option<(&Compiled, &MemoryStore)> {
+        match (&*self.policies, self.store.memory()) {
+            ([policy], Some(memory))
+                if !policy.demand.quota.is_concurrency()
+                    && !policy.enforcement.may_be_shadow()
+                    && policy.demand.hold.is_none()
+                    && overrides.policy(&policy.name.text).is_none() =>
+            {
+                Some((policy, memory))
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks the store, unless an operator has banned the caller or no policy charges it: then
+    /// `units` pass.
+    #[inline]
+    pub(crate) fn ask(
+        &self,
+        operation: Operation,
+        charges: &Charges<'_>,
+        units: u64,
+    ) -> Answer<Decision> {
+        if let Some(decision) = charges.decision_by_bans(operation) {
+            return Answer::Now(Ok(decision));
+        }
+        if charges.is_empty() {
+            return Answer::Now(Ok(Decision::unlimited(units)));
+        }
+        let Charges {
+            enforced, shadows, ..
+        } = charges;
+        let store = &self.store;
+        store.check_with_shadows(operation, enforced, shadows, &self.recorder)
+    }
+
+    /// Returns the check that waits until these charges are admitted.
+    pub(crate) fn admission(
+        &self,
+        charges: &Charges<'_>,
+        max_wait: Duration,
+        bound: WaitBound,
+    ) -> Admission {
+        let held = HeldCharges::new(&self.store, &charges.enforced);
+        let shadows = Shadows::new(&charges.shadows, &self.recorder);
+        let waits = self.recorder.waits();
+        Admission::new(held, shadows, max_wait, bound, self.max_waiting, waits)
+    }
+
+    /// Returns what a decision about these charges holds.
+    pub(crate) fn holds(&self, charges: &Charges<'_>, decision: &Decision) -> Option<Holds> {
+        let terms = |charge: &Charge<'_>| {
+            let policy = self.policy(charge.policy());
+            let is_penalty = charge.demand.quota.penalty().is_some();
+            Terms {
+                debt: policy.map_or(0, |policy| policy.debt),
+                // Its settlements are strikes.
+                is_debited: is_penalty && policy.is_some_and(|policy| policy.settles),
+            }
+        };
+        let Charges {
+            enforced, shadows, ..
+        } = charges;
+        let (store, recorder) = (&self.store, &self.recorder);
+        Holds::new(store, enforced, shadows, decision, terms, recorder)
+    }
+
+    /// Counts an answer that is known.
+    #[inline]
+    pub(crate) fn counted(
+        &self,
+        answer: Result<Decision, StoreError>,
+    ) -> Result<Decision, StoreError> {
+        self.recorder.answered(&answer);
+        answer
+    }
+}

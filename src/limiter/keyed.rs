@@ -1,0 +1,136 @@
+//! From a key to what its caller is charged.
+
+use std::{borrow::Cow, future::poll_fn, pin::Pin, sync::Arc};
+
+use crate::{
+    Decision, Key, List, StoreError,
+    charge::Operation,
+    engine::{Charges, Engine},
+    error::StoreErrorKind,
+    metrics::{Awaited, Recorder},
+    overrides::SeenOverrides,
+    policy::Compiled,
+    store::Answer,
+};
+
+impl Engine {
+    /// Checks a caller: for `units`, or for each policy's own cost. The answer is not counted.
+    pub(super) fn ask_for(
+        &self,
+        operation: Operation,
+        key: &Key,
+        units: Option<u64>,
+    ) -> Answer<Decision> {
+        let charges = match self.charges_or_decision(operation, key, units) {
+            Ok(charges) => charges,
+            Err(decision) => return Answer::Now(Ok(*decision)),
+        };
+        if let Err(error) = check_quotas(operation, &charges) {
+            return Answer::Now(Err(error));
+        }
+        self.ask(operation, &charges, 0)
+    }
+
+    /// Decides and counts a check, if that is one call to a store in memory.
+    #[inline]
+    pub(super) fn decide_directly(&self, key: &Key) -> Option<Decision> {
+        let overrides = self.store.overrides();
+        if overrides.lists(self.lists.as_ref()).is_some() {
+            return None;
+        }
+        let (policy, memory) = self.direct(&overrides)?;
+        let key = Cow::Borrowed(own_key(policy, key));
+        let decision = memory.take(&policy.charge(key, Cow::Borrowed(&policy.demand)));
+        self.recorder.decided(&decision);
+        Some(decision)
+    }
+
+    /// Returns what a caller is charged. Or the decision, if a list, a ban or the lack of policies
+    /// decides.
+    pub(super) fn charges_or_decision<'a>(
+        &'a self,
+        operation: Operation,
+        key: &'a Key,
+        units: Option<u64>,
+    ) -> Result<Charges<'a>, Box<Decision>> {
+        let overrides = self.store.overrides();
+        let passing = || units.unwrap_or_else(|| self.own_cost());
+        if let Some(list) = self.list_of(&overrides, key) {
+            return Err(Box::new(Decision::by_list(list, passing())));
+        }
+        let charges = self.charges(&overrides, key, units);
+        match charges.decision_by_bans(operation) {
+            Some(decision) => Err(Box::new(decision)),
+            None if charges.is_empty() => Err(Box::new(Decision::unlimited(passing()))),
+            None => Ok(charges),
+        }
+    }
+
+    pub(super) fn charges<'a>(
+        &'a self,
+        overrides: &SeenOverrides,
+        key: &'a Key,
+        units: Option<u64>,
+    ) -> Charges<'a> {
+        let mut charges = Charges::default();
+        for policy in &*self.policies {
+            let given = overrides.policy(&policy.name.text);
+            let Some(enforcement) = policy.enforcement_under(given) else {
+                continue;
+            };
+            let key = Cow::Borrowed(own_key(policy, key));
+            self.charge(
+                policy,
+                (given, enforcement),
+                key,
+                |quota| match (quota, units) {
+                    (None, None) => Cow::Borrowed(&policy.demand),
+                    (quota, units) => Cow::Owned(policy.demand.chosen(quota, units)),
+                },
+                &mut charges,
+            );
+        }
+        charges
+    }
+
+    /// Returns the list that a key is on.
+    pub(super) fn list_of(&self, overrides: &SeenOverrides, key: &Key) -> Option<List> {
+        let lists = overrides.lists(self.lists.as_ref())?;
+        self.store.find_listed(&lists, key)
+    }
+}
+
+/// Returns the key of the caller's bucket.
+#[inline]
+fn own_key<'a>(policy: &Compiled, key: &'a Key) -> &'a Key {
+    static EVERYONE: Key = Key::everyone();
+
+    if policy.shared { &EVERYONE } else { key }
+}
+
+/// Returns an error if a policy counts permits, which only [`Limiter::acquire`](super::Limiter::acquire)
+/// can hold, or if no policy has the units that are asked for.
+fn check_quotas(operation: Operation, charges: &Charges<'_>) -> Result<(), StoreError> {
+    let mut enforced = charges.enforced.iter().map(|charge| &charge.demand.quota);
+    if enforced.clone().any(|quota| quota.is_concurrency()) {
+        return Err(StoreError::new(StoreErrorKind::Unsupported));
+    }
+    let grants_units =
+        enforced.any(|quota| quota.penalty().is_none()) || !charges.shadows.is_empty();
+    match operation == Operation::TakeUpTo && !grants_units {
+        true => Err(StoreError::new(StoreErrorKind::OnlyPenalties)),
+        false => Ok(()),
+    }
+}
+
+/// Waits for an answer, and counts it. `decision` returns what is counted.
+pub(super) async fn awaited<F: Future + Unpin>(
+    recorder: Arc<Recorder>,
+    mut later: F,
+    decision: impl Fn(&F::Output) -> Result<&Decision, &StoreError>,
+) -> F::Output {
+    let mut awaited = Awaited::new(recorder);
+    let answer = poll_fn(|cx| awaited.poll(|| Pin::new(&mut later).poll(cx))).await;
+    awaited.ended(decision(&answer));
+    answer
+}
