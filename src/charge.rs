@@ -59,12 +59,31 @@ impl Operation {
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     charges: &'a [Charge<'a>],
+    shadows: &'a [Charge<'a>],
     operation: Operation,
 }
 
 impl<'a> Check<'a> {
     pub(crate) const fn new(operation: Operation, charges: &'a [Charge<'a>]) -> Self {
-        Self { charges, operation }
+        Self {
+            charges,
+            shadows: &[],
+            operation,
+        }
+    }
+
+    /// Adds charges of shadow policies. A store may decide each by itself, on its way; those that a
+    /// decision does not have are asked apart.
+    pub(crate) const fn beside(self, shadows: &'a [Charge<'a>]) -> Self {
+        Self { shadows, ..self }
+    }
+
+    #[cfg_attr(
+        not(feature = "redis"),
+        allow(dead_code, reason = "only Redis decides them on the way")
+    )]
+    pub(crate) const fn shadows(&self) -> &'a [Charge<'a>] {
+        self.shadows
     }
 
     /// Returns the charges, each of a policy of its own. Never empty.

@@ -67,15 +67,9 @@ pub fn reply(
         nonce,
         now_us: 0,
     };
-    let mut decided = Vec::new();
-    for (times, result) in decode(&integers, &call)? {
-        decided.extend((0..times).map(|turn| match &result {
-            Ok(found) if times == 1 => Ok(request.decision(found)),
-            Ok(found) => Ok(request.decision(&found.of_turn(turn, request))),
-            Err(error) => Err(error.clone()),
-        }));
-    }
-    Ok(decided)
+    let decided = decode(&integers, &call)?.into_iter();
+    let decided = decided.map(|result| result.map(|found| request.decision(&found)));
+    Ok(decided.collect())
 }
 
 fn asked() -> Address {

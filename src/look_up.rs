@@ -13,7 +13,7 @@ use std::{
 use crate::{
     ConfigError, Decision, Fingerprint, Key, List, OnStoreFailure, PolicyDecision, Quota, Source,
     StoreError,
-    charge::{Charge, Demand},
+    charge::{Charge, Check, Demand, Operation},
     control::{Action, Entry},
     enforcement::{Enforcement, Percent},
     overrides::{Found, Mode, Override, PolicyOverrides},
@@ -315,19 +315,29 @@ pub(crate) async fn look_up(
     asked: Vec<Asked<'_>>,
 ) -> Vec<CallerState> {
     let peeked: Vec<_> = asked.iter().map(|asked| asked.peeked(store)).collect();
-    let checks = asked.iter().zip(&peeked).filter_map(|(asked, charges)| {
-        let is_enforced = asked.mode() == Mode::Enforce;
-        Some((*charges.as_ref().ok()?, is_enforced))
-    });
-    let mut answers = store.peek_each(&checks.collect::<Vec<_>>()).into_iter();
-    let mut buckets = Vec::with_capacity(peeked.len());
-    for charges in peeked {
+    let charges = peeked
+        .iter()
+        .filter_map(|charges| charges.as_ref().ok()?.first());
+    let charges: Vec<Charge<'_>> = charges.cloned().collect();
+    let mut known = store.peek_each(&charges).await.into_iter();
+    let mut buckets = Vec::with_capacity(asked.len());
+    for (asked, charges) in asked.iter().zip(peeked) {
+        let charges = charges.map(|charges| (charges, known.next().flatten()));
         buckets.push(match charges {
             Err(why) => Err(why),
-            Ok(_) => match answers.next() {
-                Some(answer) => bucket(answer.wait().await),
-                None => Err("the store returned no answer".to_owned()),
-            },
+            Ok((_, Some(decision))) => Ok(Bucket {
+                decision,
+                source: Source::Store,
+            }),
+            // The store failed. Then the fallback decides, but not for a shadow policy.
+            Ok((charges, None)) => {
+                let check = Check::new(Operation::Peek, charges);
+                let answer = match asked.mode() {
+                    Mode::Enforce => store.check(&check),
+                    Mode::Shadow | Mode::Off => store.monitored().check(&check),
+                };
+                bucket(answer.wait().await)
+            }
         });
     }
     let states = asked.into_iter().zip(buckets);

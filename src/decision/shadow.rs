@@ -30,6 +30,14 @@ enum Waiting {
     Over,
 }
 
+impl From<PolicyDecision> for ShadowOutcome {
+    fn from(decided: PolicyDecision) -> Self {
+        let outcome = Self::default();
+        outcome.set(decided);
+        outcome
+    }
+}
+
 impl ShadowOutcome {
     /// Returns the outcome, if it is known.
     pub(crate) fn get(&self) -> Option<&PolicyDecision> {

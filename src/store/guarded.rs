@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 use super::{
-    Answer, Charge, Check, Fallback, Operation, Store, StoreFuture,
+    Answer, Charge, Check, Fallback, Store, StoreFuture,
     breaker::{Breaker, CallOutcome},
 };
 use crate::{
@@ -124,42 +124,6 @@ impl<S: Store> Store for Guarded<S> {
         self.guard(is_refund, || self.store.check(check), outcome)
     }
 
-    /// The checks count as one call, by the first answer that takes time. If none does, they count
-    /// by the first that tells something about the store.
-    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
-        let mut operations = checks.iter().map(Check::operation);
-        let is_refund = operations.all(Operation::is_of_taken);
-        let Some(permit) = self.breaker.try_acquire(is_refund) else {
-            let open = |_| Answer::Now(Err(StoreError::circuit_open()));
-            return checks.iter().map(open).collect();
-        };
-        let answers = self.store.check_all(checks);
-        let takes_time = |answer: &Answer<_>| matches!(answer, Answer::Later(_));
-        let mut permit = Some(permit);
-        if !answers.iter().any(takes_time) {
-            let mut outcomes = answers.iter().filter_map(|answer| match answer {
-                Answer::Now(answer) => Some(outcome(answer)),
-                Answer::Later(_) => None,
-            });
-            let told = outcomes.find(|outcome| *outcome != CallOutcome::Unused);
-            if let Some(permit) = permit.take() {
-                permit.record_outcome(told.unwrap_or(CallOutcome::Unused));
-            }
-        }
-        let guarded = answers.into_iter().map(|answer| match answer {
-            Answer::Now(answer) => Answer::Now(answer),
-            Answer::Later(answer) => {
-                let permit = permit.take();
-                self.in_time(answer, |answer| {
-                    if let Some(permit) = permit {
-                        permit.record_outcome(CallOutcome::of_store(answer));
-                    }
-                })
-            }
-        });
-        guarded.collect()
-    }
-
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
         self.guard(false, || self.store.reset(charges), CallOutcome::of_store)
     }
@@ -190,50 +154,5 @@ impl<S: Store> fmt::Debug for Guarded<S> {
             .field("store", &self.store)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Verdict;
-
-    /// Decides the first of several checks without being asked, and fails all others.
-    #[derive(Debug)]
-    struct Cached;
-
-    impl Store for Cached {
-        fn check(&self, _check: &Check<'_>) -> Answer<Decision> {
-            Answer::Now(Err(StoreError::new(StoreErrorKind::Refused)))
-        }
-
-        fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
-            let mut answers: Vec<_> = checks.iter().map(|check| self.check(check)).collect();
-            if let Some(first) = answers.first_mut() {
-                *first = Answer::Now(Ok(Decision::on_store_failure(Verdict::Denied)));
-            }
-            answers
-        }
-
-        fn reset(&self, _charges: &[Charge<'_>]) -> Answer<()> {
-            Answer::Now(Ok(()))
-        }
-    }
-
-    #[test]
-    fn answers_at_once_are_judged_by_the_first_that_the_store_gave() {
-        let checks = [Check::new(Operation::Take, &[]); 2];
-        let is_open_after = |checks: &[Check<'_>]| {
-            let guarded = Guarded::new(Cached);
-            for _ in 0..5 {
-                let answers = guarded.check_all(checks);
-                assert_eq!(answers.len(), checks.len());
-            }
-            guarded.breaker.is_open()
-        };
-        assert!(is_open_after(&checks));
-        // Nothing is known about the store.
-        assert!(!is_open_after(&checks[..1]));
-        assert!(!is_open_after(&[]));
     }
 }

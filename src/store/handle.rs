@@ -12,7 +12,7 @@ use super::{
     fallback::{Fallback, StoreId},
     monitored::MonitoredStore,
     permits::Holders,
-    shadow::ShadowChecks,
+    shadow::Shadows,
     unsettled::HeldIn,
 };
 #[cfg(feature = "control")]
@@ -186,16 +186,6 @@ impl StoreHandle {
         shadows: &[Charge<'_>],
         recorder: &Arc<Recorder>,
     ) -> Answer<Decision> {
-        let decisive = Check::new(operation, enforced);
-        let mut checks: SmallVec<[Check<'_>; 4]> = SmallVec::new();
-        if !enforced.is_empty() {
-            checks.push(decisive);
-        }
-        let alone = shadows
-            .chunks(1)
-            .map(|charge| Check::new(operation, charge));
-        checks.extend(alone);
-        let mut answers = self.store.store.check_all(&checks).into_iter();
         let answer = if enforced.is_empty() {
             let units = match operation {
                 // Nothing was refunded.
@@ -204,27 +194,26 @@ impl StoreHandle {
             };
             Answer::Now(Ok(Decision::unlimited(units)))
         } else {
-            let answer = answers.next().unwrap_or_else(ShadowChecks::no_answer);
-            self.with_fallback(answer, &decisive)
+            self.check(&Check::new(operation, enforced).beside(shadows))
         };
-        let checks = ShadowChecks::new(&self.store, recorder, operation, shadows, answers);
-        checks.beside(answer)
+        Shadows::new(&self.store, operation, shadows, Some(recorder)).beside(answer)
     }
 
-    /// Peeks at the buckets of each policy by itself, in one round trip if the store can. The
-    /// fallback decides in place of a store that fails, but not for a shadow policy.
+    /// Peeks at buckets, each by itself, in one round trip if the store can. `None` for those about
+    /// which the store has no answer.
     #[cfg(feature = "admin")]
-    pub(crate) fn peek_each(&self, policies: &[(&[Charge<'_>], bool)]) -> Vec<Answer<Decision>> {
-        let checks = policies.iter();
-        let checks = checks.map(|(charges, _)| Check::new(Operation::Peek, charges));
-        let checks: Vec<Check<'_>> = checks.collect();
-        let answers = self.store.store.check_all(&checks).into_iter();
-        let answers = answers.zip(&checks).zip(policies);
-        let answers = answers.map(|((answer, check), (_, is_enforced))| match is_enforced {
-            true => self.with_fallback(answer, check),
-            false => answer,
-        });
-        answers.collect()
+    pub(crate) async fn peek_each(
+        &self,
+        charges: &[Charge<'_>],
+    ) -> Vec<Option<crate::PolicyDecision>> {
+        let shadows = Shadows::new(&self.store, Operation::Peek, charges, None);
+        let answer = shadows.beside(Answer::Now(Ok(Decision::unlimited(0))));
+        let outcomes = match answer.wait().await {
+            Ok(decision) => decision.shadows().to_vec(),
+            Err(_) => Vec::new(),
+        };
+        let mut outcomes = outcomes.iter().map(|outcome| outcome.get().cloned());
+        charges.iter().map(|_| outcomes.next().flatten()).collect()
     }
 
     /// Applies the fallback to an answer of the store, if it needs that.

@@ -64,18 +64,6 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Does what the check asks for ([`Check::operation`]), to all its charges or none.
     fn check(&self, check: &Check<'_>) -> Answer<Decision>;
 
-    /// Does what each check asks for: to all its charges or none, whatever becomes of the
-    /// others. Returns an answer for each check, in their order. They may be decided in any order,
-    /// as checks that are asked at the same time.
-    ///
-    /// A limiter or layer with [shadow policies](crate::Policy::shadow) asks this. Default: asks
-    /// [`check`](Self::check) for each. A store that needs a round trip for a check makes one
-    /// for all of them if it can, which begins when the first of its answers is polled. Poll the
-    /// answers together, or in their order; then none waits for another that is not polled.
-    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
-        checks.iter().map(|check| self.check(check)).collect()
-    }
-
     /// Resets each charge's bucket. On an error, some may have been reset.
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()>;
 
@@ -122,10 +110,6 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 impl<T: Store + ?Sized> Store for Arc<T> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         (**self).check(check)
-    }
-
-    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
-        (**self).check_all(checks)
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {

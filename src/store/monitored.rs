@@ -18,7 +18,7 @@ pub(crate) struct MonitoredStore {
 
 impl MonitoredStore {
     /// Asks the store, and logs whether it fails.
-    pub(super) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+    pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         match self.store.check(check) {
             Answer::Now(answer) => {
                 self.health.record(&answer);

@@ -1,21 +1,17 @@
-//! The checks of shadow policies, beside the check that decides.
+//! What shadow policies would have decided, beside the check that decides.
 //!
-//! Each shadow policy is a check of its own, whose answer decides nothing. A request waits for
-//! its enforced policies. When their answer is there, so are mostly those of its shadow
-//! policies, as they share a round trip. The others come later, and are counted in a task.
+//! A store may decide them on the way of that check. Those that it leaves out are asked apart, behind
+//! it: from a cached denial, from leased units, on another node of a cluster. A request does not wait
+//! for these, and they are counted in a task.
 
-use std::{
-    future::poll_fn,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{mem, slice, sync::Arc};
 
 use tokio::runtime::Handle;
 
-use super::{Answer, Charge, monitored::MonitoredStore};
+use super::{Answer, Charge, Check, StoreFuture, monitored::MonitoredStore};
 use crate::{
-    Decision, StoreError, charge::Operation, decision::ShadowOutcome, metrics::Recorder,
-    policy_name::Name, telemetry,
+    Decision, PolicyDecision, Source, StoreError, charge::Operation, decision::ShadowOutcome,
+    metrics::Recorder, telemetry,
 };
 
 /// So many tasks of a store may wait for answers. Beyond that, nothing is asked that takes time,
@@ -24,160 +20,179 @@ use crate::{
 const MAX_LATE: usize = 2_000;
 
 /// The shadow policies of one request whose outcome is not known yet.
-pub(super) struct ShadowChecks {
+pub(super) struct Shadows {
     store: MonitoredStore,
-    /// `None` if the operation is not counted.
+    operation: Operation,
+    /// `None` if the operation is not counted. Then its caller waits for the outcomes, too.
     recorder: Option<Arc<Recorder>>,
-    /// Whether the caller waits for the outcomes, too.
-    is_awaited: bool,
-    checks: Vec<ShadowCheck>,
+    unknown: Vec<Unknown>,
 }
 
-struct ShadowCheck {
-    policy: Name,
+struct Unknown {
+    charge: Charge<'static>,
     outcome: ShadowOutcome,
-    answer: Answer<Decision>,
 }
 
-impl Drop for ShadowCheck {
+impl Drop for Unknown {
     fn drop(&mut self) {
         self.outcome.end();
     }
 }
 
-impl ShadowChecks {
-    /// Stands in for an answer that a store did not return.
-    pub(super) fn no_answer() -> Answer<Decision> {
-        let why = "the store returned fewer answers than checks";
-        Answer::Now(Err(StoreError::unavailable(why)))
-    }
-
-    /// `answers`: to a check of each charge.
+impl Shadows {
     pub(super) fn new(
         store: &MonitoredStore,
-        recorder: &Arc<Recorder>,
         operation: Operation,
         charges: &[Charge<'_>],
-        mut answers: impl Iterator<Item = Answer<Decision>>,
+        recorder: Option<&Arc<Recorder>>,
     ) -> Self {
         let is_request = matches!(operation, Operation::Take | Operation::TakeUpTo);
-        let check = |charge: &Charge<'_>| ShadowCheck {
-            policy: charge.policy.clone(),
+        let unknown = |charge: &Charge<'_>| Unknown {
+            charge: charge.clone().into_owned(),
             outcome: ShadowOutcome::default(),
-            answer: answers.next().unwrap_or_else(Self::no_answer),
         };
         Self {
             store: store.clone(),
-            recorder: is_request.then(|| Arc::clone(recorder)),
-            is_awaited: !is_request,
-            checks: charges.iter().map(check).collect(),
+            operation,
+            recorder: recorder.filter(|_| is_request).cloned(),
+            unknown: charges.iter().map(unknown).collect(),
         }
     }
 
     /// Adds the outcomes to the answer that decides.
-    pub(super) fn beside(mut self, decisive: Answer<Decision>) -> Answer<Decision> {
-        let outcomes: Vec<ShadowOutcome> =
-            self.checks.iter().map(|it| it.outcome.clone()).collect();
-        let is_late = |check: &ShadowCheck| matches!(check.answer, Answer::Later(_));
-        let mut decisive = match decisive {
-            Answer::Later(decisive) => decisive,
-            Answer::Now(answer) if self.is_awaited && self.checks.iter().any(is_late) => {
-                Box::pin(async { answer })
+    pub(super) fn beside(self, decisive: Answer<Decision>) -> Answer<Decision> {
+        match decisive {
+            Answer::Now(answer) => self.complete(answer),
+            Answer::Later(later) => Answer::Later(Box::pin(async move {
+                let answer = later.await;
+                self.complete(answer).wait().await
+            })),
+        }
+    }
+
+    fn complete(mut self, answer: Result<Decision, StoreError>) -> Answer<Decision> {
+        let outcomes = self.unknown.iter().map(|one| one.outcome.clone()).collect();
+        let by_store = answer.as_ref().ok().filter(|decision| {
+            matches!(
+                decision.source(),
+                Source::Store | Source::Cache | Source::Lease
+            )
+        });
+        let later = match by_store {
+            Some(decision) => {
+                self.record_all(decision);
+                self.ask()
             }
-            Answer::Now(answer) => {
-                self.leave();
-                return Answer::Now(answer.map(|decision| decision.with_shadows(outcomes)));
+            None => {
+                self.give_up();
+                None
             }
         };
-        Answer::Later(Box::pin(async move {
-            let answer = poll_fn(|cx| {
-                // First the one that may carry the others.
-                let answer = decisive.as_mut().poll(cx);
-                let _ = self.poll(Some(cx));
+        let answer = answer.map(|decision| decision.with_shadows(outcomes));
+        match later {
+            None => Answer::Now(answer),
+            Some(later) if self.recorder.is_none() => Answer::Later(Box::pin(async move {
+                self.finish(later).await;
                 answer
-            });
+            })),
+            Some(later) => {
+                self.leave(later);
+                Answer::Now(answer)
+            }
+        }
+    }
+
+    /// Asks for what is not known yet, as far as the store answers at once. Returns the answer that
+    /// takes time.
+    fn ask(&mut self) -> Option<StoreFuture<Decision>> {
+        loop {
+            let mut charges = self.unknown.iter().map(|one| &one.charge);
+            let first = charges.next()?;
+            let others: Vec<Charge<'_>> = charges.cloned().collect();
+            let check = Check::new(self.operation, slice::from_ref(first)).beside(&others);
+            match self.store.store.check(&check) {
+                Answer::Now(answer) => self.answered(&answer),
+                Answer::Later(later) => return Some(later),
+            }
+        }
+    }
+
+    /// Records an answer about the first one, and about others that it has.
+    fn answered(&mut self, answer: &Result<Decision, StoreError>) {
+        self.store.health.record(answer);
+        match answer {
+            Ok(decision) => {
+                let first = self.unknown.remove(0);
+                self.record(&first, decision.policies().next());
+                self.record_all(decision);
+            }
+            Err(_) => {
+                let first = self.unknown.remove(0);
+                self.record(&first, None);
+            }
+        }
+    }
+
+    /// Waits for an answer, and for those that follow.
+    async fn finish(&mut self, later: StoreFuture<Decision>) {
+        let mut later = Some(later);
+        while let Some(answer) = later {
             let answer = answer.await;
-            if self.is_awaited {
-                poll_fn(|cx| self.poll(Some(cx))).await;
-            } else {
-                self.leave();
-            }
-            answer.map(|decision| decision.with_shadows(outcomes))
-        }))
-    }
-
-    /// Records the answers that are there. `None`: asks for no others.
-    fn poll(&mut self, mut context: Option<&mut Context<'_>>) -> Poll<()> {
-        let Self {
-            store,
-            recorder,
-            checks,
-            ..
-        } = self;
-        checks.retain_mut(|check| {
-            if let (Answer::Later(later), Some(context)) = (&mut check.answer, &mut context) {
-                if let Poll::Ready(answer) = later.as_mut().poll(context) {
-                    check.answer = Answer::Now(answer);
-                }
-            }
-            let Answer::Now(answer) = &check.answer else {
-                return true;
-            };
-            store.health.record(answer);
-            record(recorder.as_deref(), &check.policy, &check.outcome, answer);
-            false
-        });
-        match checks.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+            self.answered(&answer);
+            later = self.ask();
         }
     }
 
-    /// Goes on in a task, if there are checks left. Their request does not wait for them.
-    fn leave(mut self) {
-        if self.poll(None).is_ready() {
-            return;
-        }
+    /// Waits in a task. The request does not.
+    fn leave(mut self, later: StoreFuture<Decision>) {
         let runtime = Handle::try_current().ok();
-        if let Some(runtime) = runtime.filter(|_| self.store.tasks.under_way() < MAX_LATE) {
-            let store = self.store.clone();
-            store.spawn(&runtime, async move {
-                poll_fn(|cx| self.poll(Some(cx))).await;
-            });
-        } else if let Some(recorder) = &self.recorder {
-            for check in &self.checks {
-                recorder.shadow_unknown(&check.policy);
+        match runtime.filter(|_| self.store.tasks.under_way() < MAX_LATE) {
+            Some(runtime) => {
+                let store = self.store.clone();
+                store.spawn(&runtime, async move { self.finish(later).await });
+            }
+            None => self.give_up(),
+        }
+    }
+
+    /// Records the outcomes that a decision has.
+    fn record_all(&mut self, decision: &Decision) {
+        for decided in decision.shadow_policies() {
+            let name = decided.interned_name();
+            let mut unknown = self.unknown.iter();
+            let place = unknown.position(|one| one.charge.policy == *name);
+            if let Some(place) = place {
+                let one = self.unknown.remove(place);
+                self.record(&one, Some(decided));
             }
         }
     }
-}
 
-/// Records what became of a shadow check.
-fn record(
-    recorder: Option<&Recorder>,
-    policy: &Name,
-    outcome: &ShadowOutcome,
-    answer: &Result<Decision, StoreError>,
-) {
-    let decided = answer
-        .as_ref()
-        .ok()
-        .and_then(|decision| decision.policies().next());
-    let Some(decided) = decided else {
-        if let Some(recorder) = recorder {
-            recorder.shadow_unknown(policy);
-        }
-        return;
-    };
-    if let Some(recorder) = recorder {
-        recorder.shadow_decided(decided);
-        if decided.is_denied() {
-            let reason = match decided.is_impossible() {
-                true => "CostImpossible",
-                false => "QuotaExceeded",
-            };
-            telemetry::shadow_denied(decided.name(), reason, decided.retry_after());
+    /// Nothing more will be known.
+    fn give_up(&mut self) {
+        for one in mem::take(&mut self.unknown) {
+            self.record(&one, None);
         }
     }
-    outcome.set(decided.clone());
+
+    fn record(&self, one: &Unknown, decided: Option<&PolicyDecision>) {
+        let recorder = self.recorder.as_deref();
+        let Some(decided) = decided else {
+            if let Some(recorder) = recorder {
+                recorder.shadow_unknown(&one.charge.policy);
+            }
+            return;
+        };
+        if let Some(recorder) = recorder {
+            recorder.shadow_decided(decided);
+            if decided.is_denied() {
+                let reason = match decided.is_impossible() {
+                    true => "CostImpossible",
+                    false => "QuotaExceeded",
+                };
+                telemetry::shadow_denied(decided.name(), reason, decided.retry_after());
+            }
+        }
+        one.outcome.set(decided.clone());
+    }
 }

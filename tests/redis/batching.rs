@@ -5,8 +5,7 @@ use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
 use proptest::prelude::*;
 use tower_throttle::{
     Clock, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, OnStoreFailure,
-    Policy, RedisStore, SlidingLog, SlidingWindow, StoreError, TokenBucket,
-    store::{Answer as StoreAnswer, Charge, Check, Store},
+    Policy, RedisStore, SlidingLog, SlidingWindow, StoreError, TokenBucket, store::Store,
 };
 
 use crate::support::{RedisServer, eventually_async};
@@ -289,56 +288,6 @@ async fn a_caller_that_left_before_its_check_was_sent_is_not_charged() {
         peek.policies()
             .all(|policy| policy.remaining() == in_the_end)
     );
-}
-
-/// Asks for each check three times at once, and answers with the last.
-#[derive(Debug)]
-struct Thrice(RedisStore);
-
-impl Store for Thrice {
-    fn check(&self, check: &Check<'_>) -> StoreAnswer<Decision> {
-        let answers = self.0.check_all(&[*check; 3]);
-        StoreAnswer::Later(Box::pin(async move {
-            let mut last = Err(StoreError::unavailable("no answer"));
-            for answer in answers {
-                last = match answer {
-                    StoreAnswer::Now(answer) => answer,
-                    StoreAnswer::Later(answer) => answer.await,
-                };
-            }
-            last
-        }))
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> StoreAnswer<()> {
-        self.0.reset(charges)
-    }
-}
-
-#[tokio::test]
-async fn checks_that_are_asked_together_are_one_call() {
-    let server = RedisServer::start();
-    let policy = Policy::new("day", TokenBucket::per_day(10));
-    let limiter = Limiter::new(
-        Thrice(store(&server, None)),
-        policy.on_store_failure(OnStoreFailure::Deny),
-    );
-    eventually_async("a connection", || async { limiter.peek(0).await.is_ok() }).await;
-    for (left, is_allowed) in [(7, true), (4, true), (1, true), (0, false)] {
-        let before = calls(&server, "evalsha");
-        let decision = limiter.check("ann").await.expect("a decision");
-        let policy = decision.policies().next().expect("a policy");
-        assert_eq!(
-            (policy.remaining(), decision.is_allowed()),
-            (left, is_allowed)
-        );
-        assert_eq!(calls(&server, "evalsha") - before, 1);
-    }
-    // Refunds have a queue of their own.
-    let refunded = limiter.credit("ann", 2).await.expect("refunded").refunded();
-    assert_eq!(refunded, 2);
-    let peek = limiter.peek("ann").await.expect("a decision");
-    assert!(peek.policies().all(|policy| policy.remaining() == 6));
 }
 
 /// On racing threads, with batches of any size.

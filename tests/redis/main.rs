@@ -6,7 +6,6 @@ mod acl;
 mod admin;
 mod batching;
 mod callers;
-mod companions;
 #[cfg(feature = "control")]
 mod control;
 #[cfg(all(feature = "redis-client", feature = "testing"))]

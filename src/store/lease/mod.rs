@@ -162,24 +162,6 @@ impl Store for LeasingStore {
         }
     }
 
-    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
-        let (mut found, mut undecided) = (Vec::new(), Vec::new());
-        for check in checks {
-            let leased = leased_charge(check).map(|charge| self.look_up(charge));
-            if !matches!(leased, Some(Leased::Yes(_))) {
-                undecided.push(*check);
-            }
-            found.push(leased);
-        }
-        let mut answers = self.store.check_all(&undecided).into_iter();
-        let answers = found.into_iter().filter_map(|found| match found {
-            Some(Leased::Yes(decision)) => Some(Answer::Now(Ok(decision))),
-            Some(Leased::No(id, cost)) => Some(self.recorded(id, cost, answers.next()?)),
-            None => answers.next(),
-        });
-        answers.collect()
-    }
-
     /// Resets buckets, and voids their leases if the reset may have run.
     ///
     /// During a reset no round trip is under way, so each round trip is known to concern the

@@ -6,7 +6,6 @@ mod builder;
 mod callers;
 pub(crate) mod client_reply;
 pub(crate) mod cluster;
-mod companion;
 pub(crate) mod connect;
 mod connection;
 #[cfg(feature = "control")]
@@ -257,10 +256,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         self.leasing.check(check)
-    }
-
-    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
-        self.leasing.check_all(checks)
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {

@@ -1,13 +1,12 @@
 //! The reply to a script call, and what it means for each check.
 
-use std::ops::Range;
-
 use smallvec::SmallVec;
 
-use super::request::{Repeated, ScriptCall, ScriptRequest, algorithm};
+use super::request::{Repeated, ScriptCall, ScriptRequest, algorithm, max_verdict};
 use crate::{
     Decision, PolicyDecision, StoreError,
     charge::{Charge, Operation},
+    decision::ShadowOutcome,
     error::StoreErrorKind,
     quota::{
         EXACT,
@@ -26,9 +25,8 @@ const REFUSALS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOPERM
 /// The numbers of a reply.
 pub(crate) type Integers = SmallVec<[i64; 8]>;
 
-/// Results in the order of the checks, each with the number of equal checks in a row for
-/// which it stands.
-pub(crate) type ScriptReply = SmallVec<[(u64, Result<CheckResult, StoreError>); 1]>;
+/// The result of each check, also of equal ones, in their order.
+pub(crate) type ScriptReply = SmallVec<[Result<CheckResult, StoreError>; 1]>;
 
 /// What the script found for one check.
 #[derive(Clone, Debug)]
@@ -38,15 +36,17 @@ pub(crate) struct CheckResult {
     pub(crate) fitting: u64,
     /// Each charge's bucket before the check.
     pub(crate) readings: SmallVec<[Reading; 1]>,
+    /// Of each shadow, what was taken and its bucket before. `None`: it could not be decided.
+    pub(crate) shadows: Vec<Option<(u64, Reading)>>,
 }
 
 impl CheckResult {
     /// Returns the result of the check that came behind `turn` equal ones, for all of which
     /// this is the result: the first `fitting` were allowed.
-    pub(crate) fn of_turn(&self, turn: u64, request: &ScriptRequest) -> Self {
+    fn of_turn(&self, turn: u64, part: &[Charge<'_>]) -> Self {
         let taken = turn.min(self.fitting);
         let after = |before: u64, more: u64| before.saturating_add(more.saturating_mul(taken));
-        let readings = self.readings.iter().zip(&request.charges);
+        let readings = self.readings.iter().zip(part);
         let readings = readings.map(|(reading, charge)| {
             let (mut reading, demand) = (*reading, &charge.demand);
             let level = &mut reading.standing.level;
@@ -60,6 +60,7 @@ impl CheckResult {
             now_us: self.now_us,
             fitting: u64::from(turn < self.fitting),
             readings: readings.collect(),
+            shadows: Vec::new(),
         }
     }
 }
@@ -68,13 +69,20 @@ impl ScriptRequest {
     pub(crate) fn decision(&self, found: &CheckResult) -> Decision {
         let (operation, now_us, fitting) = (self.operation, found.now_us, found.fitting);
         let mut policies = policy_decisions(&self.charges, found, operation, fitting);
-        match (policies.len(), policies.next()) {
+        let decision = match (policies.len(), policies.next()) {
             (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
             (_, first) => {
                 let policies = first.into_iter().chain(policies);
                 Decision::new(operation, policies, fitting, now_us)
             }
-        }
+        };
+        let shadows = self.shadows.iter().zip(&found.shadows);
+        let shadows = shadows.filter_map(|(charge, found)| {
+            let (fitting, reading) = found.as_ref()?;
+            let decided = policy_decision(charge, operation, *fitting, now_us, reading);
+            Some(ShadowOutcome::from(decided))
+        });
+        decision.with_shadows(shadows.collect())
     }
 }
 
@@ -101,11 +109,22 @@ pub(crate) fn decode(integers: &[i64], call: &ScriptCall<'_>) -> Result<ScriptRe
     let now_us = rest.number()?;
     let mut reply = ScriptReply::with_capacity(call.checks.len());
     for check in call.checks {
-        let mut left = check.times;
-        while left > 0 {
-            let (times, result) = rest.result(*check, left, now_us)?;
-            left -= times;
-            reply.push((times, result));
+        let mut parts = check.request.parts();
+        let first = reply.len();
+        for part in parts.by_ref().take(1) {
+            reply.extend(rest.results(*check, part, now_us)?);
+        }
+        for part in parts {
+            let found = rest.results(*check, part, now_us)?;
+            for (result, found) in reply.iter_mut().skip(first).zip(found) {
+                let found = found.ok().and_then(|found| {
+                    let reading = found.readings.first()?;
+                    Some((found.fitting, *reading))
+                });
+                if let Ok(result) = result {
+                    result.shadows.push(found);
+                }
+            }
         }
     }
     match rest.0 {
@@ -114,33 +133,52 @@ pub(crate) fn decode(integers: &[i64], call: &ScriptCall<'_>) -> Result<ScriptRe
     }
 }
 
-/// Whether Redis refused the commands of every carrier: then no single bucket is the cause. A
-/// companion may be of a policy that writes nothing, so it says nothing about the carriers.
-/// `carriers`: their places among the checks.
-pub(super) fn is_refused(reply: &ScriptReply, carriers: &Range<u64>) -> bool {
-    let mut next = 0;
-    let mut of_carriers = reply.iter().filter(|(times, _)| {
-        let start = next;
-        next += times;
-        start < carriers.end && carriers.start < next
-    });
-    of_carriers.all(|(_, result)| result.as_ref().is_err_and(StoreError::is_refused))
+/// Whether Redis refused the commands of every check: then no single bucket is the cause. A shadow
+/// may be of a policy that writes nothing, so it says nothing about that.
+pub(super) fn is_refused(reply: &ScriptReply) -> bool {
+    let mut results = reply.iter();
+    results.all(|result| result.as_ref().is_err_and(StoreError::is_refused))
 }
 
 /// The rest of a reply.
 struct Rest<'a>(&'a [i64]);
 
 impl Rest<'_> {
-    /// Reads the next result of a check, or of as many of the `left` equal checks as it says.
-    /// The outer error is one of the whole reply.
+    /// Reads the results of a part of equal checks: one for each.
+    fn results(
+        &mut self,
+        check: Repeated<'_>,
+        part: &[Charge<'_>],
+        now_us: u64,
+    ) -> Result<ScriptReply, StoreError> {
+        let mut results = ScriptReply::new();
+        let mut left = check.times;
+        while left > 0 {
+            let (times, result) = self.result(check, part, left, now_us)?;
+            left -= times;
+            if check.times == 1 {
+                results.push(result);
+                continue;
+            }
+            results.extend((0..times).map(|turn| match &result {
+                Ok(found) => Ok(found.of_turn(turn, part)),
+                Err(error) => Err(error.clone()),
+            }));
+        }
+        Ok(results)
+    }
+
+    /// Reads the next result of a part of a check, or of as many of the `left` equal checks as it
+    /// says. The outer error is one of the whole reply.
     fn result(
         &mut self,
         check: Repeated<'_>,
+        part: &[Charge<'_>],
         left: u64,
         now_us: u64,
     ) -> Result<(u64, Result<CheckResult, StoreError>), StoreError> {
         let (times, max) = match check.times {
-            1 => (1, check.max_verdict()),
+            1 => (1, max_verdict(check.request.operation, part)),
             _ => {
                 let times = self.number()?;
                 (times, times)
@@ -151,7 +189,7 @@ impl Rest<'_> {
         }
         let verdict = self.integer()?;
         let mut readings = SmallVec::new();
-        for charge in &check.request.charges {
+        for charge in part {
             readings.push(self.reading(charge)?);
         }
         let result = match verdict {
@@ -164,6 +202,7 @@ impl Rest<'_> {
                     .filter(|fitting| *fitting <= max)
                     .ok_or_else(foreign)?,
                 readings,
+                shadows: Vec::new(),
             }),
         };
         Ok((times, result))
@@ -229,8 +268,8 @@ mod tests {
 
     const NOW_US: i64 = 1_767_225_600_000_000;
 
-    /// Returns how many were admitted by each result, where three units are asked for.
-    fn admitted(operation: Operation, times: u64, reply: &[i64]) -> Option<Vec<(u64, u64)>> {
+    /// Returns how many units each check was given, where three are asked for.
+    fn admitted(operation: Operation, times: u64, reply: &[i64]) -> Option<Vec<u64>> {
         let policy = Policy::new("api", TokenBucket::per_second(5)).cost(3);
         let policy = policy.compile(Default::default()).expect("a policy");
         let key = std::borrow::Cow::Owned(Key::from("ann"));
@@ -248,72 +287,55 @@ mod tests {
         };
         let integers = [&[7, NOW_US], reply].concat();
         let reply = decode(&integers, &call).ok()?.into_iter();
-        let admitted = reply.map(|(times, result)| Some((times, result.ok()?.fitting)));
-        admitted.collect()
+        reply.map(|result| Some(result.ok()?.fitting)).collect()
     }
 
     #[test]
     fn a_reply_cannot_claim_more_than_the_cost_was_taken() {
         for (verdict, is_believed) in [(0, true), (3, true), (4, false), (i64::MAX, false)] {
             let admitted = admitted(Operation::TakeUpTo, 1, &[verdict, 0]);
-            assert_eq!(admitted, is_believed.then(|| vec![(1, verdict as u64)]));
+            assert_eq!(admitted, is_believed.then(|| vec![verdict as u64]));
         }
-        assert_eq!(admitted(Operation::Take, 1, &[1, 0]), Some(vec![(1, 1)]));
+        assert_eq!(admitted(Operation::Take, 1, &[1, 0]), Some(vec![1]));
         assert_eq!(admitted(Operation::Take, 1, &[2, 0]), None);
     }
 
     #[test]
     fn numbers_that_no_double_holds_exactly_are_foreign_replies() {
         let most = EXACT as i64;
-        assert_eq!(admitted(Operation::Take, 1, &[1, most]), Some(vec![(1, 1)]));
+        assert_eq!(admitted(Operation::Take, 1, &[1, most]), Some(vec![1]));
         for number in [-1, most + 1, i64::MIN, i64::MAX] {
             assert_eq!(admitted(Operation::Take, 1, &[1, number]), None);
         }
     }
 
     #[test]
-    fn a_call_is_refused_if_all_of_its_carriers_are() {
+    fn a_call_is_refused_if_all_of_its_checks_are() {
         let refused = || Err(StoreError::new(StoreErrorKind::Refused));
         let found = || {
             Ok(CheckResult {
                 now_us: 7,
                 fitting: 1,
                 readings: SmallVec::new(),
+                shadows: Vec::new(),
             })
         };
-        let reply = |results: Vec<_>| results.into_iter().collect::<ScriptReply>();
-        for (results, carriers, is_refused) in [
-            (vec![(1, refused())], 0..1, true),
-            (vec![(1, found())], 0..1, false),
-            // The carrier comes first.
-            (vec![(1, refused()), (1, found())], 0..1, true),
-            (vec![(1, found()), (1, refused())], 0..1, false),
-            // The carriers come behind all companions.
-            (vec![(3, found()), (2, refused())], 3..5, true),
-            (
-                vec![(3, refused()), (1, found()), (1, refused())],
-                3..5,
-                false,
-            ),
-            // One result is of companions and of carriers.
-            (vec![(4, refused()), (1, refused())], 3..5, true),
-            (vec![(4, found()), (1, refused())], 3..5, false),
+        for (results, is_refused) in [
+            (vec![refused()], true),
+            (vec![refused(), refused()], true),
+            (vec![found()], false),
+            (vec![refused(), found()], false),
         ] {
-            let shown = format!("{results:?} {carriers:?}");
-            assert_eq!(
-                super::is_refused(&reply(results), &carriers),
-                is_refused,
-                "{shown}"
-            );
+            assert_eq!(super::is_refused(&results.into()), is_refused);
         }
     }
 
     #[test]
     fn each_of_equal_checks_is_answered_once() {
         let admitted = |reply: &[i64]| admitted(Operation::Take, 3, reply);
-        assert_eq!(admitted(&[3, 2, 0]), Some(vec![(3, 2)]));
+        assert_eq!(admitted(&[3, 2, 0]), Some(vec![1, 1, 0]));
         let one_by_one = [1, 1, 0, 1, 1, 0, 1, 0, 0];
-        assert_eq!(admitted(&one_by_one), Some(vec![(1, 1), (1, 1), (1, 0)]));
+        assert_eq!(admitted(&one_by_one), Some(vec![1, 1, 0]));
         for reply in [
             &[0, 0, 0][..],
             &[4, 2, 0],

@@ -1,5 +1,7 @@
 //! A script call: the checks in it, and how they are encoded.
 
+use std::iter;
+
 use arrayvec::ArrayVec;
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -31,6 +33,8 @@ pub(crate) struct ScriptRequest {
     /// The slot of all its keys, where the server is one of a cluster; otherwise 0.
     pub(crate) slot: u16,
     pub(crate) charges: SmallVec<[Charge<'static>; 1]>,
+    /// Charges of shadow policies, each of which is decided by itself.
+    pub(crate) shadows: Vec<Charge<'static>>,
 }
 
 /// Equal checks in a row, which a call decides together.
@@ -61,8 +65,8 @@ pub(super) struct Arguments {
 impl ScriptCall<'_> {
     /// Returns the script that has the algorithms of these checks, and no others.
     pub(super) fn script(&self) -> &'static Script {
-        let charges = self.checks.iter().flat_map(|check| &check.request.charges);
-        script::with_algorithms(charges.map(algorithm))
+        let parts = self.checks.iter().flat_map(|check| check.request.parts());
+        script::with_algorithms(parts.flatten().map(algorithm))
     }
 
     pub(super) fn arguments(&self) -> Arguments {
@@ -73,15 +77,17 @@ impl ScriptCall<'_> {
         push(&mut numbers, self.now_us as f64);
         // Checks in a row that ask the same share their numbers, behind how many they are.
         let (mut run_at, mut run) = (numbers.len(), 0.0);
-        for check in self.checks {
-            for charge in &check.request.charges {
+        let parts = self.checks.iter();
+        let parts = parts.flat_map(|check| check.request.parts().map(move |part| (check, part)));
+        for (check, part) in parts {
+            for charge in part {
                 keys.extend_from_slice(&self.names.key(charge));
                 key_ends.push(keys.len());
             }
             let start = numbers.len();
             push(&mut numbers, 1.0);
             push(&mut numbers, check.times as f64);
-            check.write_numbers(&mut numbers);
+            write_numbers(check.request.operation, part, &mut numbers);
             let (before, these) = numbers.split_at(start);
             if before.get(run_at + size_of::<f64>()..) == these.get(size_of::<f64>()..) {
                 numbers.truncate(start);
@@ -103,12 +109,23 @@ impl ScriptCall<'_> {
 
 impl ScriptRequest {
     pub(crate) fn new(check: &Check<'_>) -> Self {
-        let charges = check.charges().iter();
+        let owned = |charge: &Charge<'_>| charge.clone().into_owned();
         Self {
             operation: check.operation(),
             slot: 0,
-            charges: charges.map(|charge| charge.clone().into_owned()).collect(),
+            charges: check.charges().iter().map(owned).collect(),
+            shadows: check.shadows().iter().map(owned).collect(),
         }
+    }
+
+    /// Returns the charges that are decided together, and then each shadow.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[Charge<'static>]> {
+        iter::once(&*self.charges).chain(self.shadows.chunks(1))
+    }
+
+    /// Returns how many checks of the script it is.
+    pub(crate) fn checks(&self) -> usize {
+        1 + self.shadows.len()
     }
 
     /// Whether it refunds or renews what was taken.
@@ -125,11 +142,12 @@ impl<'a> Repeated<'a> {
     /// Merges with an equal check that comes right behind it. Returns whether it did.
     pub(super) fn merge(&mut self, next: &ScriptRequest) -> bool {
         let request = self.request;
-        let mut charges = request.charges.iter().zip(&next.charges);
+        let mut charges = (request.parts().flatten()).zip(next.parts().flatten());
         let is_merged = request.operation == Operation::Take
             && next.operation == Operation::Take
             && request.slot == next.slot
             && request.charges.len() == next.charges.len()
+            && request.shadows.len() == next.shadows.len()
             && charges.all(|(charge, next)| {
                 charge.key == next.key
                     && charge.policy == next.policy
@@ -138,59 +156,56 @@ impl<'a> Repeated<'a> {
         self.times += u64::from(is_merged);
         is_merged
     }
+}
 
-    /// Returns the highest verdict of a single check: the units that were asked for, where the
-    /// verdict is how many were taken.
-    pub(super) fn max_verdict(&self) -> u64 {
-        let mut granting = self.request.charges.iter().map(|charge| &charge.demand);
-        match self.request.operation {
-            Operation::TakeUpTo => granting
-                .find(|demand| !demand.grants_nothing())
-                .map_or(EXACT, |demand| demand.cost),
-            _ => 1,
-        }
+/// Returns the highest verdict of a part of a single check: the units that were asked for, where the
+/// verdict is how many were taken.
+pub(super) fn max_verdict(operation: Operation, part: &[Charge<'_>]) -> u64 {
+    let mut granting = part.iter().map(|charge| &charge.demand);
+    match operation {
+        Operation::TakeUpTo => granting
+            .find(|demand| !demand.grants_nothing())
+            .map_or(EXACT, |demand| demand.cost),
+        _ => 1,
     }
+}
 
-    /// Appends the numbers of its charges, as `engine.lua` describes them.
-    fn write_numbers(&self, to: &mut Vec<u8>) {
-        let ScriptRequest {
-            operation, charges, ..
-        } = self.request;
-        let last = charges.len().saturating_sub(1);
-        for (place, charge) in charges.iter().enumerate() {
-            let demand = &*charge.demand;
-            let is_last = if place == last { LAST_CHARGE } else { 0 };
-            let holds = if demand.hold.is_some() { HOLDS } else { 0 };
-            let operation = demand.effective_operation(*operation);
-            let kind = u64::from(algorithm(charge)) + holds + is_last + TASK * task(operation);
-            let extra = match operation {
-                Operation::Take | Operation::Peek | Operation::Debit | Operation::Settle => {
-                    demand.overdraft as f64
-                }
-                Operation::TakeUpTo => demand.quota.level_of(1) as f64,
-                Operation::Refund | Operation::Renew => demand.taken_at as f64,
-                Operation::Ban => 0.0,
-            };
-            // All numbers are integers up to 2^53, which a double holds exactly.
-            push(to, kind as f64);
-            push(to, demand.level as f64);
-            push(to, demand.quota.level_of_capacity() as f64);
-            push(to, extra);
-            for number in own_numbers(charge) {
-                // One of them may be negative.
-                push(to, number as i64 as f64);
+/// Appends the numbers of its charges, as `engine.lua` describes them.
+fn write_numbers(operation: Operation, part: &[Charge<'_>], to: &mut Vec<u8>) {
+    let last = part.len().saturating_sub(1);
+    for (place, charge) in part.iter().enumerate() {
+        let demand = &*charge.demand;
+        let is_last = if place == last { LAST_CHARGE } else { 0 };
+        let holds = if demand.hold.is_some() { HOLDS } else { 0 };
+        let operation = demand.effective_operation(operation);
+        let kind = u64::from(algorithm(charge)) + holds + is_last + TASK * task(operation);
+        let extra = match operation {
+            Operation::Take | Operation::Peek | Operation::Debit | Operation::Settle => {
+                demand.overdraft as f64
             }
-            if demand.hold.is_some() || operation == Operation::Debit {
-                push(to, demand.quota.level_of(1) as f64);
-            }
-            if let Some(hold) = &demand.hold {
-                push(to, hold.units as f64);
-                push(to, hold.lifetime_ms as f64);
-                push(to, demand.quota.drained_after_ms() as f64);
-                push(to, hold.generation as f64);
-                let beyond = demand.quota.level_of(hold.beyond);
-                push(to, beyond.max(hold.extension) as f64);
-            }
+            Operation::TakeUpTo => demand.quota.level_of(1) as f64,
+            Operation::Refund | Operation::Renew => demand.taken_at as f64,
+            Operation::Ban => 0.0,
+        };
+        // All numbers are integers up to 2^53, which a double holds exactly.
+        push(to, kind as f64);
+        push(to, demand.level as f64);
+        push(to, demand.quota.level_of_capacity() as f64);
+        push(to, extra);
+        for number in own_numbers(charge) {
+            // One of them may be negative.
+            push(to, number as i64 as f64);
+        }
+        if demand.hold.is_some() || operation == Operation::Debit {
+            push(to, demand.quota.level_of(1) as f64);
+        }
+        if let Some(hold) = &demand.hold {
+            push(to, hold.units as f64);
+            push(to, hold.lifetime_ms as f64);
+            push(to, demand.quota.drained_after_ms() as f64);
+            push(to, hold.generation as f64);
+            let beyond = demand.quota.level_of(hold.beyond);
+            push(to, beyond.max(hold.extension) as f64);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -10,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 #[cfg(feature = "control")]
@@ -18,7 +16,6 @@ use super::document::{TextCommand, TextReply};
 use super::{
     SendMode,
     client_reply::{RedisError, Reply},
-    companion::{Companion, Companions},
     deadline::Deadline,
     latency::{CallTiming, Latency},
     pool::{Pool, Wire},
@@ -102,11 +99,10 @@ impl Server {
         lock(&self.latency)
     }
 
-    /// Decides these checks in one call. `carriers`: the places of those that are no companions.
+    /// Decides these checks in one call.
     pub(super) async fn eval(
         &self,
         checks: &[Repeated<'_>],
-        carriers: Range<u64>,
         mode: SendMode,
         deadline: Deadline,
     ) -> Result<ScriptReply, StoreError> {
@@ -130,7 +126,8 @@ impl Server {
         let reply = reply.and_then(|integers| reply::decode(&integers, &call));
         if reply.as_ref().err().is_none_or(StoreError::is_sent) {
             let took = sent_at.elapsed();
-            let times = checks.iter().map(|check| check.times);
+            let times = checks.iter();
+            let times = times.map(|check| check.times * check.request.checks() as u64);
             self.shared.calls.record(took, times.sum());
             if let Some(under_way) = under_way {
                 under_way.record(&reply, took, deadline);
@@ -147,37 +144,22 @@ impl Server {
             {
                 return Err(StoreError::new(StoreErrorKind::Crowded));
             }
-            Ok(results) if reply::is_refused(results, &carriers) => CallOutcome::Failed,
+            Ok(results) if reply::is_refused(results) => CallOutcome::Failed,
             reply => CallOutcome::of_server(reply, wire.is_connected()),
         };
         self.finish(wire, permit, reply, outcome)
     }
 
-    /// Decides one check and its companions in a call of their own.
+    /// Decides one check in a call of its own.
     #[expect(clippy::expect_used, reason = "a reply has a result for each check")]
     pub(super) async fn eval_alone(
         &self,
         request: &ScriptRequest,
-        companions: &Companions,
         mode: SendMode,
         deadline: Deadline,
     ) -> Result<CheckResult, StoreError> {
-        let companions = companions.as_slice();
-        let mut checks: SmallVec<[Repeated<'_>; 1]> = SmallVec::new();
-        checks.push(Repeated::once(request));
-        checks.extend(companions.iter().map(|one| Repeated::once(&one.request)));
-        companions.iter().for_each(Companion::record_sent);
-        let reply = self.eval(&checks, 0..1, mode, deadline).await;
-        let mut reply = reply.inspect_err(|error| {
-            let failed = |one: &Companion| one.record_failure(self.with_server(error.clone()));
-            companions.iter().for_each(failed);
-        })?;
-        for companion in companions.iter().rev() {
-            let (_, result) = reply.pop().expect("a result for each check");
-            companion.answer(result);
-        }
-        let (_, result) = reply.pop().expect("a result for each check");
-        result
+        let reply = self.eval(&[Repeated::once(request)], mode, deadline).await;
+        reply?.pop().expect("a result for each check")
     }
 
     /// Deletes those keys that exist.
@@ -349,7 +331,7 @@ impl<'a> CallUnderWay<'a> {
         // With a clock of its own, the store sends the time that the reply has.
         let has_server_clock = self.server.shared.clock.is_none();
         let results = reply.iter().flatten();
-        let server_us = results.flat_map(|(_, result)| result).next();
+        let server_us = results.flatten().next();
         let server_us = server_us.map(|found| found.now_us);
         let timing = CallTiming {
             took,

@@ -6,19 +6,11 @@ use std::{
     time::Duration,
 };
 
-use smallvec::SmallVec;
-
 #[cfg(feature = "control")]
 use super::document::OneControl;
 use super::{
-    SendMode,
-    cluster::Cluster,
-    companion::{Companion, Companions},
-    deadline::Deadline,
-    dispatcher::Dispatcher,
-    either::Either,
-    request::ScriptRequest,
-    shared::Shared,
+    SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, either::Either,
+    request::ScriptRequest, shared::Shared,
 };
 #[cfg(feature = "control")]
 use crate::util::lock::lock;
@@ -53,17 +45,6 @@ pub(super) enum Servers {
     Cluster(Arc<Cluster>),
 }
 
-/// A check to be sent, and those that go with it.
-struct Carrier<'a> {
-    /// Its place among the checks.
-    place: usize,
-    check: &'a Check<'a>,
-    /// `None` if its keys are in several slots.
-    slot: Option<u16>,
-    asking: Option<PendingCheck>,
-    companions: Vec<Companion>,
-}
-
 impl Unleased {
     pub(super) fn servers(&self) -> Result<Servers, StoreError> {
         let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
@@ -91,37 +72,23 @@ impl Unleased {
         }
     }
 
-    /// Sends a check, and its companions in the same call.
-    fn send(
-        &self,
-        check: &Check<'_>,
-        mut asking: Option<PendingCheck>,
-        companions: Companions,
-    ) -> Answer<Decision> {
+    fn send(&self, check: &Check<'_>, mut asking: Option<PendingCheck>) -> Answer<Decision> {
         let request = request(check, asking.as_mut());
         let deadline = Deadline::after(self.patience(check));
         let dispatcher = match self.servers() {
-            Err(closed) => {
-                companions.fail(&closed);
-                return Answer::Now(Err(closed));
-            }
+            Err(closed) => return Answer::Now(Err(closed)),
             Ok(Servers::One(dispatcher)) => dispatcher,
             Ok(Servers::Cluster(cluster)) => {
-                return self.later(cluster.check(request, companions, deadline, asking));
+                return self.later(cluster.check(request, deadline, asking));
             }
         };
-        let in_flight = match dispatcher.admit(request.is_refund(), companions.as_slice().len()) {
+        let in_flight = match dispatcher.admit(request.is_refund()) {
             Ok(in_flight) => in_flight,
-            Err(error) => {
-                companions.fail(&error);
-                return Answer::Now(Err(error));
-            }
+            Err(error) => return Answer::Now(Err(error)),
         };
         self.later(async move {
             let request = Arc::new(request);
-            let (own, carried) = (Arc::clone(&request), companions.clone());
-            let submitted = Dispatcher::submit(own, carried, in_flight, deadline).await;
-            let found = submitted.inspect_err(|error| companions.fail(error))?;
+            let found = Dispatcher::submit(Arc::clone(&request), in_flight, deadline).await?;
             let decision = request.decision(&found);
             record_decision(asking, &decision);
             Ok(decision)
@@ -146,15 +113,6 @@ impl Unleased {
     fn look_up(&self, check: &Check<'_>) -> Lookup {
         let denials = self.denials.as_ref();
         denials.map_or(Lookup::Ask(None), |denials| denials.look_up(check))
-    }
-
-    /// Returns the slot of all keys of a check, if it is one. All keys of a single server are
-    /// in one.
-    fn slot(&self, check: &Check<'_>) -> Option<u16> {
-        match self.servers() {
-            Ok(Servers::Cluster(cluster)) => cluster.slot(check),
-            Ok(Servers::One(_)) | Err(_) => Some(0),
-        }
     }
 
     /// Returns an answer for callers inside and outside of a Tokio runtime.
@@ -186,55 +144,11 @@ impl Store for Unleased {
             Lookup::Denied(decision) => return Answer::Now(Ok(decision)),
             Lookup::Ask(asking) => asking,
         };
-        let companions = Companions::default();
         match asking.as_ref().is_some_and(PendingCheck::voids_denials) {
             // The denials stay void until the refund has arrived, even if its caller leaves.
-            true => self.send(check, asking, companions).run_to_completion(),
-            false => self.send(check, asking, companions),
+            true => self.send(check, asking).run_to_completion(),
+            false => self.send(check, asking),
         }
-    }
-
-    /// Sends the checks of one slot in one call. Each that a cached denial decides is left out.
-    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
-        let mut answers = Vec::with_capacity(checks.len());
-        let mut carriers: SmallVec<[Carrier<'_>; 1]> = SmallVec::new();
-        for (place, check) in checks.iter().enumerate() {
-            // Refunds have a queue of their own.
-            if check.operation().is_of_taken() {
-                answers.push(self.check(check));
-                continue;
-            }
-            let asking = match self.look_up(check) {
-                Lookup::Denied(decision) => {
-                    answers.push(Answer::Now(Ok(decision)));
-                    continue;
-                }
-                Lookup::Ask(asking) => asking,
-            };
-            let mut asking = asking;
-            let slot = self.slot(check);
-            let same = |carrier: &&mut Carrier<'_>| slot.is_some() && carrier.slot == slot;
-            if let Some(carrier) = carriers.iter_mut().find(same) {
-                let (companion, answer) = Companion::new(request(check, asking.as_mut()), asking);
-                carrier.companions.push(companion);
-                answers.push(Answer::Later(answer));
-                continue;
-            }
-            carriers.push(Carrier {
-                place,
-                check,
-                slot,
-                asking,
-                companions: Vec::new(),
-            });
-        }
-        // From the first on, so each is put behind all that come before it.
-        for carrier in carriers {
-            let companions = carrier.companions.into_iter().collect();
-            let answer = self.send(carrier.check, carrier.asking, companions);
-            answers.insert(carrier.place, answer);
-        }
-        answers
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
@@ -245,7 +159,7 @@ impl Store for Unleased {
             .map(|charge| self.shared.names.key_text(charge));
         let (keys, timeout) = (names.collect(), self.shared.timeout);
         let admitted = match self.servers() {
-            Ok(Servers::One(dispatcher)) => match dispatcher.admit(false, 0) {
+            Ok(Servers::One(dispatcher)) => match dispatcher.admit(false) {
                 Ok(in_flight) => Either::First(in_flight),
                 Err(error) => return Answer::Now(Err(error)),
             },

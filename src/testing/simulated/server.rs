@@ -11,6 +11,7 @@ use crate::store::redis::document::TextCommand;
 use crate::store::redis::document::TextReply;
 use crate::{
     Clock, ManualClock,
+    charge::{Charge, Operation},
     quota::arithmetic::Reading,
     store::{
         BucketWords,
@@ -98,24 +99,29 @@ impl Server {
         nonce: i64,
         now_us: u64,
     ) -> Integers {
-        let decisions = checks.iter().map(|(request, _)| request.charges.len());
-        let decisions = decisions.sum::<usize>() as u64;
+        let charges = checks.iter().flat_map(|(request, _)| request.parts());
+        let decisions = charges.map(<[_]>::len).sum::<usize>() as u64;
         let begun_at = self.begin(decisions);
         self.served.calls += 1;
-        self.served.checks += checks.iter().map(|(_, times)| times).sum::<u64>();
+        let asked = checks.iter();
+        let asked = asked.map(|(request, times)| times * request.checks() as u64);
+        self.served.checks += asked.sum::<u64>();
         self.served.decisions += decisions;
         let now_us = match now_us {
             0 => self.clock.us_at(begun_at),
             given => given,
         };
         let mut reply = Integers::from_slice(&[nonce, now_us as i64]);
-        for (request, times) in checks {
-            for _ in 0..*times {
-                if *times > 1 {
+        let parts = checks
+            .iter()
+            .flat_map(|(request, times)| request.parts().map(move |part| (request, part, *times)));
+        for (request, part, times) in parts {
+            for _ in 0..times {
+                if times > 1 {
                     // Each has a result of its own.
                     reply.push(1);
                 }
-                self.decide_one(request, names, now_us, &mut reply);
+                self.decide_one(request.operation, part, names, now_us, &mut reply);
             }
         }
         reply
@@ -123,29 +129,24 @@ impl Server {
 
     fn decide_one(
         &mut self,
-        request: &ScriptRequest,
+        operation: Operation,
+        part: &[Charge<'_>],
         names: &KeyNames,
         now_us: u64,
         reply: &mut Integers,
     ) {
-        let charges = request.charges.iter();
+        let charges = part.iter();
         let keys: Vec<RedisKey> = charges.map(|charge| names.key(charge)).collect();
         let stored = keys.iter().map(|key| self.stored(key, now_us));
         let mut buckets: Vec<BucketWords> = stored.collect();
-        let demands = request.charges.iter().map(|charge| {
+        let demands = part.iter().map(|charge| {
             let demand = &*charge.demand;
             (demand, demand.quota.offset_ms(charge.key_bytes()))
         });
         let mut readings = Readings::new();
-        let fitting = change_all(
-            request.operation,
-            demands,
-            &mut buckets,
-            now_us,
-            &mut readings,
-        );
+        let fitting = change_all(operation, demands, &mut buckets, now_us, &mut readings);
         reply.push(fitting as i64);
-        for (charge, Reading { standing, hold }) in request.charges.iter().zip(&readings) {
+        for (charge, Reading { standing, hold }) in part.iter().zip(&readings) {
             let numbers = [standing.level, standing.mark, standing.more];
             let numbers = numbers.iter().take(algorithm(charge).min(3).into());
             reply.extend(numbers.map(|number| *number as i64));

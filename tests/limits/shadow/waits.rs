@@ -48,13 +48,7 @@ fn shadow_denials(decision: &Decision) -> Vec<bool> {
 /// Returns how often each of the two policies was checked.
 fn times(store: &Split) -> [usize; 2] {
     let calls = store.calls.lock().unwrap();
-    let times = |name| {
-        calls
-            .iter()
-            .flatten()
-            .filter(|policy| **policy == name)
-            .count()
-    };
+    let times = |name| calls.iter().filter(|policy| **policy == name).count();
     ["old", "new"].map(|name: &str| times(name))
 }
 

@@ -62,6 +62,7 @@ impl SlotGroup {
                 operation,
                 slot,
                 charges: SmallVec::from_iter([charge]),
+                shadows: Vec::new(),
             },
             places: SmallVec::from_iter([place]),
         }
@@ -73,6 +74,7 @@ impl SlotGroup {
             operation,
             slot,
             charges,
+            ..
         } = self.request;
         let charges = self.places.into_iter().zip(charges);
         charges.map(move |(place, charge)| Self::of_one(operation, slot, place, charge))

@@ -9,7 +9,7 @@ pub(crate) mod redirect;
 pub(crate) mod slots;
 mod topology;
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use smallvec::SmallVec;
 use tokio::{
@@ -26,20 +26,12 @@ use self::{
 #[cfg(feature = "control")]
 use super::document::{TextCommand, TextReply};
 use super::{
-    SendMode,
-    address::Address,
-    companion::{Companions, Waiting},
-    connect::Settings,
-    connection::slot,
-    deadline::Deadline,
-    dispatcher::Dispatcher,
-    reply::CheckResult,
-    request::ScriptRequest,
-    shared::Shared,
+    SendMode, address::Address, connect::Settings, connection::slot, deadline::Deadline,
+    dispatcher::Dispatcher, reply::CheckResult, request::ScriptRequest, shared::Shared,
 };
 use crate::{
     Decision, StoreError,
-    charge::{Charge, Check, Operation},
+    charge::{Charge, Operation},
     error::StoreErrorKind,
     store::denial_cache::{PendingCheck, record_decision},
     util::task::AbortOnDrop,
@@ -81,61 +73,36 @@ impl Cluster {
         })
     }
 
+    /// Decides a check, with those shadows that are in its slot.
     pub(super) async fn check(
         self: Arc<Self>,
-        request: ScriptRequest,
-        companions: Companions,
+        mut request: ScriptRequest,
         deadline: Deadline,
         mut asking: Option<PendingCheck>,
     ) -> Result<Decision, StoreError> {
         let operation = request.operation;
-        let groups = SlotGroup::split(request, &self.topology);
-        if let [group] = &groups[..] {
-            let sent = self.send_together(&group.request, &companions, deadline);
-            match sent.await {
+        let shadows = mem::take(&mut request.shadows);
+        let mut groups = SlotGroup::split(request, &self.topology);
+        if let [group] = &mut groups[..] {
+            let slot = group.request.slot;
+            let here = shadows.into_iter();
+            let here = here.filter(|charge| self.topology.slot(charge) == slot);
+            group.request.shadows = here.collect();
+            match self.send(&group.request, deadline).await {
                 Ok(found) => {
                     let decision = group.request.decision(&found);
                     record_decision(asking, &decision);
                     return Ok(decision);
                 }
-                Err(Failed::Error(error)) => {
-                    companions.fail(&error);
-                    return Err(error);
-                }
+                Err(Failed::Error(error)) => return Err(error),
                 Err(Failed::SplitRequired) => {}
             }
         }
-        self.send_apart(&companions, deadline);
         if let Some(asking) = &mut asking {
             asking.mark_non_atomic();
         }
         self.spawn_detached(operation, groups, deadline, asking)
             .await
-    }
-
-    /// Sends companions without their carrier, because not all keys are on one node.
-    fn send_apart(self: &Arc<Self>, companions: &Companions, deadline: Deadline) {
-        let Shared { tasks, runtime, .. } = self.topology.shared();
-        for companion in companions.as_slice() {
-            let Some(Waiting { answer, asking, .. }) = companion.take_waiting() else {
-                continue;
-            };
-            let (cluster, request) = (Arc::clone(self), companion.request.clone());
-            tasks.spawn(runtime, async move {
-                let decided = cluster.check(request, Companions::default(), deadline, asking);
-                let _ = answer.send(decided.await);
-            });
-        }
-    }
-
-    /// Returns the slot of all keys of a check, if it is one.
-    pub(super) fn slot(&self, check: &Check<'_>) -> Option<u16> {
-        let mut slots = check
-            .charges()
-            .iter()
-            .map(|charge| self.topology.slot(charge));
-        let first = slots.next()?;
-        slots.all(|slot| slot == first).then_some(first)
     }
 
     /// Decides in a task of its own: a caller that leaves must not leave half a check behind.
@@ -176,6 +143,7 @@ impl Cluster {
             operation: Operation::Take,
             slot: 0,
             charges: self.topology.one_for_each_owner(charge),
+            shadows: Vec::new(),
         };
         let groups = SlotGroup::split(request, &self.topology);
         let asked = self.send_all(groups, deadline);
@@ -261,7 +229,7 @@ impl Cluster {
         let delete = |node: Arc<Dispatcher>, mode: SendMode| {
             let keys = keys.clone();
             async move {
-                let in_flight = node.admit(false, 0)?;
+                let in_flight = node.admit(false)?;
                 Dispatcher::delete(keys, in_flight, mode, deadline).await
             }
         };
@@ -274,31 +242,19 @@ impl Cluster {
         request: &ScriptRequest,
         deadline: Deadline,
     ) -> Result<CheckResult, Failed> {
-        let alone = Companions::default();
-        self.send_together(request, &alone, deadline).await
-    }
-
-    /// Decides a check and its companions, all of keys of one slot.
-    async fn send_together(
-        self: &Arc<Self>,
-        request: &ScriptRequest,
-        companions: &Companions,
-        deadline: Deadline,
-    ) -> Result<CheckResult, Failed> {
         let decide = |node: Arc<Dispatcher>, mode: SendMode| {
+            let mut request = request.clone();
             if mode != SendMode::Batched {
-                // Nothing ran. Their keys may be why, and must not split those of the carrier.
-                self.send_apart(companions, deadline);
+                // Nothing ran. The keys of shadows may be why, and must not split the others.
+                request.shadows.clear();
             }
-            let carried = companions.while_waiting();
             async move {
-                let in_flight = node.admit(request.is_refund(), carried.as_slice().len())?;
+                let in_flight = node.admit(request.is_refund())?;
                 if mode == SendMode::Batched {
-                    let request = Arc::new(request.clone());
-                    return Dispatcher::submit(request, carried, in_flight, deadline).await;
+                    return Dispatcher::submit(Arc::new(request), in_flight, deadline).await;
                 }
                 let server = node.server();
-                server.eval_alone(request, &carried, mode, deadline).await
+                server.eval_alone(&request, mode, deadline).await
             }
         };
         self.follow(request.slot, deadline, decide).await

@@ -40,8 +40,8 @@ use tokio::{
 
 use self::worker::{MAX_REFUNDS, MIN_CHECKS, Worker};
 use super::{
-    SendMode, client_reply::Reply, companion::Companions, deadline::Deadline, pool::Pool,
-    reply::CheckResult, request::ScriptRequest, server::Server, shared::Shared,
+    SendMode, client_reply::Reply, deadline::Deadline, pool::Pool, reply::CheckResult,
+    request::ScriptRequest, server::Server, shared::Shared,
 };
 use crate::{
     StoreError,
@@ -67,9 +67,8 @@ pub(super) struct Dispatcher {
     /// Workers that keep the server busy.
     workers: usize,
     shared: Arc<Shared>,
-    /// Checks in flight, without their companions.
-    carriers: AtomicUsize,
-    companions: AtomicUsize,
+    /// Checks in flight.
+    in_flight: AtomicUsize,
 }
 
 /// A queue never waits without a worker, and a worker ends only when its queue is empty.
@@ -100,7 +99,6 @@ pub(super) struct Queue {
 pub(super) struct Job {
     id: u64,
     pub(super) request: Arc<ScriptRequest>,
-    pub(super) companions: Companions,
     pub(super) deadline: Deadline,
     pub(super) answer: Option<oneshot::Sender<Answered>>,
     /// How many calls had been answered when it came.
@@ -159,8 +157,7 @@ impl Dispatcher {
                 taken_at: Instant::now(),
             }),
             shared: Arc::clone(shared),
-            carriers: AtomicUsize::new(0),
-            companions: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
         })
     }
 
@@ -168,26 +165,17 @@ impl Dispatcher {
         &self.server
     }
 
-    /// Counts one more check in flight, or fails if there are too many. Its companions count,
-    /// and take no room from other checks: they may be of policies that must deny nobody.
-    pub(super) fn admit(
-        self: &Arc<Self>,
-        is_refund: bool,
-        companions: usize,
-    ) -> Result<InFlight, StoreError> {
+    /// Counts one more check in flight, or fails if there are too many.
+    pub(super) fn admit(self: &Arc<Self>, is_refund: bool) -> Result<InFlight, StoreError> {
         let before = match is_refund {
             // Units must get back in any flood, and take no room from checks.
             true => 0,
-            false => self.carriers.fetch_add(1, Ordering::Relaxed),
+            false => self.in_flight.fetch_add(1, Ordering::Relaxed),
         };
-        if companions > 0 {
-            self.companions.fetch_add(companions, Ordering::Relaxed);
-        }
         // Made first: its drop takes back what was just counted.
         let in_flight = InFlight {
             dispatcher: Arc::clone(self),
             is_refund,
-            companions,
         };
         match before < self.shared.max_in_flight {
             true => Ok(in_flight),
@@ -215,20 +203,18 @@ impl Dispatcher {
         count: usize,
         deadline: Deadline,
     ) -> Result<Reply, StoreError> {
-        let _in_flight = self.admit(false, 0)?;
+        let _in_flight = self.admit(false)?;
         let page = self.server.scan(cursor, pattern, count, deadline).await;
         page.map_err(|error| self.server.with_server(error))
     }
 
-    /// Decides a check, and its companions in the same call.
     pub(super) async fn submit(
         request: Arc<ScriptRequest>,
-        companions: Companions,
         in_flight: InFlight,
         deadline: Deadline,
     ) -> Answered {
         let dispatcher = Arc::clone(&in_flight.dispatcher);
-        let answered = match dispatcher.enter(request, companions, in_flight, deadline) {
+        let answered = match dispatcher.enter(request, in_flight, deadline) {
             Entered::Direct(call) => {
                 let runtime = dispatcher.shared.runtime.clone();
                 RunToCompletion::new(call.run(), runtime).await
@@ -298,7 +284,6 @@ impl Dispatcher {
     fn enter(
         self: &Arc<Self>,
         request: Arc<ScriptRequest>,
-        companions: Companions,
         in_flight: InFlight,
         deadline: Deadline,
     ) -> Entered {
@@ -312,7 +297,6 @@ impl Dispatcher {
             drop(state);
             return Entered::Direct(DirectCall {
                 request,
-                companions,
                 deadline,
                 _in_flight: in_flight,
                 place: DirectPlace(Arc::clone(self)),
@@ -324,7 +308,6 @@ impl Dispatcher {
         let job = Job {
             id,
             request,
-            companions,
             deadline,
             answer: Some(sender),
             answers_before: self.server.answers(),
@@ -420,7 +403,7 @@ impl Dispatcher {
 
     /// Returns how many checks wait for the server.
     pub(super) fn in_flight(&self) -> usize {
-        self.carriers.load(Ordering::Relaxed) + self.companions.load(Ordering::Relaxed)
+        self.in_flight.load(Ordering::Relaxed)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -428,28 +411,17 @@ impl Dispatcher {
     }
 }
 
-/// A check and its companions in flight, or a refund.
+/// A check in flight, or a refund.
 #[derive(Debug)]
 pub(super) struct InFlight {
     dispatcher: Arc<Dispatcher>,
     is_refund: bool,
-    companions: usize,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let Self {
-            dispatcher,
-            is_refund,
-            companions,
-        } = self;
-        if !*is_refund {
-            dispatcher.carriers.fetch_sub(1, Ordering::Relaxed);
-        }
-        if *companions > 0 {
-            dispatcher
-                .companions
-                .fetch_sub(*companions, Ordering::Relaxed);
+        if !self.is_refund {
+            self.dispatcher.in_flight.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -458,7 +430,6 @@ impl Drop for InFlight {
 /// others still have the workers.
 struct DirectCall {
     request: Arc<ScriptRequest>,
-    companions: Companions,
     deadline: Deadline,
     _in_flight: InFlight,
     place: DirectPlace,
@@ -468,8 +439,7 @@ impl DirectCall {
     async fn run(self) -> Answered {
         let server = &self.place.0.server;
         let mode = SendMode::Batched;
-        let call = server.eval_alone(&self.request, &self.companions, mode, self.deadline);
-        call.await
+        server.eval_alone(&self.request, mode, self.deadline).await
     }
 }
 

@@ -38,11 +38,13 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
         operation: Operation::Take,
         slot: 0,
         charges: Default::default(),
+        shadows: Vec::new(),
     };
     let found = CheckResult {
         now_us: 7,
         fitting: 1,
         readings: Default::default(),
+        shadows: Vec::new(),
     };
 
     let (sender, mut receiver) = oneshot::channel();
@@ -62,11 +64,10 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
     dispatcher.state().checks.jobs.push_back(Job {
         id: 0,
         request: Arc::new(request),
-        companions: Default::default(),
         deadline,
         answer: Some(sender),
         answers_before: 0,
-        _in_flight: dispatcher.admit(false, 0).expect("room"),
+        _in_flight: dispatcher.admit(false).expect("room"),
     });
     assert_eq!(dispatcher.in_flight(), 1);
     let queued = dispatcher.give_up(deadline, 0, &mut receiver);
@@ -75,16 +76,15 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
 }
 
 #[tokio::test]
-async fn companions_are_in_flight_and_take_no_room() {
+async fn refunds_take_no_room() {
     let dispatcher = dispatcher();
-    // Refunds must get back in any flood.
-    let _refund = dispatcher.admit(true, 0).expect("room");
+    let _refund = dispatcher.admit(true).expect("room");
     assert_eq!(dispatcher.in_flight(), 0);
-    let admitted = (0..8).map(|_| dispatcher.admit(false, 9).expect("room"));
+    let admitted = (0..8).map(|_| dispatcher.admit(false).expect("room"));
     let admitted: Vec<_> = admitted.collect();
-    assert_eq!(dispatcher.in_flight(), 80);
-    assert!(dispatcher.admit(false, 9).is_err());
-    assert_eq!(dispatcher.in_flight(), 80);
+    assert_eq!(dispatcher.in_flight(), 8);
+    assert!(dispatcher.admit(false).is_err());
+    assert_eq!(dispatcher.in_flight(), 8);
     drop(admitted);
     assert_eq!(dispatcher.in_flight(), 0);
 }

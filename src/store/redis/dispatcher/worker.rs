@@ -9,7 +9,6 @@
 use std::{
     future::poll_fn,
     mem,
-    ops::Range,
     pin::pin,
     sync::{Arc, MutexGuard},
     task::Poll,
@@ -27,16 +26,11 @@ use crate::{
     StoreError,
     charge::Operation,
     store::redis::{
-        SendMode,
-        companion::{Companion, Companions},
-        deadline::Deadline,
-        reply::ScriptReply,
-        request::{Repeated, ScriptRequest},
-        server::Server,
+        SendMode, deadline::Deadline, reply::ScriptReply, request::Repeated, server::Server,
     },
 };
 
-/// Checks in one call, at most, unless a single one has more companions. At 3 us of Redis each, they
+/// Checks in one call, at most, unless a single one has more shadows. At 3 us of Redis each, they
 /// keep other clients waiting for less than half a millisecond.
 const MAX_CHECKS: usize = 128;
 /// Refunds in one call, at most: half as many, so no check waits long behind them at the
@@ -135,9 +129,7 @@ impl Worker {
         let mut checks = 0;
         let (mut expiring, mut dropped) = (Vec::new(), Vec::new());
         while checks < most {
-            // A check takes all of its companions along, however many it has.
-            let has_room =
-                |job: &Job| checks == 0 || checks + job.companions.with_carrier() <= MAX_CHECKS;
+            let has_room = |job: &Job| checks == 0 || checks + job.request.checks() <= MAX_CHECKS;
             if !queue.jobs.front().is_some_and(has_room) {
                 break;
             }
@@ -155,7 +147,7 @@ impl Worker {
             } else if deadline.has_passed(reply_at) {
                 expiring.push(job);
             } else {
-                checks += job.companions.with_carrier();
+                checks += job.request.checks();
                 jobs.push(job);
             }
         }
@@ -164,7 +156,7 @@ impl Worker {
         if jobs.is_empty() {
             let latest = expiring.iter().rev().take_while(|job| {
                 let before = checks;
-                checks += job.companions.with_carrier();
+                checks += job.request.checks();
                 before == 0 || checks <= most
             });
             let sent = latest.count();
@@ -228,91 +220,30 @@ async fn yield_to_ready_tasks() {
     yielded.await;
 }
 
-/// A check of a batch, with what takes its answer.
-enum Answerable<'a> {
-    Job(Job, Option<oneshot::Sender<Answered>>),
-    Companion(&'a Companion),
-}
-
-impl Answerable<'_> {
-    fn request(&self) -> &ScriptRequest {
-        match self {
-            Self::Job(job, _) => &job.request,
-            Self::Companion(companion) => &companion.request,
-        }
-    }
-
-    fn answer(self, found: Answered) {
-        match self {
-            Self::Job(_, sender) => answer(sender, found),
-            Self::Companion(companion) => companion.answer(found),
-        }
-    }
-
-    /// Reports that the call failed. A companion fails with its carrier, which may be sent
-    /// again.
-    fn fail(self, server: &Server, error: &StoreError) {
-        match self {
-            Self::Job(_, sender) => answer(sender, Err(error.clone())),
-            Self::Companion(companion) => {
-                companion.record_failure(server.with_server(error.clone()));
-            }
-        }
-    }
-}
-
 /// Sends checks of one slot in one call, and answers all callers, whatever becomes of it.
 async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
     let mut senders: Vec<_> = jobs.iter_mut().map(|job| job.answer.take()).collect();
-    let carried = jobs.iter().map(|job| job.companions.clone());
-    let carried: Vec<Companions> = carried.filter(|all| !all.as_slice().is_empty()).collect();
-    // The first ones of all jobs, then the second ones: so equal ones are in a row. All checks of
-    // a call were asked before any of them is answered, so any order is one that could have been.
-    // Companions are answered first: they are there when their carrier's caller looks.
-    let most = carried.iter().map(|all| all.as_slice().len()).max();
-    let companions: Vec<&Companion> = (0..most.unwrap_or(0))
-        .flat_map(|place| {
-            carried
-                .iter()
-                .filter_map(move |all| all.as_slice().get(place))
-        })
-        .collect();
-    companions.iter().for_each(|one| one.record_sent());
     let reply = {
         // Equal checks in a row are sent as one.
-        let mut checks: Vec<Repeated<'_>> = Vec::with_capacity(jobs.len() + companions.len());
-        let requests = companions.iter().map(|one| &one.request);
-        for request in requests.chain(jobs.iter().map(|job| &*job.request)) {
+        let mut checks: Vec<Repeated<'_>> = Vec::with_capacity(jobs.len());
+        for job in &jobs {
             let last = checks.last_mut();
-            if !last.is_some_and(|last| last.merge(request)) {
-                checks.push(Repeated::once(request));
+            if !last.is_some_and(|last| last.merge(&job.request)) {
+                checks.push(Repeated::once(&job.request));
             }
         }
-        let before = companions.len() as u64;
-        let carriers = before..before + jobs.len() as u64;
-        call(server, &checks, carriers, &jobs, &mut senders).await
+        call(server, &checks, &jobs, &mut senders).await
     };
-    let jobs = jobs.into_iter().zip(senders);
-    let jobs = jobs.map(|(job, sender)| Answerable::Job(job, sender));
-    let companions = companions.into_iter().map(Answerable::Companion);
-    let mut unanswered = companions.chain(jobs);
-    let reply = match reply {
-        Ok(reply) => reply,
-        Err(error) => return unanswered.for_each(|one| one.fail(server, &error)),
-    };
-    for (times, result) in reply {
-        if times == 1 {
-            if let Some(one) = unanswered.next() {
-                one.answer(result);
+    match reply {
+        Ok(results) => {
+            for (sender, result) in senders.into_iter().zip(results) {
+                answer(sender, result);
             }
-            continue;
         }
-        for (turn, one) in (0..times).zip(unanswered.by_ref()) {
-            let found = match &result {
-                Ok(found) => Ok(found.of_turn(turn, one.request())),
-                Err(error) => Err(error.clone()),
-            };
-            one.answer(found);
+        Err(error) => {
+            for sender in senders {
+                answer(sender, Err(error.clone()));
+            }
         }
     }
 }
@@ -321,7 +252,6 @@ async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
 async fn call(
     server: &Server,
     checks: &[Repeated<'_>],
-    carriers: Range<u64>,
     jobs: &[Job],
     senders: &mut [Option<oneshot::Sender<Answered>>],
 ) -> Result<ScriptReply, StoreError> {
@@ -331,12 +261,12 @@ async fn call(
         let settled = settled.filter(|job| job.request.operation == Operation::Settle);
         let least = Deadline::after(server.timeout().saturating_mul(2));
         let deadline = settled.map(|job| job.deadline).fold(least, Deadline::later);
-        let call = server.eval(checks, carriers, SendMode::Batched, deadline);
+        let call = server.eval(checks, SendMode::Batched, deadline);
         return call.await;
     }
     let deadlines = jobs.iter().map(|job| job.deadline);
     let last = deadlines.fold(Deadline::after(Duration::ZERO), Deadline::later);
-    let mut call = pin!(server.eval(checks, carriers, SendMode::Batched, last));
+    let mut call = pin!(server.eval(checks, SendMode::Batched, last));
     loop {
         let waiting = jobs.iter().zip(&*senders);
         let waiting = waiting.filter(|(_, sender)| sender.is_some());

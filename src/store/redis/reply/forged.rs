@@ -183,17 +183,11 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
                 errors += 1;
                 continue;
             };
-            for (times, found) in reply {
+            for found in reply {
                 let found = found.expect("a verdict that is none of an error");
-                for turn in 0..times {
-                    let found = match times {
-                        1 => found.clone(),
-                        _ => found.of_turn(turn, request),
-                    };
-                    look_at(&request.decision(&found));
-                    look_later(&charges, &found, operation, random.any().unsigned_abs());
-                    answers += 1;
-                }
+                look_at(&request.decision(&found));
+                look_later(&charges, &found, operation, random.any().unsigned_abs());
+                answers += 1;
             }
         }
     }
