@@ -332,11 +332,10 @@ pub(crate) async fn look_up(
             // The store failed. Then the fallback decides, but not for a shadow policy.
             Ok((charges, None)) => {
                 let check = Check::new(Operation::Peek, charges);
-                let answer = match asked.mode() {
-                    Mode::Enforce => store.check(&check),
-                    Mode::Shadow | Mode::Off => store.monitored().check(&check),
-                };
-                bucket(answer.wait().await)
+                bucket(match asked.mode() {
+                    Mode::Enforce => store.check(&check).wait().await,
+                    Mode::Shadow | Mode::Off => store.monitored().check(&check).wait().await,
+                })
             }
         });
     }

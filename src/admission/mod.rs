@@ -30,7 +30,7 @@ use crate::{
         waits::{Wait, Waits},
     },
     store::{
-        Answer, StoreFuture,
+        checked::{Checked, Undecided},
         permits::{NextStep, PermitWaiter},
     },
     util::{random::random_between, time::later},
@@ -95,7 +95,7 @@ enum Stage {
     /// The store answered at this instant.
     Answered(Result<Decision, StoreError>, Instant),
     Asking {
-        answer: StoreFuture<Decision>,
+        answer: Undecided,
         /// Before the first poll, nothing was sent.
         is_polled: bool,
     },
@@ -154,8 +154,8 @@ impl Admission {
         let (takes, answer) = held.take(&mut self.shadows, wait, self.bound, self.max_waiting);
         self.takes = takes;
         self.stage = match answer {
-            Answer::Now(answer) => Stage::Answered(answer, Instant::now()),
-            Answer::Later(answer) => Stage::Asking {
+            Checked::Now(answer) => Stage::Answered(answer, Instant::now()),
+            Checked::Later(answer) => Stage::Asking {
                 answer,
                 is_polled: false,
             },
@@ -324,7 +324,7 @@ impl Admission {
                     if this.runtime.is_none() {
                         this.runtime = Handle::try_current().ok();
                     }
-                    let answer = ready!(answer.as_mut().poll(cx));
+                    let answer = ready!(Pin::new(answer).poll(cx));
                     this.stage = Stage::Answered(answer, Instant::now());
                 }
                 Stage::Delayed { sleep, admitted } => {

@@ -13,7 +13,7 @@ use crate::{
     Decision, Key, Source, StoreError,
     charge::{Charge, Check, Operation},
     store::{
-        Answer, StoreFuture,
+        checked::{Checked, Undecided},
         handle::StoreHandle,
         permits::{HeldPermit, PermitWaiter, Take},
     },
@@ -63,7 +63,7 @@ impl HeldCharges {
         wait: Duration,
         bound: WaitBound,
         max_waiting: usize,
-    ) -> (Takes, Answer<Decision>) {
+    ) -> (Takes, Checked) {
         let mut takes = Takes::default();
         let stores = self.store.ids();
         for charge in &mut self.charges {
@@ -98,7 +98,7 @@ impl HeldCharges {
     }
 
     /// Refunds what an answer grants after the caller dropped its future.
-    pub(crate) fn undo(self, takes: Takes, answer: StoreFuture<Decision>, runtime: &Handle) {
+    pub(crate) fn undo(self, takes: Takes, answer: Undecided, runtime: &Handle) {
         let (store, again) = (self.store.clone(), Some(runtime.clone()));
         store.spawn(runtime, async move {
             let answer = answer.await;
@@ -136,7 +136,7 @@ impl HeldCharges {
         store.holders().enter_queue(store.monitored(), charge, most)
     }
 
-    fn ask(&self, operation: Operation) -> Answer<Decision> {
+    fn ask(&self, operation: Operation) -> Checked {
         self.store.check(&Check::new(operation, &self.charges))
     }
 
@@ -163,8 +163,8 @@ impl HeldCharges {
                     .refund(tail.level_ns, tail.taken_at());
             }
             match self.ask(Operation::Refund) {
-                Answer::Now(answer) => next = tail.refunded(self.refunded(answer)),
-                Answer::Later(answer) => {
+                Checked::Now(answer) => next = tail.refunded(self.refunded(answer)),
+                Checked::Later(answer) => {
                     let Some(runtime) = runtime else {
                         return;
                     };
@@ -347,7 +347,8 @@ impl Drop for RefundGuard {
         if held.charges.is_empty() {
             return;
         }
-        if let (Answer::Later(answer), Some(runtime)) = (held.ask(Operation::Refund), &self.runtime)
+        if let (Checked::Later(answer), Some(runtime)) =
+            (held.ask(Operation::Refund), &self.runtime)
         {
             // If it fails, the units stay taken.
             held.store.spawn(runtime, async move { drop(answer.await) });

@@ -8,7 +8,7 @@ use crate::{
     charge::{Charge, Demand, Operation},
     error::StoreErrorKind,
     quota::penalty::whole_ms,
-    store::Answer,
+    store::checked::Checked,
 };
 
 /// The buckets of one caller: one for each policy that applies to it. From
@@ -46,7 +46,7 @@ impl Buckets {
     pub async fn peek(&self) -> Result<Decision, StoreError> {
         let units = self.engine.own_cost();
         let answer = match self.list {
-            Some(list) => Answer::Now(Ok(Decision::by_list(list, units))),
+            Some(list) => Checked::Now(Ok(Decision::by_list(list, units))),
             None => self.engine.ask(Operation::Peek, &self.charges, units),
         };
         answer.wait().await
@@ -117,16 +117,16 @@ impl Buckets {
     }
 
     /// Charges or refunds units, whatever the cost of a check.
-    fn settle(&self, operation: Operation, units: u64) -> Answer<Decision> {
+    fn settle(&self, operation: Operation, units: u64) -> Checked {
         let is_debit = operation == Operation::Debit;
         // Nothing was taken that could be refunded.
         let passing = if is_debit { units } else { 0 };
         if self.list == Some(List::Allow) {
-            return Answer::Now(Ok(Decision::by_list(List::Allow, passing)));
+            return Checked::Now(Ok(Decision::by_list(List::Allow, passing)));
         }
         let counts_units = |quota: &Quota| !quota.is_concurrency() && quota.penalty().is_none();
         if let Err(error) = self.check_any(counts_units) {
-            return Answer::Now(Err(error));
+            return Checked::Now(Err(error));
         }
         let charges = self.charges.with_demands(counts_units, |charge| {
             let mut demand = charge.demand.of_units(units);
@@ -191,10 +191,10 @@ impl Buckets {
         Ok(decision)
     }
 
-    fn ask_penalties(&self, operation: Operation, cost: u64) -> Answer<Decision> {
+    fn ask_penalties(&self, operation: Operation, cost: u64) -> Checked {
         let is_penalty = |quota: &Quota| quota.penalty().is_some();
         if self.check_any(is_penalty).is_err() {
-            return Answer::Now(Err(StoreError::new(StoreErrorKind::NoPenalty)));
+            return Checked::Now(Err(StoreError::new(StoreErrorKind::NoPenalty)));
         }
         let demand = |charge: &Charge<'_>| Demand::new(charge.demand.quota.clone(), cost);
         let charges = self.charges.with_demands(is_penalty, demand);

@@ -24,7 +24,7 @@ use crate::{
     metrics::{Recorder, Snapshot},
     overrides::SeenOverrides,
     policy::Compiled,
-    store::{Answer, handle::StoreHandle},
+    store::{checked::Checked, handle::StoreHandle},
 };
 
 /// What decides. Clones share the buckets, the lists and the counters.
@@ -75,17 +75,12 @@ impl Engine {
     /// Asks the store, unless an operator has banned the caller or no policy charges it: then
     /// `units` pass.
     #[inline]
-    pub(crate) fn ask(
-        &self,
-        operation: Operation,
-        charges: &Charges<'_>,
-        units: u64,
-    ) -> Answer<Decision> {
+    pub(crate) fn ask(&self, operation: Operation, charges: &Charges<'_>, units: u64) -> Checked {
         if let Some(decision) = charges.decision_by_bans(operation) {
-            return Answer::Now(Ok(decision));
+            return Checked::Now(Ok(decision));
         }
         if charges.is_empty() {
-            return Answer::Now(Ok(Decision::unlimited(units)));
+            return Checked::Now(Ok(Decision::unlimited(units)));
         }
         let Charges {
             enforced, shadows, ..

@@ -13,7 +13,7 @@ use crate::{
     clock::ManualClock,
     metrics::Recorder,
     policy::Compiled,
-    store::{Answer, Store, handle::StoreHandle},
+    store::{Answer, Store, checked::Checked, handle::StoreHandle},
 };
 
 const LIFETIME: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Hol
     let mut charge = policy.charge(Cow::Owned(Key::from("ann")), demand);
     charge.hold(cost);
     let charges = [charge];
-    let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, &charges)) else {
+    let Checked::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, &charges)) else {
         panic!("it decides at once");
     };
     assert!(decision.is_allowed());
@@ -48,7 +48,7 @@ fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Hol
 fn charged(store: &StoreHandle, policy: &Compiled) -> u64 {
     let demand = Cow::Borrowed(&policy.demand);
     let charges = [policy.charge(Cow::Owned(Key::from("ann")), demand)];
-    let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Peek, &charges)) else {
+    let Checked::Now(Ok(decision)) = store.check(&Check::new(Operation::Peek, &charges)) else {
         panic!("it decides at once");
     };
     let policy = decision.policies().next().expect("a policy");
@@ -167,7 +167,7 @@ fn what_is_held_is_released_by_a_caller_that_leaves() {
     for held in [0, 40, 100] {
         charge.hold(held);
         let charges = std::slice::from_ref(&charge);
-        let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, charges)) else {
+        let Checked::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, charges)) else {
             panic!("it decides at once");
         };
         assert_eq!(charged(&store, &policy), 100);

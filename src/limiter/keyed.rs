@@ -10,23 +10,18 @@ use crate::{
     metrics::{Awaited, Recorder},
     overrides::SeenOverrides,
     policy::Compiled,
-    store::Answer,
+    store::checked::Checked,
 };
 
 impl Engine {
     /// Checks a caller: for `units`, or for each policy's own cost. The answer is not counted.
-    pub(super) fn ask_for(
-        &self,
-        operation: Operation,
-        key: &Key,
-        units: Option<u64>,
-    ) -> Answer<Decision> {
+    pub(super) fn ask_for(&self, operation: Operation, key: &Key, units: Option<u64>) -> Checked {
         let charges = match self.charges_or_decision(operation, key, units) {
             Ok(charges) => charges,
-            Err(decision) => return Answer::Now(Ok(*decision)),
+            Err(decision) => return Checked::Now(Ok(*decision)),
         };
         if let Err(error) = check_quotas(operation, &charges) {
-            return Answer::Now(Err(error));
+            return Checked::Now(Err(error));
         }
         self.ask(operation, &charges, 0)
     }

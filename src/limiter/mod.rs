@@ -18,7 +18,7 @@ use crate::{
     engine::{Engine, Live},
     error::StoreErrorKind,
     metrics::{Recorder, Snapshot},
-    store::{Answer, Store},
+    store::{Store, checked::Checked},
 };
 #[cfg(doc)]
 use crate::{ConfigError, OnStoreFailure};
@@ -56,7 +56,7 @@ pub struct Limiter {
 }
 
 /// An answer, and what counts it.
-type Asked = (Arc<Recorder>, Answer<Decision>);
+type Asked = (Arc<Recorder>, Checked);
 
 impl Limiter {
     /// Creates a limiter of one policy, or of a bare quota, on a store.
@@ -131,9 +131,9 @@ impl Limiter {
             return Ok(decision);
         }
         match engine.ask_for(Operation::Take, &key, None) {
-            Answer::Now(answer) => engine.counted(answer),
+            Checked::Now(answer) => engine.counted(answer),
             // Nothing was asked, so there is nothing to count.
-            Answer::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
+            Checked::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
         }
     }
 
@@ -245,11 +245,11 @@ impl Limiter {
     /// Waits for an answer, if it is not known yet, and counts it.
     async fn decide((recorder, answer): Asked) -> Result<Decision, StoreError> {
         match answer {
-            Answer::Now(answer) => {
+            Checked::Now(answer) => {
                 recorder.answered(&answer);
                 answer
             }
-            Answer::Later(later) => awaited(recorder, later, Result::as_ref).await,
+            Checked::Later(later) => awaited(recorder, later, Result::as_ref).await,
         }
     }
 }

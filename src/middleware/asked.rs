@@ -15,13 +15,13 @@ use crate::{
     admission::{Admission, refund::RefundGuard},
     engine::Charges,
     holds::Holds,
-    store::StoreFuture,
+    store::checked::Undecided,
 };
 
 /// What a request waits for.
 #[allow(clippy::large_enum_variant)] // It is boxed with the request.
 pub(super) enum Asked {
-    Answer(StoreFuture<Decision>),
+    Answer(Undecided),
     Admission(Admission),
     /// It may hold units.
     Holding(Unanswered),
@@ -37,7 +37,7 @@ pub(super) struct Answered {
 impl Asked {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answered, StoreError>> {
         let (decision, permits) = match self {
-            Self::Answer(answer) => (ready!(answer.as_mut().poll(cx))?, None),
+            Self::Answer(answer) => (ready!(Pin::new(answer).poll(cx))?, None),
             Self::Admission(admission) => ready!(Pin::new(admission).poll(cx))?,
             Self::Holding(unanswered) => return unanswered.poll(cx),
         };

@@ -23,7 +23,7 @@ use crate::{
     key::KeyError,
     overrides::SeenOverrides,
     policy_name::Name,
-    store::Answer,
+    store::checked::Checked,
 };
 
 /// What happens to a request.
@@ -69,8 +69,8 @@ impl Settings {
             Asked::Admission(self.engine.admission(&charges, max_wait, bound))
         } else {
             match self.engine.ask(Operation::Take, &charges, 0) {
-                Answer::Later(answer) => Asked::Answer(answer),
-                Answer::Now(answer) => {
+                Checked::Later(undecided) => Asked::Answer(undecided),
+                Checked::Now(answer) => {
                     // In its place: to copy a decision takes longer than to count it.
                     self.engine.recorder.answered(&answer);
                     let Ok(mut decision) = answer else {

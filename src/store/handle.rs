@@ -2,13 +2,13 @@
 
 #[cfg(feature = "control")]
 use std::sync::OnceLock;
-use std::{fmt, mem, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::{
     Answer, Charge, Check, MemoryStore, Store,
+    checked::{Checked, Undecided},
     fallback::{Fallback, StoreId},
     monitored::MonitoredStore,
     permits::Holders,
@@ -22,7 +22,7 @@ use crate::{
     policy::override_conflict,
 };
 use crate::{
-    Decision, Key, List, Verdict,
+    Decision, Key, List,
     charge::Operation,
     lists::LoadedLists,
     metrics::{Recorder, store::StoreMetrics},
@@ -156,9 +156,19 @@ impl StoreHandle {
         self.memory.as_ref()
     }
 
-    #[inline(always)]
-    pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        self.with_fallback(self.store.store.check(check), check)
+    #[inline]
+    pub(crate) fn check(&self, check: &Check<'_>) -> Checked {
+        let answer = match self.store.store.check(check) {
+            Answer::Now(answer) => answer,
+            Answer::Later(answer) => {
+                return Checked::Later(Undecided::new(answer, &self.fallback, check));
+            }
+        };
+        if let Ok(decision) = &answer {
+            self.store.health.answered(decision);
+            return Checked::Now(answer);
+        }
+        Checked::Now(self.fallback.decide_instead(answer, check))
     }
 
     /// Checks what is enforced, and each shadow policy by itself, in one round trip if the store
@@ -171,7 +181,7 @@ impl StoreHandle {
         enforced: &[Charge<'_>],
         shadows: &[Charge<'_>],
         recorder: &Arc<Recorder>,
-    ) -> Answer<Decision> {
+    ) -> Checked {
         if shadows.is_empty() {
             self.check(&Check::new(operation, enforced))
         } else {
@@ -185,18 +195,23 @@ impl StoreHandle {
         enforced: &[Charge<'_>],
         shadows: &[Charge<'_>],
         recorder: &Arc<Recorder>,
-    ) -> Answer<Decision> {
-        let answer = if enforced.is_empty() {
+    ) -> Checked {
+        let checked = if enforced.is_empty() {
             let units = match operation {
                 // Nothing was refunded.
                 Operation::Refund => 0,
                 _ => shadows.first().map_or(0, Charge::cost),
             };
-            Answer::Now(Ok(Decision::unlimited(units)))
+            Checked::Now(Ok(Decision::unlimited(units)))
         } else {
             self.check(&Check::new(operation, enforced).beside(shadows))
         };
-        Shadows::new(&self.store, operation, shadows, Some(recorder)).beside(answer)
+        checked.beside(Shadows::new(
+            &self.store,
+            operation,
+            shadows,
+            Some(recorder),
+        ))
     }
 
     /// Peeks at buckets, each by itself, in one round trip if the store can. `None` for those about
@@ -207,50 +222,13 @@ impl StoreHandle {
         charges: &[Charge<'_>],
     ) -> Vec<Option<crate::PolicyDecision>> {
         let shadows = Shadows::new(&self.store, Operation::Peek, charges, None);
-        let answer = shadows.beside(Answer::Now(Ok(Decision::unlimited(0))));
-        let outcomes = match answer.wait().await {
+        let decided = shadows.complete(Ok(Decision::unlimited(0)));
+        let outcomes = match decided.wait().await {
             Ok(decision) => decision.shadows().to_vec(),
             Err(_) => Vec::new(),
         };
         let mut outcomes = outcomes.iter().map(|outcome| outcome.get().cloned());
         charges.iter().map(|_| outcomes.next().flatten()).collect()
-    }
-
-    /// Applies the fallback to an answer of the store, if it needs that.
-    #[inline(always)]
-    fn with_fallback(&self, mut answer: Answer<Decision>, check: &Check<'_>) -> Answer<Decision> {
-        match &answer {
-            Answer::Now(Ok(decision)) => self.store.health.answered(decision),
-            _ => self.apply_fallback(&mut answer, check),
-        }
-        answer
-    }
-
-    /// Applies the fallback to an answer that is an error, or may become one.
-    #[inline(never)]
-    fn apply_fallback(&self, answer: &mut Answer<Decision>, check: &Check<'_>) {
-        let placeholder = Decision::on_store_failure(Verdict::Denied);
-        let undecided = mem::replace(answer, Answer::Now(Ok(placeholder)));
-        *answer = match undecided {
-            Answer::Now(answer) => Answer::Now(self.fallback.decide_instead(answer, check)),
-            Answer::Later(answer) => {
-                let fallback = self.fallback.clone();
-                let operation = check.operation();
-                let mut charges = SmallVec::<[Charge<'static>; 1]>::new();
-                for charge in check.charges() {
-                    charges.push(charge.clone().into_owned());
-                }
-                Answer::Later(Box::pin(async move {
-                    let answer = answer.await;
-                    if let Ok(decision) = &answer {
-                        fallback.health().answered(decision);
-                        fallback.keep_bans(decision, &charges);
-                        return answer;
-                    }
-                    fallback.decide_instead(answer, &Check::new(operation, &charges))
-                }))
-            }
-        };
     }
 
     /// Resets buckets, in the store and in this process.

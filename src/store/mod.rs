@@ -6,6 +6,7 @@
 
 mod answer;
 mod breaker;
+pub(crate) mod checked;
 pub(crate) mod decide;
 #[cfg(feature = "redis")]
 mod denial_cache;

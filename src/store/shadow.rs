@@ -60,17 +60,7 @@ impl Shadows {
     }
 
     /// Adds the outcomes to the answer that decides.
-    pub(super) fn beside(self, decisive: Answer<Decision>) -> Answer<Decision> {
-        match decisive {
-            Answer::Now(answer) => self.complete(answer),
-            Answer::Later(later) => Answer::Later(Box::pin(async move {
-                let answer = later.await;
-                self.complete(answer).wait().await
-            })),
-        }
-    }
-
-    fn complete(mut self, answer: Result<Decision, StoreError>) -> Answer<Decision> {
+    pub(super) fn complete(mut self, answer: Result<Decision, StoreError>) -> Answer<Decision> {
         let outcomes = self.unknown.iter().map(|one| one.outcome.clone()).collect();
         let by_store = answer.as_ref().ok().filter(|decision| {
             matches!(

@@ -1,0 +1,119 @@
+//! [`Checked`]: what a layer or limiter knows of a check that it has asked.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use smallvec::SmallVec;
+
+use super::{Answer, Charge, Check, StoreFuture, fallback::Fallback, shadow::Shadows};
+use crate::{Decision, StoreError, charge::Operation};
+
+/// The decision of a check, or what waits for it.
+#[allow(clippy::large_enum_variant)] // It is taken apart at once.
+pub(crate) enum Checked {
+    Now(Result<Decision, StoreError>),
+    Later(Undecided),
+}
+
+/// A check that the store has not answered. If it fails, the fallback decides.
+pub(crate) struct Undecided {
+    answer: StoreFuture<Decision>,
+    /// `None` once the enforced policies are decided.
+    instead: Option<Instead>,
+    shadows: Option<Box<Shadows>>,
+}
+
+/// What the fallback decides.
+struct Instead {
+    fallback: Fallback,
+    operation: Operation,
+    charges: SmallVec<[Charge<'static>; 1]>,
+}
+
+impl Undecided {
+    pub(super) fn new(
+        answer: StoreFuture<Decision>,
+        fallback: &Fallback,
+        check: &Check<'_>,
+    ) -> Self {
+        let mut charges = SmallVec::new();
+        for charge in check.charges() {
+            charges.push(charge.clone().into_owned());
+        }
+        Self {
+            answer,
+            instead: Some(Instead {
+                fallback: fallback.clone(),
+                operation: check.operation(),
+                charges,
+            }),
+            shadows: None,
+        }
+    }
+}
+
+impl Checked {
+    /// Waits for the decision, if it is not known yet.
+    pub(crate) async fn wait(self) -> Result<Decision, StoreError> {
+        match self {
+            Self::Now(answer) => answer,
+            Self::Later(undecided) => undecided.await,
+        }
+    }
+
+    /// Adds what shadow policies would have decided.
+    pub(super) fn beside(self, shadows: Shadows) -> Self {
+        match self {
+            Self::Later(undecided) => Self::Later(Undecided {
+                shadows: Some(Box::new(shadows)),
+                ..undecided
+            }),
+            Self::Now(answer) => match shadows.complete(answer) {
+                Answer::Now(answer) => Self::Now(answer),
+                Answer::Later(answer) => Self::Later(Undecided {
+                    answer,
+                    instead: None,
+                    shadows: None,
+                }),
+            },
+        }
+    }
+}
+
+impl Future for Undecided {
+    type Output = Result<Decision, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let mut answer = ready!(self.answer.as_mut().poll(cx));
+            if let Some(instead) = self.instead.take() {
+                answer = instead.decide(answer);
+            }
+            let Some(shadows) = self.shadows.take() else {
+                return Poll::Ready(answer);
+            };
+            match shadows.complete(answer) {
+                Answer::Now(answer) => return Poll::Ready(answer),
+                Answer::Later(answer) => self.answer = answer,
+            }
+        }
+    }
+}
+
+impl Instead {
+    fn decide(self, answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+        let Self {
+            fallback,
+            operation,
+            charges,
+        } = self;
+        if let Ok(decision) = &answer {
+            fallback.health().answered(decision);
+            fallback.keep_bans(decision, &charges);
+            return answer;
+        }
+        fallback.decide_instead(answer, &Check::new(operation, &charges))
+    }
+}
