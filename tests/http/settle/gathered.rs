@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     Decision, OnStoreFailure, Outcome, Penalty, Policy, RateLimitLayer, RedisStore, RequestHead,
@@ -13,7 +16,12 @@ use super::as_asked;
 use crate::support::{eventually_async, random::Random, web::get};
 
 fn layer_of(redis: &SimulatedRedis, policy: Policy) -> RateLimitLayer {
-    let store = RedisStore::builder().simulated(redis).expect("a store");
+    layer_with(redis, policy, Duration::from_millis(50))
+}
+
+fn layer_with(redis: &SimulatedRedis, policy: Policy, timeout: Duration) -> RateLimitLayer {
+    let store = RedisStore::builder().timeout(timeout);
+    let store = store.simulated(redis).expect("a store");
     let layer = RateLimitLayer::builder().store(store).policy(policy);
     layer.decision_in_extensions().build().expect("a layer")
 }
@@ -128,6 +136,39 @@ fn a_runtime_that_stands_still_delays_no_settlement_of_another() {
         assert_eq!(left(&layer, 1).await, 990, "it waits with its runtime");
     });
     drop(still);
+}
+
+/// Its clients ask again as soon as they are answered, so the server is never idle.
+#[tokio::test(start_paused = true)]
+async fn a_server_at_its_limit_gets_each_settlement() {
+    const IN_FLIGHT: u64 = 256;
+    let redis = SimulatedRedis::new();
+    redis.set_delay(Duration::from_micros(100));
+    redis.set_service_time(Duration::from_millis(1), Duration::from_micros(50));
+    let tokens = Policy::new("tokens", TokenBucket::without_refill(1_000))
+        .key(key::header("caller"))
+        .settle_by(|_: &Outcome<'_>| Settle::Full);
+    // A call takes up to 40 ms.
+    let layer = layer_with(&redis, tokens, Duration::from_millis(500));
+    let end = Instant::now() + Duration::from_secs(4);
+    let clients = (0..IN_FLIGHT).map(|client| {
+        let layer = layer.clone();
+        async move {
+            let mut asked = 0;
+            while Instant::now() < end {
+                let decision = ask(&layer, client + IN_FLIGHT * (asked % 50), 200).await;
+                assert_eq!(decision.source(), Source::Store);
+                asked += 1;
+            }
+            asked
+        }
+    });
+    let asked = clients.collect::<JoinSet<_>>().join_all().await;
+    let asked = asked.into_iter().sum::<u64>();
+    sleep(Duration::from_millis(200)).await;
+    let settlements = layer.metrics().store.settlements;
+    assert_eq!((settlements.charged, settlements.lost), (asked, 0));
+    assert!(asked > 10_000, "{asked}");
 }
 
 /// A server that is asked for three times as much as it can do: checks are decided here, and each

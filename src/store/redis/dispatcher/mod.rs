@@ -11,8 +11,10 @@
 //! take long and hardly wait for each other ([`Latency`](super::latency::Latency)), one more
 //! worker starts each millisecond.
 //!
-//! Refunds and renewals have a queue and workers of their own, a small part of all calls:
-//! they may come in any number, and no check waits behind them.
+//! Refunds, settlements and renewals have a queue and workers of their own, a small part of all
+//! calls: they may come in any number, and no check waits behind them. But a request that holds units
+//! is a check and a settlement. So there are as many of these under way as checks if they wait and
+//! the server is fast enough: with a small part, a server at its limit lost 44 % of them.
 //!
 //! A check that waits has no timer of its own. Checks come in the order of their deadlines,
 //! and a call ends by the last deadline of its checks. So a worker is free before the
@@ -373,7 +375,7 @@ impl Dispatcher {
         self.shared.runtime.spawn(worker.run(pause));
     }
 
-    fn start_refund_worker(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn start_refund_worker(self: &Arc<Self>, state: MutexGuard<'_, State>) {
         let Queue { jobs, workers } = &state.refunds;
         let is_worth_it = *workers == 0
             || jobs.len() >= MAX_REFUNDS
@@ -381,6 +383,25 @@ impl Dispatcher {
         if !is_worth_it {
             return;
         }
+        self.add_refund_worker(state);
+    }
+
+    /// Starts one more worker for what a worker left behind whose call was just answered: as many
+    /// refunds may be under way as checks, if all of that takes no check most of its time.
+    pub(super) fn share_refunds(self: &Arc<Self>) {
+        let state = self.state();
+        let Queue { jobs, workers } = &state.refunds;
+        let workers = workers + 1;
+        let fits = || {
+            let calls = u32::try_from(2 * workers).unwrap_or(u32::MAX);
+            self.server.latency().fits(calls, self.server.timeout())
+        };
+        if jobs.len() >= MAX_REFUNDS && workers * MAX_REFUNDS <= self.in_flight() && fits() {
+            self.add_refund_worker(state);
+        }
+    }
+
+    fn add_refund_worker(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         state.refunds.workers += 1;
         drop(state);
         let worker = Worker::of_refunds(Arc::clone(self));
