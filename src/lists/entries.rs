@@ -1,4 +1,6 @@
 //! [`Entries`]: what is on the lists at one moment.
+//!
+//! An entry is one address range or one key.
 
 use std::sync::Arc;
 use std::{

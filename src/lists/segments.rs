@@ -1,4 +1,6 @@
 //! [`Segments`]: finds which list an address is on.
+//!
+//! A segment is addresses in a row that are on one list, or on none.
 
 use std::collections::BTreeMap;
 

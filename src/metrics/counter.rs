@@ -1,4 +1,7 @@
 //! Counters that many threads add to, and none waits for.
+//!
+//! Each thread adds to counters of its own, its shard. (That of a memory store is a part of its buckets,
+//! under one lock.)
 
 use std::sync::{
     OnceLock,

@@ -1,5 +1,8 @@
 //! Queues of the callers of this process that wait for the same bucket.
 //!
+//! A reservation is units that a waiting caller took in advance, and the instant from which they are
+//! its own.
+//!
 //! A reservation in the middle of a queue cannot be refunded: the waiters behind it
 //! already have their times, and the units would be granted twice. So when a waiter
 //! leaves, the waiters right behind it move up, each by as much, and the last place is

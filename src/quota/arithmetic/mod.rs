@@ -1,4 +1,6 @@
 //! The questions that every algorithm answers.
+//!
+//! It sees the state of a bucket as a few `u64`, its words.
 
 mod values;
 

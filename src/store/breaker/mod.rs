@@ -1,5 +1,7 @@
 //! A circuit breaker: stops calls to a server that fails, and probes it later.
 //!
+//! A probe is one call that tests whether the server works again.
+//!
 //! A pure state machine decides. It gets each outcome with its time.
 
 use std::{

@@ -1,5 +1,8 @@
 //! A cluster: each slot is asked about at its owner.
 //!
+//! A slot is one of the 16,384 parts of a cluster's keys, which one primary has. A redirect is a
+//! server's reply that another server has it.
+//!
 //! A client that follows a cluster by itself may hand one caller's reply to another while
 //! slots move. So each node has a client that knows no other node. To it, a redirection is
 //! an error like any other, and it is followed here.

@@ -73,7 +73,7 @@ pub(super) struct Dispatcher {
     in_flight: AtomicUsize,
 }
 
-/// A queue never waits without a worker, and a worker ends only when its queue is empty.
+/// A queue never waits without a worker: one ends when its queue is empty, or leaves it to others.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) checks: Queue,
@@ -386,19 +386,27 @@ impl Dispatcher {
         self.add_refund_worker(state);
     }
 
-    /// Starts one more worker for what a worker left behind whose call was just answered: as many
-    /// refunds may be under way as checks, if all of that takes no check most of its time.
-    pub(super) fn share_refunds(self: &Arc<Self>) {
-        let state = self.state();
-        let Queue { jobs, workers } = &state.refunds;
-        let workers = workers + 1;
-        let fits = || {
+    /// Adapts the number of workers for refunds when a call of one was answered: as many refunds may be
+    /// under way as checks, if all of that takes a check at most half of its time. Starts one more for
+    /// what is left behind. Returns `false` if this one has ended, because there are too many.
+    pub(super) fn share_refunds(self: &Arc<Self>) -> bool {
+        let mut state = self.state();
+        let workers = state.refunds.workers;
+        let may_be = |workers: usize| {
             let calls = u32::try_from(2 * workers).unwrap_or(u32::MAX);
-            self.server.latency().fits(calls, self.server.timeout())
+            let latency = self.server.latency();
+            workers <= (latency.max_calls() / REFUND_SHARE).max(1)
+                || workers * MAX_REFUNDS <= self.in_flight()
+                    && latency.fits(calls, self.server.timeout())
         };
-        if jobs.len() >= MAX_REFUNDS && workers * MAX_REFUNDS <= self.in_flight() && fits() {
+        if !may_be(workers) {
+            state.refunds.workers -= 1;
+            return false;
+        }
+        if state.refunds.jobs.len() >= MAX_REFUNDS && may_be(workers + 1) {
             self.add_refund_worker(state);
         }
+        true
     }
 
     fn add_refund_worker(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {

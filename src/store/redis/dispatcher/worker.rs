@@ -82,8 +82,9 @@ impl Worker {
             yield_to_ready_tasks().await;
             let Some(jobs) = self.take() else { break };
             self.send(jobs).await;
-            if self.of_refunds {
-                self.dispatcher.share_refunds();
+            if self.of_refunds && !self.dispatcher.share_refunds() {
+                self.has_ended = true;
+                break;
             }
         }
     }
