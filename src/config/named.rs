@@ -110,7 +110,7 @@ impl<L: Replaceable> Named<L> {
     }
 }
 
-/// Implements the trait by the methods of the same names, which both types have.
+/// Implements the trait for both types, whose settings are in the field `$live`.
 macro_rules! replaceable {
     ($($type:ident, $builder:ident, $live:ident, $kind:literal;)+) => {
         $(

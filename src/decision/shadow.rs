@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::PolicyDecision;
-use crate::util::lock::lock;
+use crate::{policy_name::Name, util::lock::lock};
 
 /// The outcome for a shadow policy. It is set when the store answers, which may be later than
 /// the decision.
@@ -15,6 +15,8 @@ pub(crate) struct ShadowOutcome(Arc<Outcome>);
 
 #[derive(Default)]
 struct Outcome {
+    /// Of a policy that the store could not decide.
+    undecided: Option<Name>,
     decided: OnceLock<PolicyDecision>,
     waiting: Mutex<Waiting>,
 }
@@ -39,6 +41,23 @@ impl From<PolicyDecision> for ShadowOutcome {
 }
 
 impl ShadowOutcome {
+    /// Creates the outcome of a policy that the store could not decide. It is never known.
+    #[cfg(feature = "redis")]
+    pub(crate) fn undecided(policy: Name) -> Self {
+        let outcome = Self(Arc::new(Outcome {
+            undecided: Some(policy),
+            ..Outcome::default()
+        }));
+        outcome.end();
+        outcome
+    }
+
+    /// Returns the policy, if the store has dealt with it.
+    pub(crate) fn policy(&self) -> Option<&Name> {
+        let decided = self.get().map(PolicyDecision::interned_name);
+        decided.or(self.0.undecided.as_ref())
+    }
+
     /// Returns the outcome, if it is known.
     pub(crate) fn get(&self) -> Option<&PolicyDecision> {
         self.0.decided.get()

@@ -257,8 +257,12 @@ impl Buckets {
     /// at them with `redis-cli`. Empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self) -> Vec<String> {
-        let keys = self.charges.all();
-        keys.filter_map(|charge| self.engine.store.storage_key(charge))
-            .collect()
+        let policies = self.engine.policies.iter();
+        let keys = policies.filter_map(|policy| {
+            let mut charges = self.charges.all();
+            let charge = charges.find(|charge| charge.policy == policy.name)?;
+            self.engine.store.storage_key(charge)
+        });
+        keys.collect()
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Charges<'a> {
     /// The charges of the check that decides.
     pub(crate) enforced: SmallVec<[Charge<'a>; 4]>,
-    /// Each is a check of its own.
+    /// Those of shadow policies. Each is decided by itself.
     pub(crate) shadows: Vec<Charge<'a>>,
     /// The bans of the caller by operators, under enforced policies.
     bans: Vec<PolicyDecision>,

@@ -9,7 +9,7 @@ use crate::{Decision, Key, Refund, StoreError};
 use crate::{MemoryStore, OnStoreFailure, Policy};
 
 impl Limiter {
-    /// Refunds `units` to every policy, but no more than were taken from it: no caller ever
+    /// Refunds `units` to every policy that counts units, but no more than were taken from it: no caller ever
     /// has more than the capacity. [`Refund::refunded`] returns how many units it was.
     ///
     /// A [`SlidingWindow`](crate::SlidingWindow) refunds what the present
@@ -37,7 +37,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`check`](Self::check).
+    /// Returns the errors of [`debit`](Self::debit).
     pub async fn credit(&self, key: impl Into<Key>, units: u64) -> Result<Refund, StoreError> {
         self.buckets(key).credit(units).await
     }
@@ -75,7 +75,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`check`](Self::check). Some policies may be charged then.
+    /// Returns the errors of [`Buckets::debit`](crate::Buckets::debit).
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         self.buckets(key).debit(units).await
     }

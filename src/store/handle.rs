@@ -172,7 +172,7 @@ impl StoreHandle {
     }
 
     /// Checks what is enforced, and each shadow policy by itself, in one round trip if the store
-    /// can. The answer is there when that of the enforced policies is. No shadow policy changes
+    /// can. A request has its answer when that of the enforced policies is there. No shadow policy changes
     /// it, nor does the fallback decide for one. At least one of the lists has a charge.
     #[inline]
     pub(crate) fn check_with_shadows(

@@ -107,7 +107,7 @@ impl Shadows {
         }
     }
 
-    /// Records an answer about the first one, and about others that it has.
+    /// Records an answer about the first one, and about those that went along.
     fn answered(&mut self, answer: &Result<Decision, StoreError>) {
         self.store.health.record(answer);
         match answer {
@@ -116,10 +116,8 @@ impl Shadows {
                 self.record(&first, decision.policies().next());
                 self.record_all(decision);
             }
-            Err(_) => {
-                let first = self.unknown.remove(0);
-                self.record(&first, None);
-            }
+            // The others may have gone along, and been charged.
+            Err(_) => self.give_up(),
         }
     }
 
@@ -147,13 +145,12 @@ impl Shadows {
 
     /// Records the outcomes that a decision has.
     fn record_all(&mut self, decision: &Decision) {
-        for decided in decision.shadow_policies() {
-            let name = decided.interned_name();
+        for outcome in decision.shadows() {
             let mut unknown = self.unknown.iter();
-            let place = unknown.position(|one| one.charge.policy == *name);
+            let place = unknown.position(|one| outcome.policy() == Some(&one.charge.policy));
             if let Some(place) = place {
                 let one = self.unknown.remove(place);
-                self.record(&one, Some(decided));
+                self.record(&one, outcome.get());
             }
         }
     }

@@ -303,8 +303,7 @@ async fn corrupt_state_of_a_shadow_policy_is_unknown_and_denies_nobody() {
     assert!(decision.is_allowed());
     let listed = decision.shadow_policies().map(|policy| policy.name());
     assert_eq!(listed.collect::<Vec<_>>(), ["newer"]);
-    let is_unknown = || async { checks_of(&limiter, "new").unknown == 1 };
-    eventually_async("the outcome", is_unknown).await;
+    assert_eq!(checks_of(&limiter, "new").unknown, 1);
     assert_eq!(checks_of(&limiter, "newer").unknown, 0);
     // Without a decision, nothing is known of its shadow policies.
     server.command(&["SET", &limiter.storage_keys("bob")[0], "no number"]);
@@ -489,4 +488,51 @@ async fn racing_requests_charge_each_policy_exactly() {
         let checks = checks_of(&limiter, policy);
         assert_eq!((checks.shadow_denied, checks.unknown), (2_000 - units, 0));
     }
+}
+
+/// The first of them carries the others, so its failure is theirs.
+#[cfg(feature = "testing")]
+#[tokio::test(start_paused = true)]
+async fn a_shadow_policy_is_charged_once_although_the_reply_is_late() {
+    let redis = tower_throttle::testing::SimulatedRedis::new();
+    let store = patient().timeout(Duration::from_millis(50));
+    let store = store.simulated(&redis).expect("a store");
+    let limiter = Limiter::builder().store(store).shadow_all();
+    let limiter = ["a", "b", "c"].iter().fold(limiter, |limiter, name| {
+        limiter.policy(Policy::new(*name, TokenBucket::per_day(10)))
+    });
+    let limiter = limiter.build().expect("a limiter");
+    // Calls arrive in time, and their replies do not.
+    redis.set_delay(Duration::from_millis(30));
+    assert!(
+        limiter
+            .check("ann")
+            .await
+            .expect("shadows only")
+            .is_allowed()
+    );
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let unknown = ["a", "b", "c"].map(|policy| checks_of(&limiter, policy).unknown);
+    assert_eq!(unknown, [1, 1, 1]);
+    redis.set_delay(Duration::ZERO);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let peek = limiter.peek("ann").await.expect("a decision");
+    let left = peek.shadow_policies().map(|policy| policy.remaining());
+    assert_eq!(left.collect::<Vec<_>>(), [9, 9, 9]);
+}
+
+#[tokio::test]
+async fn a_shadow_policy_is_charged_once_beside_corrupt_state() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = limiter(&store);
+    connected(&limiter).await;
+    server.command(&["SET", &limiter.storage_keys("ann")[1], "no number"]);
+    let before = calls(&server);
+    for _ in 0..3 {
+        assert!(limiter.check("ann").await.expect("a decision").is_allowed());
+    }
+    assert_eq!(calls(&server) - before, 3, "nothing is asked again");
+    assert_eq!(checks_of(&limiter, "new").unknown, 3);
+    assert_eq!(checks_of(&limiter, "newer").shadow_denied, 0);
 }

@@ -92,7 +92,11 @@ impl DenialCache {
             // A denial of a bucket of which units are held is not kept.
             Operation::Take | Operation::TakeUpTo | Operation::Settle => OnReply::Nothing,
         };
-        let (id, buckets) = self.place(check.charges());
+        let (id, mut buckets) = self.place(check.charges());
+        #[cfg(feature = "redis")]
+        if then == OnReply::Forget && !check.shadows().is_empty() {
+            buckets.extend(self.place(check.shadows()).1);
+        }
         let now_us = clock::read(&*self.process.clock);
         let mut charges = check.charges().iter();
         let is_striking = charges.any(|charge| charge.demand.strikes.is_some());

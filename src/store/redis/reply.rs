@@ -77,10 +77,11 @@ impl ScriptRequest {
             }
         };
         let shadows = self.shadows.iter().zip(&found.shadows);
-        let shadows = shadows.filter_map(|(charge, found)| {
-            let (fitting, reading) = found.as_ref()?;
-            let decided = policy_decision(charge, operation, *fitting, now_us, reading);
-            Some(ShadowOutcome::from(decided))
+        let shadows = shadows.map(|(charge, found)| match found {
+            Some((fitting, reading)) => {
+                policy_decision(charge, operation, *fitting, now_us, reading).into()
+            }
+            None => ShadowOutcome::undecided(charge.policy.clone()),
         });
         decision.with_shadows(shadows.collect())
     }

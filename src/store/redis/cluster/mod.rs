@@ -98,7 +98,7 @@ impl Cluster {
                     return Ok(decision);
                 }
                 Err(Failed::Error(error)) => return Err(error),
-                Err(Failed::SplitRequired) => {}
+                Err(Failed::SplitRequired) => group.request.shadows.clear(),
             }
         }
         if let Some(asking) = &mut asking {

@@ -387,7 +387,7 @@ impl Dispatcher {
     }
 
     /// Adapts the number of workers for refunds when a call of one was answered: as many refunds may be
-    /// under way as checks, if all of that takes a check at most half of its time. Starts one more for
+    /// under way as checks, if twice as many calls like the last one take no longer than a check may. Starts one more for
     /// what is left behind. Returns `false` if this one has ended, because there are too many.
     pub(super) fn share_refunds(self: &Arc<Self>) -> bool {
         let mut state = self.state();

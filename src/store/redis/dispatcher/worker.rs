@@ -132,7 +132,7 @@ impl Worker {
         let mut jobs: Vec<Job> = Vec::with_capacity(most.min(queue.jobs.len()));
         let mut checks = 0;
         let (mut expiring, mut dropped) = (Vec::new(), Vec::new());
-        while checks < most {
+        while jobs.len() < most {
             let has_room = |job: &Job| checks == 0 || checks + job.request.checks() <= MAX_CHECKS;
             if !queue.jobs.front().is_some_and(has_room) {
                 break;
@@ -144,7 +144,7 @@ impl Worker {
             if self.of_refunds {
                 // Refunds are sent whether their callers wait or not.
                 let is_kept = !deadline.postponed(REFUND_TIME).has_passed(now);
-                checks += usize::from(is_kept);
+                checks += if is_kept { job.request.checks() } else { 0 };
                 if is_kept { &mut jobs } else { &mut dropped }.push(job);
             } else if job.has_left() || deadline.has_passed(now) {
                 dropped.push(job);
@@ -158,10 +158,10 @@ impl Worker {
         // The reply would come too late for these. They are sent only if no other check waits:
         // in an overload, all calls would be charged and none answered in time.
         if jobs.is_empty() {
-            let latest = expiring.iter().rev().take_while(|job| {
+            let latest = expiring.iter().rev().take(most).take_while(|job| {
                 let before = checks;
                 checks += job.request.checks();
-                before == 0 || checks <= most
+                before == 0 || checks <= MAX_CHECKS
             });
             let sent = latest.count();
             jobs = expiring.split_off(expiring.len() - sent);
