@@ -146,7 +146,6 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `http` | yes | the layer and the key extractors; without it you have the [`Limiter`] only |
 //! | `redis` | yes | [`RedisStore`], on the client fred 10 |
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
@@ -160,7 +159,6 @@
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
-//! | `compat` | no | [`compat`]: answers in the form of redis-cell |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Library code must not panic on any input. Tests and examples may.

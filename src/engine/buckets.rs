@@ -254,15 +254,11 @@ impl Buckets {
     }
 
     /// Returns the keys of the buckets in Redis, one for each policy that applies, to look
-    /// at them with `redis-cli`. Empty for stores without such keys.
+    /// at them with `redis-cli`. Those of shadow policies come last. Empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self) -> Vec<String> {
-        let policies = self.engine.policies.iter();
-        let keys = policies.filter_map(|policy| {
-            let mut charges = self.charges.all();
-            let charge = charges.find(|charge| charge.policy == policy.name)?;
-            self.engine.store.storage_key(charge)
-        });
+        let keys = self.charges.all();
+        let keys = keys.filter_map(|charge| self.engine.store.storage_key(charge));
         keys.collect()
     }
 }

@@ -209,7 +209,7 @@ impl Limiter {
     }
 
     /// Returns the Redis keys of this caller's buckets, one for each policy, to inspect them
-    /// with `redis-cli`. The list is empty for stores without such keys.
+    /// with `redis-cli`. Those of shadow policies come last. The list is empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self, key: impl Into<Key>) -> Vec<String> {
         self.buckets(key).storage_keys()

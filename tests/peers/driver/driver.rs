@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
@@ -11,8 +11,9 @@ use super::Browser;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Ends the driver when its standard input ends, so that it also ends with a process that is
-/// killed.
-const SCRIPT: &str = "\"$@\" </dev/null & cat >/dev/null; kill $!; wait $!";
+/// killed. Ends when the driver does, so that nobody waits for the output of one that is gone.
+const SCRIPT: &str = "exec 3<&0; \"$@\" </dev/null 3<&- & driver=$!; \
+     { cat <&3; kill $driver; } >/dev/null 2>&1 & wait $driver";
 const READY: &str = "ChromeDriver was started successfully on port ";
 
 static SHARED: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
@@ -46,7 +47,7 @@ impl Driver {
         };
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let driver = shared.upgrade().unwrap_or_else(|| {
-            let driver = Arc::new(Self::start(program, browser));
+            let driver = Arc::new(Self::start(&program, &browser));
             *shared = Arc::downgrade(&driver);
             driver
         });
@@ -67,7 +68,13 @@ impl Driver {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(program: PathBuf, browser: PathBuf) -> Self {
+    /// Once, a driver ended before it had named its port.
+    fn start(program: &Path, browser: &Path) -> Self {
+        let mut starts = (0..3).filter_map(|_| Self::try_start(program, browser));
+        starts.next().expect("chromedriver names its port")
+    }
+
+    fn try_start(program: &Path, browser: &Path) -> Option<Self> {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "sh"])
             .arg(program)
@@ -83,13 +90,16 @@ impl Driver {
             let port = line.strip_prefix(READY)?.trim_end_matches('.').to_owned();
             Some(port)
         });
-        let port = port.expect("chromedriver names its port");
-        Self {
+        let Some(port) = port else {
+            let _ = child.wait();
+            return None;
+        };
+        Some(Self {
             child,
             url: format!("http://127.0.0.1:{port}"),
-            program: browser,
+            program: browser.to_owned(),
             idle: Mutex::default(),
-        }
+        })
     }
 }
 
