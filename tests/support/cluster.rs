@@ -87,7 +87,7 @@ impl RedisCluster {
         }
         self.wait_until_well();
         if primaries == self.nodes.len() {
-            // Nobody takes over, and a primary that a busy machine stops for a second is not dead.
+            // No replica can take over, and a busy machine may stop a primary for a second.
             for node in &self.nodes {
                 node.command(&["CONFIG", "SET", "cluster-node-timeout", "20000"]);
             }

@@ -73,7 +73,7 @@ pub(super) struct Dispatcher {
     in_flight: AtomicUsize,
 }
 
-/// A queue never waits without a worker: one ends when its queue is empty, or leaves it to others.
+/// A queue never waits without a worker. A worker ends when its queue is empty, or when others serve it.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) checks: Queue,
