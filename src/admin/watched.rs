@@ -1,11 +1,13 @@
 //! A layer or limiter that a page shows.
 
+use std::sync::Arc;
+
 use crate::{
     Limiter, RateLimitLayer, RecentDenial, StoreError, TopDenied,
     control::{Action, Caller, Control, Entry},
+    engine::HasEngine,
     look_up::{CallerState, PolicyState, ResetBucket},
-    metrics::Snapshot,
-    offenders::Mark,
+    metrics::{Recorder, Snapshot},
 };
 
 /// A layer or limiter with its settings at one moment.
@@ -71,28 +73,26 @@ impl Watched {
         }
     }
 
-    /// Returns the callers that are denied most. A limiter has no list of them.
-    pub(super) fn top_denied(&self, most: usize) -> TopDenied {
+    fn recorder(&self) -> Arc<Recorder> {
         match self {
-            Self::Layer(layer) => layer.top_denied(most),
-            Self::Limiter(_) => TopDenied::default(),
+            Self::Layer(layer) => Arc::clone(&layer.settings.load().engine().recorder),
+            Self::Limiter(limiter) => Arc::clone(&limiter.engine.load().engine().recorder),
         }
+    }
+
+    /// Returns the callers that are denied most. A limiter lists those of shadow policies only.
+    pub(super) fn top_denied(&self, most: usize) -> TopDenied {
+        self.recorder().offenders.top(most)
     }
 
     /// Returns the last denials. A limiter has no list of them.
     pub(super) fn recent_denials(&self) -> Vec<RecentDenial> {
-        match self {
-            Self::Layer(layer) => layer.recent_denials(),
-            Self::Limiter(_) => Vec::new(),
-        }
+        self.recorder().offenders.recent()
     }
 
-    /// Returns the denials since the last call with this mark, the latest first.
-    pub(super) fn denials_since(&self, mark: &mut Mark, most: usize) -> Vec<RecentDenial> {
-        match self {
-            Self::Layer(layer) => layer.denials_since(mark, most),
-            Self::Limiter(_) => Vec::new(),
-        }
+    /// Returns the denials since the last call, the latest first. `seen`: how many there were then.
+    pub(super) fn denials_since(&self, seen: &mut u64, most: usize) -> Vec<RecentDenial> {
+        self.recorder().offenders.recent_since(seen, most)
     }
 
     /// Looks a caller up, under one policy or under all: one state for each, in their order. Empty if

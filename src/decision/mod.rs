@@ -45,9 +45,6 @@ pub struct Decision {
     now_us: u64,
     /// Whether the store may have taken units that no decision reports.
     is_lost: bool,
-    /// A secret hash of the callers that are denied, each by its policy. Denials of other callers have
-    /// the same one by a chance of one in four billion. 0: it is not known.
-    denied_callers: u32,
     policies: Policies,
 }
 
@@ -219,7 +216,6 @@ impl Decision {
             source: Source::Store,
             now_us,
             is_lost: false,
-            denied_callers: 0,
             policies,
         }
     }
@@ -261,23 +257,7 @@ impl Decision {
             source: Source::Store,
             now_us,
             is_lost: false,
-            denied_callers: 0,
             policies: Policies::One(policy),
-        }
-    }
-
-    /// Notes who is denied. `callers`: a secret hash of each policy's caller, in the order of the
-    /// policies. Notes nothing if there are others, as where units are held.
-    #[inline]
-    pub(crate) fn note_denied(&mut self, callers: impl ExactSizeIterator<Item = u32>) {
-        let policies = self.policies.as_slice();
-        if policies.len() == callers.len() {
-            let callers = policies.iter().zip(callers);
-            self.denied_callers =
-                callers.fold(0, |all, (policy, caller)| match policy.is_denied() {
-                    true => all.rotate_left(1) ^ caller,
-                    false => all,
-                });
         }
     }
 
@@ -348,7 +328,6 @@ impl Decision {
             source,
             now_us: 0,
             is_lost: false,
-            denied_callers: 0,
             policies: Policies::None(0),
         }
     }
@@ -466,11 +445,6 @@ impl Decision {
     /// Returns the same in microseconds since the UNIX epoch. 0 if no store decided.
     pub(crate) const fn decided_at_us(&self) -> u64 {
         self.now_us
-    }
-
-    /// Returns a secret hash of the callers that are denied, each by its policy. 0: it is not known.
-    pub(crate) const fn denied_callers(&self) -> u32 {
-        self.denied_callers
     }
 
     /// Returns every policy that was asked, in the order of configuration.

@@ -59,12 +59,6 @@ impl EngineBuilder {
         check_names(policies.iter().map(|policy| &policy.name))?;
         check_strikes(&policies.iter(), waits)?;
         let name = limiter_name(self.name.as_deref())?;
-        let recorder = Recorder::new(
-            former.map(|former| &*former.recorder),
-            name,
-            policies.iter().map(|policy| &policy.name),
-            self.observer.clone(),
-        );
         let policies: Arc<[Compiled]> = policies.into();
         let store = match former {
             // A name with other numbers than before has one quota, and not two.
@@ -75,6 +69,13 @@ impl EngineBuilder {
                 store
             }
         };
+        let recorder = Recorder::new(
+            former.map(|former| &*former.recorder),
+            name,
+            policies.iter().map(|policy| &policy.name),
+            self.observer.clone(),
+            store.memory().map(MemoryStore::clock),
+        );
         store.report_to(&recorder);
         Ok(Engine {
             store,
@@ -103,7 +104,9 @@ impl Engine {
         // Not those of the former engine: the store forgets policies when their engine is dropped.
         let policies: Arc<[Compiled]> = self.policies.iter().cloned().collect();
         store.add_policies(&policies);
-        let recorder = self.recorder.restarted();
+        let recorder = self
+            .recorder
+            .restarted(store.memory().map(MemoryStore::clock));
         store.report_to(&recorder);
         Self {
             store,

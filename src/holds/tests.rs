@@ -41,7 +41,7 @@ fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Hol
         panic!("it decides at once");
     };
     assert!(decision.is_allowed());
-    let recorder = Recorder::new(None, "api".into(), [&policy.name], None);
+    let recorder = Recorder::new(None, "api".into(), [&policy.name], None, None);
     Holds::new(store, &charges, &[], &decision, |_| terms, &recorder).expect("a hold")
 }
 

@@ -17,7 +17,8 @@ use super::{
     waits::Waits,
 };
 use crate::{
-    Decision, PolicyDecision, Source, StoreError, decision::DenialReason, policy_name::Name,
+    Clock, Decision, PolicyDecision, Source, StoreError, decision::DenialReason,
+    offenders::Offenders, policy_name::Name,
 };
 
 /// Counts the requests of one layer or limiter: one addition for the request, and one for each
@@ -34,6 +35,7 @@ pub(crate) struct Recorder {
     /// Those of policies that former settings had, the latest first. They may return.
     gone: Box<[PolicyCounters]>,
     waits: Arc<Waits>,
+    pub(crate) offenders: Arc<Offenders>,
     observer: Option<Arc<dyn Observe>>,
 }
 
@@ -90,12 +92,14 @@ const BANS: usize = 7;
 impl Recorder {
     /// Creates the recorder of a layer or limiter. `former`: that of settings which this one's
     /// replace. Counts continue: those of the requests, and those of each policy whose name stays.
-    /// Under another name of the layer or limiter, which is another series, all start at 0.
+    /// Under another name of the layer or limiter, which is another series, all start at 0, and the
+    /// lists of denials are empty. Their times are those of `clock`.
     pub(crate) fn new<'a>(
         former: Option<&Self>,
         name: Arc<str>,
         policies: impl IntoIterator<Item = &'a Name>,
         observer: Option<Arc<dyn Observe>>,
+        clock: Option<Arc<dyn Clock>>,
     ) -> Arc<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -125,6 +129,10 @@ impl Recorder {
             id: former.map_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed), Self::id),
             requests: former.map_or(counters, |former| Arc::clone(&former.requests)),
             waits: former.map_or_else(Waits::new, |former| Arc::clone(&former.waits)),
+            offenders: match former {
+                Some(former) => Arc::clone(&former.offenders),
+                None => Offenders::new(clock),
+            },
             gone: known.into_iter().cloned().collect(),
             name,
             policies,
@@ -133,13 +141,14 @@ impl Recorder {
     }
 
     /// Returns a recorder of the same name and policies that has counted nothing.
-    pub(crate) fn restarted(&self) -> Arc<Self> {
+    pub(crate) fn restarted(&self, clock: Option<Arc<dyn Clock>>) -> Arc<Self> {
         let policies = self.policies.iter().map(|policy| &policy.name);
         Self::new(
             None,
             Arc::clone(&self.name),
             policies,
             self.observer.clone(),
+            clock,
         )
     }
 

@@ -10,10 +10,9 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    ConfigError, MemoryStore,
+    ConfigError,
     enforcement::Enforcement,
     engine::Live,
-    offenders::Offenders,
     overrides::SeenOverrides,
     policy::{Compiled, cannot_lease},
     util::interned::Interned,
@@ -53,10 +52,6 @@ impl RateLimitLayerBuilder {
         let engine = self
             .engine
             .build(policies, self.wait.is_some(), former_engine)?;
-        let offenders = match former {
-            Some(former) => Arc::clone(&former.offenders),
-            None => Offenders::new(engine.store.memory().map(MemoryStore::clock)),
-        };
         let mut settings = Settings {
             settles: engine.policies.iter().any(|policy| policy.settles),
             is_plain: false,
@@ -68,7 +63,6 @@ impl RateLimitLayerBuilder {
             fields: Fields::new(self.response.format, false).intern(),
             wait: self.wait,
             logged: former.map_or_else(Arc::default, |former| Arc::clone(&former.logged)),
-            offenders,
             name_offender: self.name_offender.clone(),
         };
         settings.is_plain = settings.rules().all(Rule::is_plain)

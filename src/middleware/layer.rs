@@ -5,14 +5,12 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use super::{responder::Responder, service::RateLimit, settings::Settings};
-#[cfg(feature = "admin")]
-use crate::offenders::Mark;
 use crate::{
-    Buckets, MemoryStore, RequestHead,
+    Buckets, RequestHead,
     engine::{Charges, Live},
     key::KeyError,
     metrics::Snapshot,
-    offenders::{Offenders, RecentDenial, TopDenied},
+    offenders::{RecentDenial, TopDenied},
     store::Store,
 };
 
@@ -53,7 +51,6 @@ impl RateLimitLayer {
         let former = self.settings.load_full();
         let engine = former.engine.on_store(Arc::new(store));
         let settings = Settings {
-            offenders: Offenders::new(engine.store.memory().map(MemoryStore::clock)),
             engine,
             ..Settings::clone(&former)
         };
@@ -61,20 +58,21 @@ impl RateLimitLayer {
         Self { settings }
     }
 
-    /// Returns the callers that this layer denies most, with the highest count first: whom to
-    /// call, or to block.
+    /// Returns the callers that this layer denies most: whom to call, or to block. And those whom
+    /// [shadow policies](crate::Policy::shadow) would deny.
     ///
-    /// The layer keeps a list of up to 128 callers for each of up to eight groups of threads,
-    /// and merges them here. It counts denials with [`QuotaExceeded`] and [`CostImpossible`],
-    /// for each policy that denied, and those of a key on the deny list. A caller with more than a 128th of all denials is always
-    /// listed if `most` is large enough, and each count has its error. Counts are halved every
-    /// ten minutes.
+    /// The layer keeps a list of up to 128 callers. It counts denials with [`QuotaExceeded`] and
+    /// [`CostImpossible`], for each policy that denied, and those of a key on the deny list. A caller
+    /// with more than a 128th of all denials is always listed if `most` is large enough, and each
+    /// count has its error. Counts are halved every ten minutes. No request waits for the list: a
+    /// denial that finds it in use counts as [missed](TopDenied::missed).
     ///
     /// A caller appears as the [`Fingerprint`](crate::Fingerprint) of its key, which is also in
     /// the names of its buckets in Redis. The key itself is not kept, except with the feature
     /// `admin` for a store in memory, which finds a bucket by its key only; nothing shows it. To read
-    /// names instead, use [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders). Under a policy that is
-    /// [shared](crate::Policy::shared), all callers are one.
+    /// names instead, use [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders): callers of
+    /// shadow policies have none. Under a policy that is [shared](crate::Policy::shared), all callers
+    /// are one.
     ///
     /// Clones of the layer share the list; it is in this process only. To see a fleet, collect
     /// the lists of its processes and [merge](TopDenied::merge) them. Denials by a
@@ -107,7 +105,7 @@ impl RateLimitLayer {
     /// [`CostImpossible`]: crate::DenialReason::CostImpossible
     #[must_use]
     pub fn top_denied(&self, most: usize) -> TopDenied {
-        self.settings.load().offenders.top(most)
+        self.settings.load().engine.recorder.offenders.top(most)
     }
 
     /// Returns the last 256 denials of this layer, for whatever reason. The latest comes first.
@@ -124,13 +122,7 @@ impl RateLimitLayer {
     /// ```
     #[must_use]
     pub fn recent_denials(&self) -> Vec<RecentDenial> {
-        self.settings.load().offenders.recent()
-    }
-
-    /// Returns the denials since the last call with this mark, the latest first.
-    #[cfg(feature = "admin")]
-    pub(crate) fn denials_since(&self, mark: &mut Mark, most: usize) -> Vec<RecentDenial> {
-        self.settings.load().offenders.recent_since(mark, most)
+        self.settings.load().engine.recorder.offenders.recent()
     }
 
     /// Returns a [`Responder`] with this layer's settings, for a handler that asks a

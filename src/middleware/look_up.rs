@@ -74,7 +74,7 @@ impl Settings {
     /// Returns the key of a denied caller, if this is its fingerprint and the store needs the key.
     fn known_key(&self, key: Key) -> Key {
         let fingerprint = Fingerprint::of_key(&key);
-        let known = fingerprint.and_then(|caller| self.offenders.key_of(caller));
+        let known = fingerprint.and_then(|caller| self.engine.recorder.offenders.key_of(caller));
         known.unwrap_or(key)
     }
 

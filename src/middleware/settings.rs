@@ -24,7 +24,6 @@ use crate::{
     Decision, RequestHead,
     engine::{Engine, HasEngine},
     key::{KeyError, Reason},
-    offenders::Offenders,
     policy_name::Name,
     telemetry,
     util::interned::Interned,
@@ -55,7 +54,6 @@ pub(crate) struct Settings {
     /// How long a request may wait to be admitted.
     pub(super) wait: Option<Duration>,
     pub(super) logged: Arc<Logged>,
-    pub(super) offenders: Arc<Offenders>,
     pub(super) name_offender: Option<Erased<NameOffender>>,
 }
 

@@ -1,13 +1,13 @@
 //! What is known of a caller that is listed.
 
-#[cfg(feature = "admin")]
-use crate::Key;
-use crate::{Fingerprint, policy_name::Name};
+use crate::{Fingerprint, Key, policy_name::Name};
 
 /// What is known of a listed caller.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) policy: Name,
+    /// Whether the policy was a shadow policy.
+    pub(super) shadow: bool,
     pub(super) identity: Identity,
 }
 
@@ -22,37 +22,35 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    pub(crate) fn new(fingerprint: Fingerprint, name: Option<String>) -> Self {
-        const MOST_BYTES: usize = 64;
-
-        let bounded = |name: String| {
-            let mut bounded = String::new();
-            // A line break would make two lines of one in a log.
-            for char in name.chars().filter(|char| !char.is_control()) {
-                if bounded.len() + char.len_utf8() > MOST_BYTES {
-                    break;
-                }
-                bounded.push(char);
-            }
-            bounded.into_boxed_str()
-        };
+    /// `stored`: the fingerprint in the name of the caller's bucket, if the store's names have one. If
+    /// they have none, the key is kept, unless it is long: a list of long ones would take much memory.
+    pub(crate) fn new(key: &Key, stored: Option<Fingerprint>, name: Option<String>) -> Self {
         Self {
-            fingerprint,
+            fingerprint: stored.unwrap_or_else(|| Fingerprint::from(key)),
             name: name.map(bounded),
             #[cfg(feature = "admin")]
-            key: None,
+            key: {
+                const MOST_BYTES: usize = 256;
+
+                let bytes = key.as_bytes();
+                let is_kept = stored.is_none() && bytes.len() <= MOST_BYTES;
+                is_kept.then(|| Box::from(bytes))
+            },
         }
     }
+}
 
-    /// Keeps the key of a caller, unless it is long: a list of long ones would take much memory.
-    #[cfg(feature = "admin")]
-    pub(crate) fn with_key(self, key: &Key) -> Self {
-        const MOST_BYTES: usize = 256;
+/// Returns a name as it is kept.
+fn bounded(name: String) -> Box<str> {
+    const MOST_BYTES: usize = 64;
 
-        let bytes = Some(key.as_bytes()).filter(|bytes| bytes.len() <= MOST_BYTES);
-        Self {
-            key: bytes.map(Box::from),
-            ..self
+    let mut bounded = String::new();
+    // A line break would make two lines of one in a log.
+    for char in name.chars().filter(|char| !char.is_control()) {
+        if bounded.len() + char.len_utf8() > MOST_BYTES {
+            break;
         }
+        bounded.push(char);
     }
+    bounded.into_boxed_str()
 }

@@ -96,9 +96,9 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    pub(super) fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
-            kept: Vec::with_capacity(LENGTH),
+            kept: Vec::new(),
             next: 0,
             count: 0,
         }
@@ -120,47 +120,9 @@ impl Recent {
     }
 
     /// Returns the denials, the latest first.
-    pub(super) fn latest(&self) -> impl Iterator<Item = &Kept> {
+    pub(super) fn latest(&self) -> impl Iterator<Item = RecentDenial> {
         let newer = self.kept.iter().take(self.next).rev();
-        newer.chain(self.kept.iter().skip(self.next).rev())
-    }
-}
-
-/// Returns the last denials of several rings, the latest first.
-pub(super) fn merge(mut kept: Vec<Kept>) -> Vec<RecentDenial> {
-    kept.sort_by_key(|denial| std::cmp::Reverse(denial.at_us));
-    kept.iter().take(LENGTH).map(Kept::to_public).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use smallvec::SmallVec;
-
-    use super::{Kept, LENGTH, Recent, merge, time};
-    use crate::DenialReason;
-
-    fn denial(at_us: u64) -> Kept {
-        Kept {
-            at_us,
-            reason: DenialReason::QuotaExceeded,
-            policies: SmallVec::new(),
-            retry_after: None,
-            method: None,
-            route: None,
-        }
-    }
-
-    #[test]
-    fn the_latest_of_several_rings_are_in_the_order_of_their_times() {
-        let (mut one, mut other) = (Recent::new(), Recent::new());
-        let most = LENGTH as u64;
-        for at_us in 0..3 * most {
-            let ring = if at_us % 3 == 0 { &mut one } else { &mut other };
-            ring.push(denial(at_us));
-        }
-        let kept = one.latest().chain(other.latest()).cloned().collect();
-        let times: Vec<_> = merge(kept).iter().map(|denial| denial.at).collect();
-        let expected: Vec<_> = (2 * most..3 * most).rev().map(time).collect();
-        assert_eq!(times, expected);
+        let older = self.kept.iter().skip(self.next).rev();
+        newer.chain(older).map(Kept::to_public)
     }
 }

@@ -37,11 +37,10 @@ pub(super) struct Entry<T> {
 }
 
 impl<T> SpaceSaving<T> {
-    pub(super) fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
-            entries: Vec::with_capacity(ENTRIES),
-            // With this much room, removed ids never make the table grow.
-            places: HashTable::with_capacity(2 * ENTRIES),
+            entries: Vec::new(),
+            places: HashTable::new(),
             floor: 0,
             total: 0,
             cursor: 0,
@@ -65,10 +64,9 @@ impl<T> SpaceSaving<T> {
         self.places.allocation_size()
     }
 
-    /// Returns a caller, if it is listed.
-    pub(super) fn listed(&self, id: u64) -> Option<&T> {
-        let entry = self.entries.get(self.place_of(id)?)?;
-        Some(&entry.caller)
+    #[inline]
+    pub(super) fn is_listed(&self, id: u64) -> bool {
+        self.place_of(id).is_some()
     }
 
     #[inline]
@@ -78,25 +76,25 @@ impl<T> SpaceSaving<T> {
         self.places.find(id, is_its_place).copied().map(usize::from)
     }
 
-    /// Counts a caller this many times, if it is listed, and returns it.
+    /// Counts a caller, if it is listed, and returns it.
     #[inline]
-    pub(super) fn count_listed(&mut self, id: u64, times: u64, now_us: u64) -> Option<&T> {
+    pub(super) fn count_listed(&mut self, id: u64, now_us: u64) -> Option<&T> {
         let place = self.place_of(id)?;
         let entry = self.entries.get_mut(place)?;
-        entry.count += times;
+        entry.count += 1;
         entry.last_us = entry.last_us.max(now_us);
-        self.total += times;
+        self.total += 1;
         Some(&entry.caller)
     }
 
-    /// Counts a caller this many times, and lists it.
-    pub(super) fn count(&mut self, id: u64, times: u64, now_us: u64, caller: T) {
-        if self.count_listed(id, times, now_us).is_some() {
+    /// Counts a caller, and lists it.
+    pub(super) fn count(&mut self, id: u64, now_us: u64, caller: T) {
+        if self.count_listed(id, now_us).is_some() {
             return;
         }
         let entry = |error| Entry {
             id,
-            count: error + times,
+            count: error + 1,
             error,
             last_us: now_us,
             caller,
@@ -120,7 +118,7 @@ impl<T> SpaceSaving<T> {
             place
         };
         self.add_place(id, place);
-        self.total += times;
+        self.total += 1;
     }
 
     /// Returns the place of an entry with the lowest count. No count is below `floor`, so the

@@ -16,10 +16,13 @@ use crate::Fingerprint;
 pub struct Offender {
     /// The policy that denied.
     pub policy: String,
+    /// Whether it was a [shadow policy](crate::Policy::shadow) then, which would have denied. The
+    /// requests went on.
+    pub shadow: bool,
     /// The hash of the caller's key.
     pub fingerprint: Fingerprint,
     /// How often this policy denied this caller, halved every ten minutes: at most so often,
-    /// and at least `count - error` times.
+    /// and [at least](Self::at_least) `count - error` times.
     pub count: u64,
     /// By how much `count` may be too high.
     pub error: u64,
@@ -30,31 +33,35 @@ pub struct Offender {
 }
 
 /// The callers that a layer denies most, from
-/// [`RateLimitLayer::top_denied`](crate::RateLimitLayer::top_denied).
+/// [`RateLimitLayer::top_denied`](crate::RateLimitLayer::top_denied), and those that its shadow
+/// policies would deny.
 ///
 /// Memory is bounded, so the counts are estimates with a stated error. A caller that is not
 /// listed was denied at most [`unlisted`](Self::unlisted) times. All counts are halved every ten
 /// minutes, so an old attack makes room for a new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopDenied {
-    /// The callers, the highest count first.
+    /// The callers, those first that were denied most for [certain](Offender::at_least).
     pub offenders: Vec<Offender>,
     /// The most denials of any caller that is not in `offenders`, by one policy.
     pub unlisted: u64,
     /// All denials by a policy, of listed and other callers, halved in the same way. A request
     /// that two policies deny counts twice.
     pub total: u64,
+    /// How many denials are in no count since the process started, never halved: another thread was
+    /// writing to the list or reading it just then.
+    pub missed: u64,
 }
 
 impl TopDenied {
-    /// Merges the lists of several layers or processes, and keeps the `most` callers with the
-    /// highest counts.
+    /// Merges the lists of several layers or processes, and keeps the `most` callers that were denied
+    /// most.
     ///
     /// Counts and errors are added. A list without a caller may have counted it up to its
     /// `unlisted` times, so that is added to both. So a count in the result is, again, at most
-    /// the true count and its `error`, and at least the true count. If no list was cut short,
-    /// `unlisted` and each `error` are at most a 128th of `total`, apart from the rounding of
-    /// halves.
+    /// the true count and its `error`, and at least the true count, if none was missed. If no list
+    /// was cut short, `unlisted` and each `error` are at most a 128th of `total`, apart from the
+    /// rounding of halves.
     ///
     /// Lists of processes match if their stores make the same [`Fingerprint`]s.
     ///
@@ -64,15 +71,16 @@ impl TopDenied {
     ///
     /// let denied = |caller: &str, count| Offender {
     ///     policy: "login".into(),
+    ///     shadow: false,
     ///     fingerprint: Fingerprint::from(&Key::from(caller)),
     ///     count,
     ///     error: 0,
     ///     last_seen: UNIX_EPOCH,
     ///     name: None,
     /// };
-    /// let one = TopDenied { offenders: vec![denied("ann", 90)], unlisted: 0, total: 90 };
+    /// let one = TopDenied { offenders: vec![denied("ann", 90)], unlisted: 0, total: 90, missed: 0 };
     /// let offenders = vec![denied("bob", 70), denied("ann", 20)];
-    /// let other = TopDenied { offenders, unlisted: 3, total: 100 };
+    /// let other = TopDenied { offenders, unlisted: 3, total: 100, missed: 0 };
     ///
     /// let fleet = TopDenied::merge([one, other], 20);
     /// let counts: Vec<u64> = fleet.offenders.iter().map(|offender| offender.count).collect();
@@ -83,12 +91,18 @@ impl TopDenied {
     pub fn merge(lists: impl IntoIterator<Item = Self>, most: usize) -> Self {
         let mut merged = Self::default();
         // Each caller, with the `unlisted` of the lists that have it.
-        let mut callers: HashMap<(String, Fingerprint), (Offender, u64)> = HashMap::new();
+        let mut callers: HashMap<(String, bool, Fingerprint), (Offender, u64)> = HashMap::new();
         for list in lists {
             merged.unlisted = merged.unlisted.saturating_add(list.unlisted);
             merged.total = merged.total.saturating_add(list.total);
+            merged.missed = merged.missed.saturating_add(list.missed);
             for offender in list.offenders {
-                match callers.entry((offender.policy.clone(), offender.fingerprint)) {
+                let caller = (
+                    offender.policy.clone(),
+                    offender.shadow,
+                    offender.fingerprint,
+                );
+                match callers.entry(caller) {
                     Entry::Vacant(caller) => {
                         caller.insert((offender, list.unlisted));
                     }
@@ -111,24 +125,32 @@ impl TopDenied {
         merged
     }
 
-    /// Sorts the callers, and keeps those with the highest counts.
+    /// Sorts the callers, and keeps the first of them.
     fn cut(&mut self, most: usize) {
         self.offenders.sort_unstable_by(|one, other| {
-            let rank = |offender: &Offender| Reverse((offender.count, offender.last_seen));
+            let rank = |offender: &Offender| {
+                let (at_least, count) = (offender.at_least(), offender.count);
+                Reverse((at_least, count, offender.last_seen))
+            };
+            let who = |offender: &Offender| (offender.fingerprint, offender.shadow);
             let by_rank = rank(one).cmp(&rank(other));
-            let name = |offender: &Offender| offender.fingerprint;
             by_rank
-                .then_with(|| name(one).cmp(&name(other)))
+                .then_with(|| who(one).cmp(&who(other)))
                 .then_with(|| one.policy.cmp(&other.policy))
         });
-        if let Some(first) = self.offenders.get(most) {
-            self.unlisted = self.unlisted.max(first.count);
-        }
-        self.offenders.truncate(most);
+        let cut = self.offenders.drain(most.min(self.offenders.len())..);
+        let highest = cut.map(|offender| offender.count).max();
+        self.unlisted = self.unlisted.max(highest.unwrap_or(0));
     }
 }
 
 impl Offender {
+    /// Returns how often the policy denied the caller for certain: `count - error`.
+    #[must_use]
+    pub const fn at_least(&self) -> u64 {
+        self.count.saturating_sub(self.error)
+    }
+
     fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.error = self.error.saturating_add(other.error);
@@ -147,6 +169,7 @@ mod tests {
     fn a_merge_saturates_and_takes_a_caller_that_is_listed_twice() {
         let offender = Offender {
             policy: "api".into(),
+            shadow: false,
             fingerprint: Fingerprint::from(&Key::from("ann")),
             count: u64::MAX,
             error: 7,
@@ -157,9 +180,11 @@ mod tests {
             offenders: vec![offender.clone(), offender],
             unlisted: u64::MAX,
             total: u64::MAX,
+            missed: u64::MAX,
         };
         let merged = TopDenied::merge([list.clone(), list, TopDenied::default()], 1);
-        assert_eq!((merged.unlisted, merged.total), (u64::MAX, u64::MAX));
+        let sums = (merged.unlisted, merged.total, merged.missed);
+        assert_eq!(sums, (u64::MAX, u64::MAX, u64::MAX));
         assert_eq!(merged.offenders[0].count, u64::MAX);
         assert_eq!(merged.offenders.len(), 1);
     }
@@ -167,6 +192,7 @@ mod tests {
     fn denied(count: u64, error: u64, last_us: u64, name: Option<&str>) -> Offender {
         Offender {
             policy: "api".into(),
+            shadow: false,
             fingerprint: Fingerprint::from(&Key::from("ann")),
             count,
             error,
@@ -182,6 +208,7 @@ mod tests {
             offenders,
             unlisted,
             total: 100,
+            missed: 1,
         };
         let lists = [
             list(vec![denied(20, 1, 7, None)], 5),
@@ -191,6 +218,6 @@ mod tests {
         ];
         let merged = TopDenied::merge(lists, 20);
         assert_eq!(merged.offenders, [denied(63, 6, 9, Some("Ann"))]);
-        assert_eq!((merged.unlisted, merged.total), (21, 400));
+        assert_eq!((merged.unlisted, merged.total, merged.missed), (21, 400, 4));
     }
 }

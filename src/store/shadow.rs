@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use super::{Answer, Charge, Check, StoreFuture, monitored::MonitoredStore};
 use crate::{
-    Decision, PolicyDecision, Source, StoreError, charge::Operation, decision::ShadowOutcome,
-    metrics::Recorder, telemetry,
+    Decision, Fingerprint, PolicyDecision, Source, StoreError, charge::Operation,
+    decision::ShadowOutcome, metrics::Recorder, offenders::Identity, telemetry,
 };
 
 /// So many tasks of a store may wait for answers. Beyond that, nothing is asked that takes time,
@@ -178,6 +178,12 @@ impl Shadows {
                     false => "QuotaExceeded",
                 };
                 telemetry::shadow_denied(decided.name(), reason, decided.retry_after());
+                let Charge { policy, key, .. } = &one.charge;
+                recorder.offenders.would_be_denied(policy, key, || {
+                    let name = self.store.store.storage_key(&one.charge);
+                    let stored = name.and_then(|name| Fingerprint::in_storage_key(&name));
+                    Identity::new(key, stored, None)
+                });
             }
         }
         one.outcome.set(decided.clone());

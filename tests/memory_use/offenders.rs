@@ -30,7 +30,7 @@ fn deny(layer: &RateLimitLayer, callers: std::ops::Range<u64>) {
 }
 
 #[test]
-fn a_hundred_thousand_denied_callers_take_450_kb_in_the_lists_of_a_layer() {
+fn a_hundred_thousand_denied_callers_take_150_kb_in_the_lists_of_a_layer() {
     const THREADS: u64 = 16;
     const EACH: u64 = 100_000 / THREADS;
 
@@ -50,9 +50,9 @@ fn a_hundred_thousand_denied_callers_take_450_kb_in_the_lists_of_a_layer() {
     });
     let held = ALLOCATOR.current_usage().saturating_sub(before);
     println!("{held} bytes");
-    assert!(held < 450_000, "{held} bytes");
+    assert!(held < 150_000, "{held} bytes");
     let top = layer.top_denied(usize::MAX);
-    assert_eq!(top.total, THREADS * EACH);
-    assert!(top.offenders.len() <= 1_024, "{}", top.offenders.len());
+    assert_eq!(top.total + top.missed, THREADS * EACH);
+    assert!(top.offenders.len() <= 128, "{}", top.offenders.len());
     assert_eq!(layer.recent_denials().len(), 256);
 }

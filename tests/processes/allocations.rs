@@ -20,6 +20,8 @@ use tower_throttle::{
     TokenBucket, key,
 };
 
+use crate::support::web::standing_store;
+
 fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
     ready(Ok(Response::default()))
 }
@@ -234,6 +236,8 @@ pub(crate) fn a_denial() {
         (layer([policy()]), DENIED),
         (RateLimitLayer::new(policy()), DENIED_BY_DEFAULT),
     ] {
+        // Its clock stands: a denial that repeats the last one within a millisecond is not remembered.
+        let layer = layer.store(standing_store().0);
         let (counted, response) = through(&layer, || request(&[]));
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         let changing = [RATELIMIT, header::RETRY_AFTER];

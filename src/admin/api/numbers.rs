@@ -35,11 +35,19 @@ pub(in crate::admin) struct PolicyMetrics {
 pub(in crate::admin) struct Top {
     pub(in crate::admin) limiter: String,
     pub(in crate::admin) policy: String,
+    pub(in crate::admin) shadow: bool,
     pub(in crate::admin) fingerprint: String,
     pub(in crate::admin) name: Option<String>,
     pub(in crate::admin) count: u64,
     pub(in crate::admin) error: u64,
     pub(in crate::admin) last_seen_ms: u64,
+}
+
+impl Top {
+    /// Returns how often the policy denied the caller for certain.
+    pub(in crate::admin) const fn at_least(&self) -> u64 {
+        self.count.saturating_sub(self.error)
+    }
 }
 
 /// A request that a layer denied a moment ago.
@@ -65,7 +73,7 @@ pub(in crate::admin) fn metrics(watched: &[Watched]) -> Vec<Metrics> {
     watched.iter().map(|one| of(one.metrics())).collect()
 }
 
-/// Returns the callers that are denied most, the highest count first.
+/// Returns the callers that are denied most.
 pub(in crate::admin) fn top(watched: &[Watched], most: usize) -> Vec<Top> {
     let mut all: Vec<Top> = Vec::new();
     for one in watched {
@@ -73,7 +81,7 @@ pub(in crate::admin) fn top(watched: &[Watched], most: usize) -> Vec<Top> {
         let found = one.top_denied(most).offenders.into_iter();
         all.extend(found.map(|offender| of_offender(limiter.clone(), offender)));
     }
-    all.sort_by_key(|one| std::cmp::Reverse((one.count, one.last_seen_ms)));
+    all.sort_by_key(|one| std::cmp::Reverse((one.at_least(), one.last_seen_ms)));
     all.truncate(most);
     all
 }
@@ -118,6 +126,7 @@ fn of_offender(limiter: String, offender: Offender) -> Top {
     Top {
         limiter,
         policy: offender.policy,
+        shadow: offender.shadow,
         fingerprint: offender.fingerprint.to_string(),
         name: offender.name,
         count: offender.count,

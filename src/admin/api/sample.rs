@@ -16,7 +16,6 @@ use crate::{
     admin::watched::Watched,
     control::Control,
     metrics::{Checks, Looks, Requests, Snapshot, StoreMetrics},
-    offenders::Mark,
 };
 
 /// The most denials in a sample. Of more, the latest.
@@ -69,7 +68,8 @@ pub(super) struct StoreRates {
 pub(super) struct LastLook {
     at: Instant,
     looks: Looks,
-    marks: HashMap<usize, Mark>,
+    /// How many denials each limiter has had.
+    denials: HashMap<usize, u64>,
 }
 
 impl LastLook {
@@ -78,7 +78,7 @@ impl LastLook {
         let mut first = Self {
             at: Instant::now(),
             looks: Looks::default(),
-            marks: HashMap::new(),
+            denials: HashMap::new(),
         };
         let snapshots: Vec<_> = watched.iter().map(Watched::metrics).collect();
         first.looks.next(&snapshots);
@@ -106,18 +106,18 @@ impl LastLook {
     /// Returns the denials since the last look, the latest first. A layer that was not there then
     /// has none yet.
     fn new_denials(&mut self, watched: &[Watched], snapshots: &[Snapshot]) -> Vec<Denial> {
-        let mut former = std::mem::take(&mut self.marks);
+        let mut former = std::mem::take(&mut self.denials);
         let mut found = Vec::new();
         for (one, snapshot) in watched.iter().zip(snapshots) {
             let id = snapshot.id();
-            if self.marks.contains_key(&id) {
+            if self.denials.contains_key(&id) {
                 continue;
             }
             let known = former.remove(&id);
             let most = if known.is_some() { MOST_DENIALS } else { 0 };
-            let mut mark = known.unwrap_or_default();
-            let new = one.denials_since(&mut mark, most).into_iter();
-            self.marks.insert(id, mark);
+            let mut seen = known.unwrap_or_default();
+            let new = one.denials_since(&mut seen, most).into_iter();
+            self.denials.insert(id, seen);
             found.extend(new.map(|new| denial(snapshot.limiter(), new)));
         }
         found.sort_by_key(|denial| std::cmp::Reverse(denial.at_ms));

@@ -61,6 +61,9 @@ pub(super) fn reason(reason: &'static str) -> &'static str {
     }
 }
 
+/// What a shadow policy does with a caller.
+const SHADOW: &str = "would be denied";
+
 pub(super) fn top(top: &[Top], now_ms: u64) -> Html {
     if top.is_empty() {
         return none(4, "No caller has been denied.");
@@ -74,15 +77,19 @@ pub(super) fn top(top: &[Top], now_ms: u64) -> Html {
             .markup("<code>")
             .text(&one.fingerprint)
             .markup("</code></th><td>");
-        let html = html.foreign(&one.policy).markup(" <span class=\"note\">");
+        let html = html.foreign(&one.policy);
+        let html = html.maybe(one.shadow.then_some(SHADOW), |html, note| {
+            html.markup("<small>").text(note).markup("</small>")
+        });
+        let html = html.markup(" <span class=\"note\">");
         let html = html
             .foreign(&one.limiter)
             .markup("</span></td><td class=\"number\">");
-        let html = html.number(one.count);
-        let html = html.maybe((one.error > 0).then_some(one.error), |html, error| {
+        let html = html.number(one.at_least());
+        let html = html.maybe((one.error > 0).then_some(one.count), |html, count| {
             html.markup("<small>up to ")
-                .number(error)
-                .markup(" too many</small>")
+                .number(count)
+                .markup("</small>")
         });
         let html = html.markup("</td><td class=\"number\">");
         html.text(&ago(one.last_seen_ms, now_ms))

@@ -19,11 +19,11 @@ fn snapshot(recorder: &Recorder) -> Snapshot {
 }
 
 fn first(policies: &[Name]) -> Arc<Recorder> {
-    Recorder::new(None, "api".into(), policies, None)
+    Recorder::new(None, "api".into(), policies, None, None)
 }
 
 fn replaced(recorder: &Recorder, policies: &[Name]) -> Arc<Recorder> {
-    Recorder::new(Some(recorder), "api".into(), policies, None)
+    Recorder::new(Some(recorder), "api".into(), policies, None, None)
 }
 
 /// Requests that begin under one version and end under another, in any order.
@@ -108,7 +108,7 @@ fn a_policy_that_returns_goes_on_and_another_name_starts_at_0() {
     let three = replaced(&two, &both);
     let unknown = snapshot(&three).policy("b").map(|checks| checks.unknown);
     assert_eq!(unknown, Some(1));
-    let renamed = Recorder::new(Some(&three), "web".into(), &both, None);
+    let renamed = Recorder::new(Some(&three), "web".into(), &both, None, None);
     assert_eq!(
         snapshot(&renamed).policy("b").map(|checks| checks.unknown),
         Some(0)

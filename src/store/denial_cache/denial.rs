@@ -90,10 +90,9 @@ impl Denial {
 
     /// Decides by the longest time that may have passed: a check that does not fit then, does
     /// not fit. Reports by the shortest: a caller that waits for that long has waited enough.
-    /// `hashes`: those of the buckets.
     ///
     /// Where a denial is a strike, it adds one up. The store decides the check that would start a ban.
-    pub(super) fn still(&mut self, check: &Check<'_>, hashes: &[u32], now_us: u64) -> Recheck {
+    pub(super) fn still(&mut self, check: &Check<'_>, now_us: u64) -> Recheck {
         let earliest_us = self.decided_us + now_us.saturating_sub(self.answered_us);
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
         let mut states: SmallVec<[Reading; 2]> = SmallVec::new();
@@ -128,7 +127,7 @@ impl Denial {
         if has_room || starts_ban {
             return Recheck::Unknown;
         }
-        let decision = denied(check, earliest_us, &states, hashes);
+        let decision = denied(check, earliest_us, &states);
         match decision.verdict() {
             Verdict::Denied => {
                 let known = self.charges.iter_mut().zip(&states);
@@ -159,15 +158,14 @@ fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyPa
     penalty.filter(|penalty| !penalty.is_banned(standing))
 }
 
-fn denied(check: &Check<'_>, now_us: u64, readings: &[Reading], hashes: &[u32]) -> Decision {
+fn denied(check: &Check<'_>, now_us: u64, readings: &[Reading]) -> Decision {
     let operation = check.operation();
     let charges = check.charges().iter().zip(readings);
     let mut policies =
         charges.map(|(charge, reading)| policy_decision(charge, operation, 0, now_us, reading));
-    let mut decision = match (readings.len(), policies.next()) {
+    let decision = match (readings.len(), policies.next()) {
         (1, Some(policy)) => Decision::of_one(operation, policy, 0, now_us),
         (_, first) => Decision::new(operation, first.into_iter().chain(policies), 0, now_us),
     };
-    decision.note_denied(hashes.iter().copied());
     decision.cached()
 }

@@ -108,7 +108,7 @@ impl DenialCache {
             {
                 Recheck::Unknown
             } else {
-                denial.still(check, &buckets, now_us)
+                denial.still(check, now_us)
             };
             let is_asked = then == OnReply::Remember && !matches!(still, Recheck::Denied(_));
             // Later they would count as strikes of another time, and a reset forgets them.

@@ -1,7 +1,7 @@
 //! All buckets, in shards with a lock each.
 
 use std::{
-    fmt, hint, iter, slice,
+    fmt, hint, slice,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
@@ -89,11 +89,7 @@ impl Buckets {
         // The decision is made when other checks no longer wait for the bucket.
         drop(shard);
         let policy = PolicyDecision::from_outcome(charge.policy.clone(), &charge.demand, outcome);
-        let mut decision = Decision::of_one(Operation::Take, policy, fits, now_us);
-        if fits == 0 {
-            decision.note_denied(iter::once(id as u32));
-        }
-        decision
+        Decision::of_one(Operation::Take, policy, fits, now_us)
     }
 
     /// Decides any check: of several policies, of one that meets a full shard, or a refund.
@@ -119,7 +115,7 @@ impl Buckets {
         }
         let has_own = |place: &Place| matches!(place.storage, Storage::Own);
         if places.iter().all(has_own) {
-            let decision = decide_of(check, &places, now_us, &mut buckets);
+            let decision = decide(check, now_us, &mut buckets);
             for (bucket, place) in buckets.into_iter().zip(&places) {
                 held_shard(&mut shards, place.held).put(place.id, bucket);
             }
@@ -130,7 +126,7 @@ impl Buckets {
             places_of.map(|(charge, place)| effective_charge(charge, check.operation(), place));
         let charges: Vec<_> = charges.collect();
         let check = &Check::new(check.operation(), &charges);
-        let decision = decide_of(check, &places, now_us, &mut buckets);
+        let decision = decide(check, now_us, &mut buckets);
         for ((mut bucket, place), charge) in buckets.into_iter().zip(places).zip(&charges) {
             let shard = held_shard(&mut shards, place.held);
             match place.storage {
@@ -322,20 +318,6 @@ const INLINE_CHARGES: usize = 4;
 type HeldShards<'a> = SmallVec<[MutexGuard<'a, Shard>; INLINE_CHARGES]>;
 
 type Places = SmallVec<[Place; INLINE_CHARGES]>;
-
-/// Decides, and notes who is denied.
-fn decide_of(
-    check: &Check<'_>,
-    places: &[Place],
-    now_us: u64,
-    buckets: &mut [BucketWords],
-) -> Decision {
-    let mut decision = decide(check, now_us, buckets);
-    if !decision.is_allowed() {
-        decision.note_denied(places.iter().map(|place| place.id as u32));
-    }
-    decision
-}
 
 /// Where a charge's bucket is.
 struct Place {

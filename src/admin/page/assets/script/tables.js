@@ -205,9 +205,9 @@ function showTop() {
   const table = byId("top");
   if (isPointedAt(table) && kept.has(table.tBodies[0])) return;
   const one = hasOneLimiter();
-  showRows(table, seen.top, ({ limiter, policy, fingerprint: print }) => JSON.stringify([limiter, policy, print]), (offender) => el("tr",
+  showRows(table, seen.top, ({ limiter, policy, shadow, fingerprint: print }) => JSON.stringify([limiter, policy, shadow, print]), (offender) => el("tr",
     head(caller(offender.limiter, offender.policy, offender.fingerprint, offender.name)),
-    cell(foreign(offender.policy, 40), !one && [" ", el("span.note", foreign(offender.limiter, 40))]),
-    numberCell(count(offender.count), offender.error > 0 && small(`up to ${count(offender.error)} too many`)),
+    cell(foreign(offender.policy, 40), offender.shadow && small("would be denied"), !one && [" ", el("span.note", foreign(offender.limiter, 40))]),
+    numberCell(count(offender.count - offender.error), offender.error > 0 && small(`up to ${count(offender.count)}`)),
     numberCell(when(offender.last_seen_ms, "ago"))), "No caller has been denied.");
 }
