@@ -209,13 +209,26 @@ async fn metrics_top_and_denials_say_who_was_denied() {
     let top = ann.get("/api/v1/top").await;
     let counts = top.as_array().expect("a list").iter();
     let counts: Vec<_> = counts
-        .map(|one| (one["fingerprint"].clone(), one["count"].clone()))
+        .map(|one| {
+            json!([
+                one["policy"],
+                one["shadow"],
+                one["fingerprint"],
+                one["count"]
+            ])
+        })
         .collect();
     assert_eq!(
         counts,
         [
-            (json!(fingerprint("k1")), json!(3)),
-            (json!(fingerprint("k2")), json!(1))
+            json!(["plan", false, fingerprint("k1"), 3]),
+            json!([
+                "all",
+                true,
+                Fingerprint::from(&Key::everyone()).to_string(),
+                3
+            ]),
+            json!(["plan", false, fingerprint("k2"), 1])
         ]
     );
     let one = ann.get("/api/v1/top?limit=1").await;
