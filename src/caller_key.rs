@@ -48,23 +48,35 @@ impl Key {
         self.0.extend_from_slice(&other.0);
         self
     }
-
-    #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// Returns the key that has these bytes.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "control")]
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
         Self(SmallVec::from_slice(bytes))
+    }
+
+    /// Returns whether it is an address, and nothing else.
+    #[cfg(feature = "control")]
+    pub(crate) fn is_address(&self) -> bool {
+        matches!(
+            (self.0.first(), self.0.len()),
+            (Some(b'4'), 9) | (Some(b'6'), 21)
+        )
+    }
+
+    /// Returns whether it is a text, and nothing else.
+    #[cfg(feature = "control")]
+    pub(crate) fn is_text(&self) -> bool {
+        let text = self.0.get(5..);
+        text.is_some_and(|text| *self == Self::from(text))
     }
 
     pub(crate) fn missing() -> Self {
         Self::part(b'?', &[])
     }
-
-    #[inline]
     pub(crate) fn part(tag: u8, bytes: &[u8]) -> Self {
         // A part is a piece of a request in memory, which never reaches 4 GiB.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

@@ -194,10 +194,11 @@ mod fingerprint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod holds;
+#[cfg(feature = "control")]
+#[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+pub mod inspect;
 mod limiter;
 mod lists;
-#[cfg(feature = "admin")]
-mod look_up;
 pub mod metrics;
 mod middleware;
 mod offenders;

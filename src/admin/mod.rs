@@ -46,7 +46,6 @@ mod router;
 mod session;
 mod shared;
 mod target;
-mod watched;
 mod who;
 
 use std::{fmt, sync::Arc};

@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::watched::Watched;
 #[cfg(feature = "config")]
 use crate::config::{self, Limits};
-use crate::{Limiter, RateLimitLayer, control::Control};
+use crate::{Limiter, RateLimitLayer, control::Control, inspect::Inspect};
 
 /// A layer, a limiter, or all of a configuration file: what [`Admin`](super::Admin) is made with.
 #[derive(Clone, Debug)]
@@ -60,9 +59,9 @@ impl Targets {
 
     /// Returns the layers and limiters as they are now. One that is in several targets is there
     /// once. They keep their settings: ask for them anew for each request.
-    pub(super) fn all(&self) -> Vec<Watched> {
+    pub(super) fn all(&self) -> Vec<Inspect> {
         // All of them live until each is compared.
-        let mut all: Vec<Watched> = self.0.iter().flat_map(Target::all).collect();
+        let mut all: Vec<Inspect> = self.0.iter().flat_map(Target::all).collect();
         let mut known = HashSet::new();
         all.retain(|found| known.insert(found.identity()));
         all
@@ -85,16 +84,16 @@ impl Targets {
 }
 
 impl Target {
-    fn all(&self) -> Vec<Watched> {
+    fn all(&self) -> Vec<Inspect> {
         match &self.0 {
-            Kind::Layer(layer) => vec![Watched::layer(layer)],
-            Kind::Limiter(limiter) => vec![Watched::limiter(limiter)],
+            Kind::Layer(layer) => vec![layer.inspect()],
+            Kind::Limiter(limiter) => vec![limiter.inspect()],
             #[cfg(feature = "config")]
             Kind::Limits(limits) => {
                 let (layers, limiters) = limits.all();
-                let layers = layers.values().map(Watched::layer);
+                let layers = layers.values().map(RateLimitLayer::inspect);
                 layers
-                    .chain(limiters.values().map(Watched::limiter))
+                    .chain(limiters.values().map(Limiter::inspect))
                     .collect()
             }
         }
@@ -126,13 +125,13 @@ mod tests {
 
     /// Returns the kind and the name of each, and its quotas.
     fn shown(targets: &Targets) -> Vec<String> {
-        let all = targets.all().into_iter().map(|watched| {
-            let quotas = watched.policies().into_iter().map(|policy| policy.quota);
+        let all = targets.all().into_iter().map(|inspected| {
+            let quotas = inspected.policies().into_iter().map(|policy| policy.quota);
             let quotas: Vec<_> = quotas.flatten().map(|quota| quota.to_string()).collect();
             format!(
                 "{} {}: {}",
-                watched.kind(),
-                watched.name(),
+                inspected.kind(),
+                inspected.name(),
                 quotas.join("; ")
             )
         });
@@ -190,10 +189,10 @@ mod tests {
             Target::from(&jobs),
             Target::from(&jobs),
         ]);
-        let names: Vec<_> = targets
-            .all()
+        let all = targets.all();
+        let names: Vec<_> = all
             .iter()
-            .map(|watched| (watched.kind(), watched.name()))
+            .map(|inspected| (inspected.kind(), inspected.name()))
             .collect();
         let expected = [
             ("layer", "default"),
@@ -202,6 +201,6 @@ mod tests {
             ("limiter", "jobs"),
             ("limiter", "default"),
         ];
-        assert_eq!(names, expected.map(|(kind, name)| (kind, name.to_owned())));
+        assert_eq!(names, expected);
     }
 }

@@ -258,8 +258,8 @@ impl Limits {
 
     /// Returns a publisher of all numbers through the facade `metrics`, with those of the
     /// configuration. It keeps these limits.
-    #[cfg(feature = "metrics")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    #[cfg(feature = "metrics-facade")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics-facade")))]
     #[must_use]
     pub fn publisher(&self) -> metrics::Publisher {
         let (limits, numbered) = (self.clone(), Arc::clone(&self.shared));

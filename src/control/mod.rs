@@ -310,7 +310,6 @@ impl Control {
     }
 
     /// Returns whether a layer or limiter with the other document follows this one.
-    #[cfg(feature = "admin")]
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

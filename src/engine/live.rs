@@ -5,8 +5,6 @@ use std::{fmt, sync::Arc};
 use arc_swap::{ArcSwap, Guard};
 
 use super::Engine;
-#[cfg(feature = "admin")]
-use crate::control::Control;
 #[cfg(feature = "control")]
 use crate::{control::Subscriber, overrides::Overrides, policy::check_overrides};
 
@@ -84,32 +82,6 @@ impl<T: HasEngine> Live<T> {
     #[cfg(feature = "config")]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
-    }
-
-    /// Returns settings that stay as these are now. It does not count as a use of these.
-    #[cfg(feature = "admin")]
-    pub(crate) fn pinned(&self) -> Self {
-        Self::new(self.load_full())
-    }
-
-    /// Returns a number of the present settings, which no others have at the same time.
-    #[cfg(feature = "admin")]
-    pub(crate) fn place(&self) -> usize {
-        Arc::as_ptr(&self.load()).addr()
-    }
-
-    /// Returns the name of the layer or limiter, which others may have, too.
-    #[cfg(feature = "admin")]
-    pub(crate) fn name(&self) -> String {
-        self.load().engine().recorder.name().to_owned()
-    }
-
-    /// Returns whether it follows this control document.
-    #[cfg(feature = "admin")]
-    pub(crate) fn follows(&self, control: &Control) -> bool {
-        let settings = self.load();
-        let own = settings.engine().store.control();
-        own.is_some_and(|own| own.is(control))
     }
 }
 

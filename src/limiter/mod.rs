@@ -3,9 +3,9 @@
 mod afterwards;
 mod build;
 mod builder;
+#[cfg(feature = "control")]
+mod inspect;
 mod keyed;
-#[cfg(feature = "admin")]
-mod look_up;
 mod wait;
 
 use std::sync::Arc;

@@ -38,7 +38,6 @@ impl ListsByHand {
 
 impl<'a> LoadedLists<'a> {
     /// Returns `None` if there are no lists.
-    #[inline]
     pub(crate) fn new(own: Option<&Lists>, by_hand: Option<&'a ListsByHand>) -> Option<Self> {
         let is_any = own.is_some() || by_hand.is_some();
         is_any.then(|| Self {

@@ -168,7 +168,6 @@ impl Entries {
     }
 
     /// Returns the list that an address is on.
-    #[inline]
     pub(crate) fn find_address(&self, address: IpAddr) -> Option<List> {
         match address.to_canonical() {
             IpAddr::V4(v4) => self.v4.find(v4.to_bits()),
@@ -177,7 +176,6 @@ impl Entries {
     }
 
     /// Returns the list that a key is on.
-    #[inline]
     pub(crate) fn find_key(&self, key: &Key) -> Option<List> {
         self.keys.get(&self.hash(key)).copied()
     }

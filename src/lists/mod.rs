@@ -268,7 +268,6 @@ impl Lists {
     }
 
     /// Returns the entries as they are now.
-    #[inline]
     pub(crate) fn load(&self) -> Guard<Arc<Entries>> {
         self.0.load()
     }

@@ -29,8 +29,6 @@ impl Address for u32 {
     fn from_bits(bits: u128) -> Option<Self> {
         bits.try_into().ok()
     }
-
-    #[inline]
     fn is_up_to(self, other: Self) -> bool {
         self <= other
     }
@@ -41,7 +39,6 @@ impl Address for u32 {
 pub(super) struct Halves(u64, u64);
 
 impl From<u128> for Halves {
-    #[inline]
     fn from(bits: u128) -> Self {
         Self((bits >> 64) as u64, bits as u64)
     }
@@ -53,7 +50,6 @@ impl Address for Halves {
     }
 
     /// Has no branches: a search guesses half of them wrong, and takes three times as long.
-    #[inline]
     fn is_up_to(self, other: Self) -> bool {
         (self.0 < other.0) | ((self.0 == other.0) & (self.1 <= other.1))
     }
@@ -100,7 +96,6 @@ impl<A: Address> Segments<A> {
     }
 
     /// Returns the list that an address is on.
-    #[inline]
     pub(super) fn find(&self, address: A) -> Option<List> {
         let started = self.starts.partition_point(|start| start.is_up_to(address));
         *self.lists.get(started.checked_sub(1)?)?

@@ -121,7 +121,7 @@
 //!
 //! # Other ways out
 //!
-//! * The facade `metrics`: `Publisher`, with the feature `metrics`.
+//! * The facade `metrics`: `Publisher`, with the feature `metrics-facade`.
 //! * [OpenTelemetry](https://github.com/tower-throttle/tower-throttle/blob/main/examples/opentelemetry/src/instruments.rs):
 //!   an example registers instruments that read a snapshot when they are collected. The crate
 //!   does not depend on OpenTelemetry, whose versions cannot be mixed in one process.
@@ -157,7 +157,7 @@ mod families;
 pub(crate) mod histogram;
 mod observe;
 mod prometheus;
-#[cfg(feature = "metrics")]
+#[cfg(feature = "metrics-facade")]
 mod publisher;
 mod recorder;
 pub(crate) mod settlements;
@@ -168,8 +168,8 @@ pub(crate) mod store;
 mod sums;
 pub(crate) mod waits;
 
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+#[cfg(feature = "metrics-facade")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics-facade")))]
 pub use self::publisher::Publisher;
 #[cfg(feature = "admin")]
 pub(crate) use self::since::Looks;

@@ -111,7 +111,6 @@ impl RateLimitLayerBuilder {
 
 impl Settings {
     /// Returns how the policies are announced under a version of the control document.
-    #[inline]
     pub(super) fn fields_under(&self, overrides: &SeenOverrides) -> Interned<Fields> {
         let mut policies = self.engine.policies.iter();
         let has_modes = policies.any(|policy| {

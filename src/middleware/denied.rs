@@ -6,7 +6,9 @@ use http::{HeaderValue, StatusCode};
 
 use crate::{
     Decision, DenialReason, PolicyDecision, RequestHead, StoreError,
+    engine::Engine,
     key::{KeyError, Missing, Reason},
+    policy_name::Name,
 };
 
 /// The `Retry-After` of a denial because the store failed.
@@ -175,8 +177,16 @@ impl<'a> Denial<'a> {
         denied_by.map(PolicyDecision::name).chain(self.policy)
     }
 
+    /// Returns the same names, as the engine has them.
+    pub(super) fn interned_names(self, engine: &'a Engine) -> impl Iterator<Item = &'a Name> {
+        let denied_by = self.decision.into_iter().flat_map(Decision::denied_by);
+        let own = self.policy.and_then(|policy| engine.policy(policy));
+        denied_by
+            .map(PolicyDecision::interned_name)
+            .chain(own.map(|policy| &policy.name))
+    }
+
     /// Returns how long to wait, if that helps.
-    #[inline]
     pub(super) fn retry_after(self) -> Option<Duration> {
         if self.reason == DenialReason::StoreFailed {
             return Some(STORE_RETRY);

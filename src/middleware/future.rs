@@ -82,7 +82,6 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    #[inline(always)]
     pub(super) fn new(
         decision: Decision,
         extensions: Extensions,
@@ -99,7 +98,6 @@ impl Admitted {
     }
 
     /// Adds the header fields and the decision to a response of the inner service.
-    #[inline]
     pub(super) fn complete<B>(&mut self, response: &mut Response<B>) {
         let status = response.status();
         let headers = response.headers_mut();
@@ -130,7 +128,6 @@ where
     }
 
     /// Waits for the inner service.
-    #[inline(always)]
     pub(super) const fn calling(
         future: S::Future,
         admitted: Admitted,

@@ -65,11 +65,12 @@ impl RateLimitLayer {
     /// [`CostImpossible`], for each policy that denied, and those of a key on the deny list. A caller
     /// with more than a 128th of all denials is always listed if `most` is large enough, and each
     /// count has its error. Counts are halved every ten minutes. No request waits for the list: a
-    /// denial that finds it in use counts as [missed](TopDenied::missed).
+    /// denial that finds it in use is not counted, but [missed](TopDenied::missed).
     ///
     /// A caller appears as the [`Fingerprint`](crate::Fingerprint) of its key, which is also in
     /// the names of its buckets in Redis. The key itself is not kept, except with the feature
-    /// `admin` for a store in memory, which finds a bucket by its key only; nothing shows it. To read
+    /// `control` for a store in memory, or another whose names of buckets have no fingerprint: such
+    /// a store finds a bucket by its key only. Nothing shows it. To read
     /// names instead, use [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders): callers of
     /// shadow policies have none. Under a policy that is [shared](crate::Policy::shared), all callers
     /// are one.
@@ -110,8 +111,8 @@ impl RateLimitLayer {
 
     /// Returns the last 256 denials of this layer, for whatever reason. The latest comes first.
     ///
-    /// A denial stands for those of the same callers, policies and reason in the next millisecond,
-    /// so that a client that does not slow down leaves room for others.
+    /// A denial stands for those that follow it in the next millisecond, of the same callers, policies and
+    /// reason, so that a client that does not slow down leaves room for others.
     ///
     /// ```
     /// # use tower_throttle::{RateLimitLayer, TokenBucket};

@@ -19,9 +19,9 @@ mod asked;
 mod build;
 mod decide;
 mod inline_text;
+#[cfg(feature = "control")]
+mod inspect;
 mod listed;
-#[cfg(feature = "admin")]
-mod look_up;
 mod record;
 mod respond;
 mod rules;

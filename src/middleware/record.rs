@@ -7,17 +7,14 @@ use http::Response;
 
 use super::{denied::Denial, key::known_method, respond::respond, settings::Settings};
 use crate::{
-    Fingerprint, Key, RequestHead,
-    offenders::{Identity, NewDenial, Route},
+    Decision, Fingerprint, Key, RequestHead, Source,
+    offenders::{Details, Identity, NewDenial, Route},
     policy_name::Name,
 };
 
 impl Settings {
     /// Denies a request: records the denial, and makes the response. `key_of`: returns the key that
     /// a policy would have charged.
-    ///
-    /// `inline(never)`: five places deny, and each would have a copy.
-    #[inline(never)]
     pub(super) fn deny<'a>(
         &self,
         denial: Denial<'_>,
@@ -25,24 +22,27 @@ impl Settings {
         head: &RequestHead<'_>,
     ) -> Response<Bytes> {
         let offenders = &self.engine.recorder.offenders;
-        let callers = denial.policy_names().filter_map(|policy| {
-            let name = &self.engine.policy(policy)?.name;
-            Some(offenders.caller(name, key_of(name)))
+        let callers = denial.interned_names(&self.engine);
+        let callers = callers.map(|name| offenders.caller(name, key_of(name)));
+        // A store in memory decides by the clock of the lists.
+        let in_memory = denial.decision.filter(|decision| {
+            decision.source() == Source::Store && self.engine.store.memory().is_some()
         });
         let new = NewDenial {
             reason: denial.reason,
+            decided_at_us: in_memory.map(Decision::decided_at_us),
+            callers: callers.collect(),
+        };
+        let details = || Details {
             retry_after: denial.retry_after(),
             method: known_method(head),
             route: route(head),
-            callers: callers.collect(),
         };
-        offenders.record(new, |caller, key| {
+        offenders.record(&new, details, |caller, key| {
             self.identify(&caller.policy.text, key, head)
         });
         respond(denial, &self.response, &self.fields, head)
     }
-
-    #[cold]
     fn identify(&self, policy: &str, key: &Key, head: &RequestHead<'_>) -> Identity {
         let stored = self.engine.policy(policy).and_then(|policy| {
             let demand = Cow::Borrowed(&policy.demand);

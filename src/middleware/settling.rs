@@ -38,7 +38,6 @@ pub(super) struct Taken {
 
 impl Taken {
     /// Returns `None` if nothing is left to do when the response has ended.
-    #[inline]
     pub(super) fn without_permits(settling: Option<Box<Settling>>) -> Option<Box<Self>> {
         let settling = Some(settling?);
         Some(Box::new(Self {
@@ -103,7 +102,6 @@ pub(super) struct Settling {
 impl Settling {
     /// Gives the handler a [`Hold`], if a policy of the layer settles. A request that holds nothing
     /// has one, too: its handler is the same. `None`: nothing is to be settled.
-    #[inline]
     pub(super) fn new<B>(
         settings: &Arc<Settings>,
         holds: Option<Holds>,

@@ -3,7 +3,7 @@
 use crate::{Fingerprint, Key, policy_name::Name};
 
 /// What is known of a listed caller.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Known {
     pub(super) policy: Name,
     /// Whether the policy was a shadow policy.
@@ -12,12 +12,12 @@ pub(super) struct Known {
 }
 
 /// The identity of a caller: the hash of its key, and the application's name for it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Identity {
     pub(super) fingerprint: Fingerprint,
     pub(super) name: Option<Box<str>>,
     /// The bytes of the key, if the store finds no bucket by a fingerprint.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "control")]
     pub(super) key: Option<Box<[u8]>>,
 }
 
@@ -27,8 +27,8 @@ impl Identity {
     pub(crate) fn new(key: &Key, stored: Option<Fingerprint>, name: Option<String>) -> Self {
         Self {
             fingerprint: stored.unwrap_or_else(|| Fingerprint::from(key)),
-            name: name.map(bounded),
-            #[cfg(feature = "admin")]
+            name: name.map(|name| bounded(&name)),
+            #[cfg(feature = "control")]
             key: {
                 const MOST_BYTES: usize = 256;
 
@@ -41,7 +41,7 @@ impl Identity {
 }
 
 /// Returns a name as it is kept.
-fn bounded(name: String) -> Box<str> {
+fn bounded(name: &str) -> Box<str> {
     const MOST_BYTES: usize = 64;
 
     let mut bounded = String::new();

@@ -5,13 +5,13 @@ use smallvec::SmallVec;
 use super::{
     DeniedCaller, NewDenial,
     known::{Identity, Known},
-    recent::{Kept, Recent, time},
+    recent::{Details, Kept, Recent, time},
     space_saving::SpaceSaving,
     top::{Offender, TopDenied},
 };
-#[cfg(feature = "admin")]
-use crate::Key;
-use crate::{DenialReason, Fingerprint, policy_name::Name};
+#[cfg(feature = "control")]
+use crate::Fingerprint;
+use crate::{DenialReason, Key};
 
 /// How long until counts are halved. All processes halve at the same times.
 const PERIOD_US: u64 = 600_000_000;
@@ -48,7 +48,6 @@ impl DenialLists {
     }
 
     /// Halves the counts once for each period that has passed.
-    #[inline]
     pub(super) fn halve_until(&mut self, now_us: u64) {
         let period = now_us / PERIOD_US;
         if period > self.period {
@@ -61,101 +60,70 @@ impl DenialLists {
         }
     }
 
-    /// Counts a denial, if all its callers are listed. Returns whether they are.
-    #[inline]
-    pub(super) fn count(&mut self, denial: &NewDenial<'_>, at_us: u64) -> bool {
-        let mut with_key = denial.callers.iter().filter(|caller| caller.key.is_some());
-        let are_listed = with_key.all(|caller| self.callers.is_listed(caller.id));
-        if are_listed {
-            let known = denial.callers.iter().map(|caller| {
-                let known = self.callers.count_listed(caller.id, at_us);
-                known.map(|known| known.identity.fingerprint)
-            });
-            let fingerprints: SmallVec<[_; 1]> = known.collect();
-            self.remember(denial, &fingerprints, at_us);
-        }
-        are_listed
+    /// Counts those callers of a denial that are listed. Returns the others, with their keys.
+    pub(super) fn count<'a>(
+        &mut self,
+        callers: &'a [DeniedCaller<'a>],
+        at_us: u64,
+    ) -> SmallVec<[(&'a DeniedCaller<'a>, &'a Key); 1]> {
+        let with_key = callers
+            .iter()
+            .filter_map(|caller| Some((caller, caller.key?)));
+        with_key
+            .filter(|(caller, _)| self.callers.count_listed(caller.id, at_us).is_none())
+            .collect()
     }
 
-    /// Counts a denial, and lists those of its callers that are not listed. `identities`: of each
-    /// caller that has a key.
+    /// Counts a caller, and lists it. `shadow`: a shadow policy would have denied it.
     pub(super) fn list(
         &mut self,
-        denial: &NewDenial<'_>,
-        identities: SmallVec<[Option<Identity>; 1]>,
+        caller: &DeniedCaller<'_>,
+        shadow: bool,
+        identity: Identity,
         at_us: u64,
     ) {
-        let fingerprint = |identity: &Option<Identity>| Some(identity.as_ref()?.fingerprint);
-        let fingerprints: SmallVec<[_; 1]> = identities.iter().map(fingerprint).collect();
-        for (caller, identity) in denial.callers.iter().zip(identities) {
-            if let Some(identity) = identity {
-                let known = Known {
-                    policy: caller.policy.clone(),
-                    shadow: false,
-                    identity,
-                };
-                self.callers.count(caller.id, at_us, known);
-            }
-        }
-        self.remember(denial, &fingerprints, at_us);
+        let known = Known {
+            policy: caller.policy.clone(),
+            shadow,
+            identity,
+        };
+        self.callers.count(caller.id, at_us, known);
     }
 
-    /// Counts a caller of a shadow policy, and lists it if it is not listed.
-    pub(super) fn count_shadow(
-        &mut self,
-        id: u64,
-        at_us: u64,
-        identity: impl FnOnce() -> (Name, Identity),
-    ) {
-        if self.callers.count_listed(id, at_us).is_none() {
-            let (policy, identity) = identity();
-            let known = Known {
-                policy,
-                shadow: true,
-                identity,
-            };
-            self.callers.count(id, at_us, known);
-        }
-    }
-
-    /// Puts a denial into the ring, unless the last one stands for it: the same policies denied the
+    /// Returns whether the last denial in the ring stands for this one: the same policies denied the
     /// same callers for the same reason within a millisecond. A client that does not slow down would
     /// fill the ring with itself.
-    fn remember(
-        &mut self,
-        denial: &NewDenial<'_>,
-        fingerprints: &[Option<Fingerprint>],
-        at_us: u64,
-    ) {
-        let callers = &denial.callers;
-        let is_repeated = self.last.as_ref().is_some_and(|last| {
+    pub(super) fn repeats(&self, denial: &NewDenial<'_>, at_us: u64) -> bool {
+        let ids = denial.callers.iter().map(|caller| &caller.id);
+        self.last.as_ref().is_some_and(|last| {
             last.reason == denial.reason
                 && at_us.abs_diff(last.at_us) < LONGEST_REPEAT_US
-                && last.ids.iter().eq(callers.iter().map(|caller| &caller.id))
-        });
-        if is_repeated {
-            return;
-        }
+                && last.ids.iter().eq(ids)
+        })
+    }
+
+    /// Puts a denial into the ring.
+    pub(super) fn remember(&mut self, denial: &NewDenial<'_>, details: Details, at_us: u64) {
+        let (reason, callers) = (denial.reason, &denial.callers);
         let have_keys = callers.iter().all(|caller| caller.key.is_some());
         let last = || Last {
             ids: callers.iter().map(|caller| caller.id).collect(),
-            reason: denial.reason,
+            reason,
             at_us,
         };
         self.last = (have_keys && !callers.is_empty()).then(last);
-        let name = |caller: &DeniedCaller<'_>| caller.policy.clone();
-        self.recent.push(Kept {
-            at_us,
-            reason: denial.reason,
-            policies: callers
-                .iter()
-                .map(name)
-                .zip(fingerprints.iter().copied())
-                .collect(),
-            retry_after: denial.retry_after,
-            method: denial.method,
-            route: denial.route.clone(),
+        let policies = callers.iter().map(|caller| {
+            let known = self.callers.listed(caller.id);
+            let fingerprint = known.map(|known| known.identity.fingerprint);
+            (caller.policy.clone(), fingerprint)
         });
+        let kept = Kept {
+            at_us,
+            reason,
+            policies: policies.collect(),
+            details,
+        };
+        self.recent.push(kept);
     }
 
     pub(super) fn top(&self) -> TopDenied {
@@ -177,7 +145,7 @@ impl DenialLists {
     }
 
     /// Returns the key of a listed caller, if it is kept.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "control")]
     pub(super) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         let identities = self
             .callers
@@ -192,7 +160,7 @@ impl DenialLists {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{DenialLists, Identity, PERIOD_US};
+    use super::{DenialLists, DeniedCaller, Identity, PERIOD_US};
     use crate::{Key, policy_name::Name};
 
     /// Two threads read the time before and after the end of a period, and lock the lists in the
@@ -202,11 +170,14 @@ mod tests {
         let mut lists = DenialLists::new();
         let period_us = 1_000_000 * PERIOD_US;
         lists.halve_until(period_us);
+        let (policy, key) = (Name::new("api").unwrap(), Key::from("ann"));
+        let caller = DeniedCaller {
+            policy: &policy,
+            key: Some(&key),
+            id: 1,
+        };
         for _ in 0..8 {
-            lists.count_shadow(1, 0, || {
-                let identity = Identity::new(&Key::from("ann"), None, None);
-                (Name::new("api").unwrap(), identity)
-            });
+            lists.list(&caller, false, Identity::new(&key, None, None), 0);
         }
         for us in [PERIOD_US, PERIOD_US - 1, PERIOD_US] {
             lists.halve_until(period_us + us);

@@ -14,23 +14,25 @@ mod tests;
 mod top;
 
 use std::{
-    fmt,
+    fmt, slice,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use smallvec::SmallVec;
 
 use self::lists::DenialLists;
-pub(crate) use self::{known::Identity, recent::Route};
+pub(crate) use self::{
+    known::Identity,
+    recent::{Details, Route},
+};
 pub use self::{
     recent::RecentDenial,
     top::{Offender, TopDenied},
 };
-#[cfg(feature = "admin")]
+#[cfg(feature = "control")]
 use crate::Fingerprint;
 use crate::{
     Clock, DenialReason, Key,
@@ -54,10 +56,10 @@ pub(crate) struct Offenders {
 /// A denial that is to be recorded.
 pub(crate) struct NewDenial<'a> {
     pub(crate) reason: DenialReason,
-    pub(crate) retry_after: Option<Duration>,
-    pub(crate) method: Option<&'static str>,
-    pub(crate) route: Option<Route>,
-    pub(crate) callers: SmallVec<[DeniedCaller<'a>; 1]>,
+    /// When it was decided, if by the clock of the lists. The rows of denials in memory show what it
+    /// saves not to read it again.
+    pub(crate) decided_at_us: Option<u64>,
+    pub(crate) callers: SmallVec<[DeniedCaller<'a>; 2]>,
 }
 
 /// A caller that a policy denied, or the policy that found no key.
@@ -86,14 +88,11 @@ impl Offenders {
             clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
         })
     }
-
-    #[inline]
     fn id(&self, policy: &Name, kind: Kind, key: &Key) -> u64 {
         self.hash.hash_64(policy.hash, kind as u8, key.as_bytes())
     }
 
     /// Returns a caller whom a policy denied.
-    #[inline]
     pub(crate) fn caller<'a>(&self, policy: &'a Name, key: Option<&'a Key>) -> DeniedCaller<'a> {
         DeniedCaller {
             policy,
@@ -102,22 +101,35 @@ impl Offenders {
         }
     }
 
-    /// Records a denial. `identify` is called for callers that are not listed, which is slow.
+    /// Records a denial. `details`: what the ring has of it, too, unless it repeats the last one.
+    /// `identify` is called for callers that are not listed, which is slow.
     pub(crate) fn record(
         &self,
-        denial: NewDenial<'_>,
+        denial: &NewDenial<'_>,
+        details: impl FnOnce() -> Details,
         identify: impl Fn(&DeniedCaller<'_>, &Key) -> Identity,
     ) {
-        let at_us = clock::read(&*self.clock);
-        let Some(are_listed) = self.write(at_us, |lists| lists.count(&denial, at_us)) else {
+        let at_us = denial.decided_at_us;
+        let at_us = at_us.unwrap_or_else(|| clock::read(&*self.clock));
+        let Some(mut lists) = self.lists_at(at_us) else {
             return;
         };
-        if !are_listed {
-            // The lock is free: the closure is the application's, and may read these lists.
-            let callers = denial.callers.iter();
-            let identities = callers.map(|caller| caller.key.map(|key| identify(caller, key)));
-            let identities: SmallVec<[_; 1]> = identities.collect();
-            self.write(at_us, |lists| lists.list(&denial, identities, at_us));
+        let unlisted = lists.count(&denial.callers, at_us);
+        if !unlisted.is_empty() {
+            // The closure is the application's, and may read these lists.
+            drop(lists);
+            let identities = unlisted.iter().map(|(caller, key)| identify(caller, key));
+            let identities: SmallVec<[Identity; 1]> = identities.collect();
+            let Some(again) = self.lists_at(at_us) else {
+                return;
+            };
+            lists = again;
+            for ((caller, _), identity) in unlisted.into_iter().zip(identities) {
+                lists.list(caller, false, identity, at_us);
+            }
+        }
+        if !lists.repeats(denial, at_us) {
+            lists.remember(denial, details(), at_us);
         }
     }
 
@@ -129,22 +141,32 @@ impl Offenders {
         identify: impl FnOnce() -> Identity,
     ) {
         let at_us = clock::read(&*self.clock);
-        let id = self.id(policy, Kind::WouldBeDenied, key);
-        self.write(at_us, |lists| {
-            lists.count_shadow(id, at_us, || (policy.clone(), identify()));
-        });
+        let caller = DeniedCaller {
+            policy,
+            key: Some(key),
+            id: self.id(policy, Kind::WouldBeDenied, key),
+        };
+        let Some(mut lists) = self.lists_at(at_us) else {
+            return;
+        };
+        if !lists.count(slice::from_ref(&caller), at_us).is_empty() {
+            drop(lists);
+            let identity = identify();
+            if let Some(mut lists) = self.lists_at(at_us) {
+                lists.list(&caller, true, identity, at_us);
+            }
+        }
     }
 
-    /// Changes the lists, with all counts halved that are due. Returns `None` and counts the denial as
-    /// missed if another thread has the lock.
-    #[inline]
-    fn write<T>(&self, now_us: u64, change: impl FnOnce(&mut DenialLists) -> T) -> Option<T> {
+    /// Returns the lists, with all counts halved that are due. `None` if another thread has them: then
+    /// the denial is missed.
+    fn lists_at(&self, now_us: u64) -> Option<MutexGuard<'_, DenialLists>> {
         let Some(mut lists) = try_lock(&self.lists) else {
             self.missed.fetch_add(1, Ordering::Relaxed);
             return None;
         };
         lists.halve_until(now_us);
-        Some(change(&mut lists))
+        Some(lists)
     }
 
     /// Returns the callers that were denied most.
@@ -175,7 +197,7 @@ impl Offenders {
     }
 
     /// Returns the key of a listed caller, if it is kept: if the store finds no bucket by a fingerprint.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "control")]
     pub(crate) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         lock(&self.lists).key_of(fingerprint)
     }

@@ -44,11 +44,17 @@ pub struct RecentDenial {
 }
 
 /// A denial as it is kept.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) at_us: u64,
     pub(crate) reason: DenialReason,
     pub(crate) policies: SmallVec<[(Name, Option<Fingerprint>); 1]>,
+    pub(crate) details: Details,
+}
+
+/// What else is kept of a denied request.
+#[derive(Debug)]
+pub(crate) struct Details {
     pub(crate) retry_after: Option<Duration>,
     pub(crate) method: Option<&'static str>,
     pub(crate) route: Option<Route>,
@@ -57,15 +63,17 @@ pub(crate) struct Kept {
 impl Kept {
     fn to_public(&self) -> RecentDenial {
         let names = self.policies.iter().map(|(name, _)| name.text.to_string());
-        let fingerprints = self.policies.iter().filter_map(|(_, caller)| *caller);
+        // Of all policies, or of none.
+        let fingerprints = self.policies.iter().map(|(_, caller)| *caller);
+        let fingerprints: Option<Vec<_>> = fingerprints.collect();
         RecentDenial {
             at: time(self.at_us),
             reason: self.reason,
             policies: names.collect(),
-            fingerprints: fingerprints.collect(),
-            retry_after: self.retry_after,
-            method: self.method,
-            route: self.route.as_ref().map(text),
+            fingerprints: fingerprints.unwrap_or_default(),
+            retry_after: self.details.retry_after,
+            method: self.details.method,
+            route: self.details.route.as_ref().map(text),
         }
     }
 }
@@ -103,8 +111,6 @@ impl Recent {
             count: 0,
         }
     }
-
-    #[inline]
     pub(super) fn push(&mut self, denial: Kept) {
         match self.kept.get_mut(self.next) {
             Some(oldest) => *oldest = denial,

@@ -26,7 +26,7 @@ pub(super) struct SpaceSaving<T> {
     cursor: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Entry<T> {
     id: u64,
     pub(super) count: u64,
@@ -64,12 +64,11 @@ impl<T> SpaceSaving<T> {
         self.places.allocation_size()
     }
 
-    #[inline]
-    pub(super) fn is_listed(&self, id: u64) -> bool {
-        self.place_of(id).is_some()
+    /// Returns a caller, if it is listed.
+    pub(super) fn listed(&self, id: u64) -> Option<&T> {
+        let entry = self.entries.get(self.place_of(id)?)?;
+        Some(&entry.caller)
     }
-
-    #[inline]
     fn place_of(&self, id: u64) -> Option<usize> {
         let entry = |place: &u8| self.entries.get(usize::from(*place));
         let is_its_place = |place: &u8| entry(place).is_some_and(|entry| entry.id == id);
@@ -77,7 +76,6 @@ impl<T> SpaceSaving<T> {
     }
 
     /// Counts a caller, if it is listed, and returns it.
-    #[inline]
     pub(super) fn count_listed(&mut self, id: u64, now_us: u64) -> Option<&T> {
         let place = self.place_of(id)?;
         let entry = self.entries.get_mut(place)?;

@@ -3,9 +3,10 @@
 use std::{collections::HashMap, sync::Barrier, thread};
 
 use proptest::prelude::*;
+use smallvec::smallvec;
 
 use super::{
-    Identity, NewDenial, Offender, Offenders, TopDenied,
+    Details, Identity, NewDenial, Offender, Offenders, TopDenied,
     recent::time,
     space_saving::{ENTRIES, SpaceSaving},
 };
@@ -267,12 +268,15 @@ fn deny(offenders: &Offenders, policy: &Name, caller: u64) {
     let key = Key::from(caller);
     let denial = NewDenial {
         reason: DenialReason::QuotaExceeded,
+        decided_at_us: None,
+        callers: smallvec![offenders.caller(policy, Some(&key))],
+    };
+    let details = || Details {
         retry_after: None,
         method: None,
         route: None,
-        callers: [offenders.caller(policy, Some(&key))].into(),
     };
-    offenders.record(denial, |_, key| Identity::new(key, None, None));
+    offenders.record(&denial, details, |_, key| Identity::new(key, None, None));
 }
 
 #[cfg(feature = "admin")]

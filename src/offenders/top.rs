@@ -21,8 +21,8 @@ pub struct Offender {
     pub shadow: bool,
     /// The hash of the caller's key.
     pub fingerprint: Fingerprint,
-    /// How often this policy denied this caller, halved every ten minutes: at most so often,
-    /// and [at least](Self::at_least) `count - error` times.
+    /// How often this policy denied this caller, halved every ten minutes: at most so often, if no
+    /// denial was [missed](TopDenied::missed), and [at least](Self::at_least) `count - error` times.
     pub count: u64,
     /// By how much `count` may be too high.
     pub error: u64,
@@ -48,8 +48,8 @@ pub struct TopDenied {
     /// All denials by a policy, of listed and other callers, halved in the same way. A request
     /// that two policies deny counts twice.
     pub total: u64,
-    /// How many denials are in no count since the process started, never halved: another thread was
-    /// writing to the list or reading it just then.
+    /// How many requests since the process started, never halved, of which a denial is not counted:
+    /// another thread was writing to the list or reading it just then.
     pub missed: u64,
 }
 

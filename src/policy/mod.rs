@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) use self::check::{cannot_lease, cost_of_penalty};
 #[cfg(feature = "config")]
 pub(crate) use self::check::{duplicate_policy, no_policies};
-#[cfg(feature = "admin")]
+#[cfg(feature = "control")]
 pub(crate) use self::overridden::check_override;
 #[cfg(feature = "control")]
 pub(crate) use self::overridden::{check_overrides, override_conflict};

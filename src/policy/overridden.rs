@@ -48,7 +48,6 @@ impl Compiled {
     }
 
     /// Returns for which callers it is enforced. `None`: a control document has switched it off.
-    #[inline]
     pub(crate) fn enforcement_under(&self, given: Option<&PolicyOverrides>) -> Option<Enforcement> {
         match given.and_then(|given| given.mode) {
             None => Some(self.enforcement),
@@ -107,7 +106,7 @@ pub(crate) fn check_overrides<'a>(
 }
 
 /// Returns an error if a caller of a policy with one quota cannot be given the other.
-#[cfg(feature = "admin")]
+#[cfg(feature = "control")]
 pub(crate) fn check_override(own: &Quota, other: &Quota) -> Result<(), ConfigError> {
     override_conflict(own, other).map_or(Ok(()), |conflict| Err(cannot_override(conflict)))
 }

@@ -216,7 +216,7 @@ impl StoreHandle {
 
     /// Peeks at buckets, each by itself, in one round trip if the store can. `None` for those about
     /// which the store has no answer.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "control")]
     pub(crate) async fn peek_each(
         &self,
         charges: &[Charge<'_>],

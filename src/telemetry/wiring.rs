@@ -28,8 +28,6 @@ pub(crate) fn shadow_misconfigured(advice: &str) {
         "a shadow policy has no key for any request and is not checked; enforced, it would answer each with 500: {advice}"
     );
 }
-
-#[cold]
 pub(crate) fn two_quotas(policy: &str, one: Quota, other: Quota) {
     let line = format!(
         "policy {policy:?} has two quotas on one store ({} and {}); a request that passes both is charged twice: give each a name of its own",
@@ -53,7 +51,6 @@ pub(crate) fn extension_missing(type_name: &'static str) {
 }
 
 /// Logs a field that should have said what a request cost, once for each name.
-#[cold]
 pub(crate) fn unreadable_cost(field: &str) {
     static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -66,7 +63,6 @@ pub(crate) fn unreadable_cost(field: &str) {
 }
 
 /// Logs a settler that panicked, once for each policy.
-#[cold]
 pub(crate) fn settler_panicked(policy: &str) {
     static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -81,7 +77,6 @@ pub(crate) fn settler_panicked(policy: &str) {
 /// Logs that a reader chose a tier that the configuration lacks. The name may be a client's, so it
 /// is not shown.
 #[cfg(feature = "config")]
-#[cold]
 pub(crate) fn unknown_tier(policy: &str) {
     let line = format!(
         "the reader of policy {policy:?} returned the name of a tier that the configuration lacks; such requests have the tier `otherwise`"
@@ -91,21 +86,16 @@ pub(crate) fn unknown_tier(policy: &str) {
 
 /// Logs that a condition on routes can never hold.
 #[cfg(all(feature = "config", feature = "axum"))]
-#[cold]
 pub(crate) fn no_matched_route() {
     let line = "no request has a matched route for `route` of the configuration, so such policies do not apply: add the layer to the `Router` itself, or use `path`";
     warn_of_wiring(line);
 }
-
-#[cold]
 pub(crate) fn untrusted_proxy(peer: IpAddr, header: impl fmt::Display) {
     let line = format!(
         "untrusted peer {peer} sent `{header}`; the header is ignored, and all requests from this peer share one key: if it is your proxy, name it in `key::client_ip`"
     );
     warn_of_proxy(&line);
 }
-
-#[cold]
 pub(crate) fn other_forwarding_header(
     peer: IpAddr,
     header: impl fmt::Display,

@@ -115,15 +115,25 @@ impl Fields {
     }
 
     pub(super) fn quota(&mut self) -> Result<Quota, Problem> {
-        let text = self.text("quota", LONGEST_QUOTA)?;
-        let text = text.ok_or_else(|| missing("quota"))?;
-        text.parse().map_err(|error: ConfigError| {
+        self.quota_in("quota")?.ok_or_else(|| missing("quota"))
+    }
+
+    /// Takes the tier that a caller is looked up in.
+    pub(super) fn tier(&mut self) -> Result<Option<Quota>, Problem> {
+        self.quota_in("tier")
+    }
+
+    fn quota_in(&mut self, field: &'static str) -> Result<Option<Quota>, Problem> {
+        let Some(text) = self.text(field, LONGEST_QUOTA)? else {
+            return Ok(None);
+        };
+        text.parse().map(Some).map_err(|error: ConfigError| {
             let what = match error.span() {
                 // Its message repeats the text.
                 Some(at) => not_read(&at, "10 per second, burst 20"),
                 None => error.to_string(),
             };
-            mistake(format!("`quota`: {what}"))
+            mistake(format!("`{field}`: {what}"))
         })
     }
 

@@ -6,7 +6,7 @@ mod summary;
 use self::summary::summary;
 use super::{
     changed::{Changed, Event, Failed, Signature, control_for},
-    look_up::{LookUp, Question, states},
+    look_up::{Found, LookUp, Question, look_up},
 };
 use crate::{
     Fingerprint, Key, Quota,
@@ -14,10 +14,9 @@ use crate::{
         Who,
         problem::{Code, Problem},
         shared::{Handle, Shared},
-        watched::Watched,
     },
     control::{self, Control, End, Entry},
-    look_up::CallerState,
+    inspect::{CallerState, Inspect},
 };
 
 /// A change for one caller.
@@ -40,15 +39,17 @@ enum Action {
 impl CallerChange {
     /// Makes the change, and logs it.
     pub(super) async fn make(self, shared: Handle, who: Who) -> Result<Changed<LookUp>, Problem> {
-        let (watched, before) = match self.concerned(&shared).await {
+        let (inspected, before) = match self.concerned(&shared).await {
             Ok(concerned) => concerned,
             Err(problem) => return self.remove_entry(problem, &shared, &who).await,
         };
         let callers = fingerprints(&before);
-        let outcome = self.apply(&callers, &before, &watched, &shared, &who).await;
+        let outcome = self
+            .apply(&callers, &before, &inspected, &shared, &who)
+            .await;
         // A change of the document has replaced their settings.
-        let watched = self.among(&shared).unwrap_or_default();
-        let after = self.states(&watched, &shared).await;
+        let inspected = self.among(&shared).unwrap_or_default();
+        let after = self.states(&inspected, &shared).await;
         let (before, after) = (LookUp::from(&before[..]), LookUp::from(&after[..]));
         let event = Event {
             who: &who,
@@ -61,17 +62,14 @@ impl CallerChange {
     }
 
     /// Returns the layers and limiters that the change concerns, and what they do with the caller.
-    async fn concerned(
-        &self,
-        shared: &Shared,
-    ) -> Result<(Vec<Watched>, Vec<CallerState>), Problem> {
-        let watched = self.among(shared)?;
-        let states = self.states(&watched, shared).await;
-        self.check(&states, &watched, shared)?;
-        Ok((watched, states))
+    async fn concerned(&self, shared: &Shared) -> Result<(Vec<Inspect>, Vec<Found>), Problem> {
+        let inspected = self.among(shared)?;
+        let states = self.states(&inspected, shared).await;
+        self.check(&states, &inspected, shared)?;
+        Ok((inspected, states))
     }
 
-    fn among(&self, shared: &Shared) -> Result<Vec<Watched>, Problem> {
+    fn among(&self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
         self.question.among(shared.targets.all())
     }
 
@@ -124,16 +122,15 @@ impl CallerChange {
         control.entries().iter().any(is_removed).then_some(own)
     }
 
-    async fn states(&self, watched: &[Watched], shared: &Shared) -> Vec<CallerState> {
-        let Question { caller, policy, .. } = &self.question;
-        states(watched, caller, policy.as_deref(), shared.control.as_ref()).await
+    async fn states(&self, inspected: &[Inspect], shared: &Shared) -> Vec<Found> {
+        look_up(inspected, &self.question, shared.control.as_ref()).await
     }
 
     /// Returns a problem if the change can have no effect, or one that was not meant.
     fn check(
         &self,
-        before: &[CallerState],
-        watched: &[Watched],
+        before: &[Found],
+        inspected: &[Inspect],
         shared: &Shared,
     ) -> Result<(), Problem> {
         let key = self.question.caller.key();
@@ -142,11 +139,13 @@ impl CallerChange {
             key == Some(Key::everyone()) || (named.is_some() && named == state.fingerprint)
         };
         let is_one = |state: &CallerState| state.is_shared && !is_all(state);
-        if self.question.policy.is_some() && before.iter().any(is_one) {
+        if self.question.policy.is_some() && before.iter().any(|found| is_one(&found.state)) {
             return Err(Problem::new(Code::SharedPolicy));
         }
-        if before.iter().all(|state| state.fingerprint.is_none()) {
-            let why = before.iter().find_map(|state| state.bucket.as_ref().err());
+        if before.iter().all(|found| found.state.fingerprint.is_none()) {
+            let why = before
+                .iter()
+                .find_map(|found| found.state.bucket.as_ref().err());
             let why = why.map_or("no policy has its key", |why| why);
             return Err(Problem::new(Code::Malformed).detail(format!("`caller`: {why}")));
         }
@@ -155,14 +154,14 @@ impl CallerChange {
         };
         match self.action {
             Action::Override(quota, _) => {
-                control_for(shared.control.as_ref(), watched)?;
-                check_quota(watched, policy, &quota)
+                control_for(shared.control.as_ref(), inspected)?;
+                check_quota(inspected, policy, &quota)
             }
             Action::Ban(_) | Action::ClearOverride => {
-                control_for(shared.control.as_ref(), watched).map(drop)
+                control_for(shared.control.as_ref(), inspected).map(drop)
             }
             Action::Unban if !has_ban_by_policy(before) => {
-                control_for(shared.control.as_ref(), watched).map(drop)
+                control_for(shared.control.as_ref(), inspected).map(drop)
             }
             Action::Unban | Action::Reset => Ok(()),
         }
@@ -172,16 +171,16 @@ impl CallerChange {
     async fn apply(
         &self,
         callers: &[Fingerprint],
-        before: &[CallerState],
-        watched: &[Watched],
+        before: &[Found],
+        inspected: &[Inspect],
         shared: &Shared,
         author: &Who,
     ) -> Result<bool, Failed> {
         let control = shared.control.as_ref();
         let (Some(policy), false) = (&self.question.policy, matches!(self.action, Action::Reset))
         else {
-            let is_reset = self.reset_all(watched, false).await?;
-            return Ok(is_reset && before.iter().any(has_used));
+            let is_reset = self.reset_all(inspected, false).await?;
+            return Ok(is_reset && before.iter().any(|found| has_used(&found.state)));
         };
         let signature = Signature {
             author,
@@ -198,7 +197,7 @@ impl CallerChange {
         }
         // The document goes first: if it cannot be changed, nothing is.
         if matches!(self.action, Action::Unban) && has_ban_by_policy(before) {
-            is_changed |= self.reset_all(watched, is_changed).await?;
+            is_changed |= self.reset_all(inspected, is_changed).await?;
         }
         Ok(is_changed)
     }
@@ -225,10 +224,10 @@ impl CallerChange {
 
     /// Resets the caller in all of these. Returns whether it has a bucket that can be reset.
     /// `is_changed`: whether the document was changed before.
-    async fn reset_all(&self, watched: &[Watched], is_changed: bool) -> Result<bool, Failed> {
+    async fn reset_all(&self, inspected: &[Inspect], is_changed: bool) -> Result<bool, Failed> {
         let Question { caller, policy, .. } = &self.question;
         let mut is_any = false;
-        for (done, one) in watched.iter().enumerate() {
+        for (done, one) in inspected.iter().enumerate() {
             let reset = one.reset(caller, policy.as_deref()).await;
             let failed = |error| Failed::of_reset(&error, done).after(is_changed);
             is_any |= !reset.map_err(failed)?.is_empty();
@@ -250,19 +249,19 @@ impl Action {
 }
 
 /// Returns what stores call the caller: mostly one.
-fn fingerprints(states: &[CallerState]) -> Vec<Fingerprint> {
+fn fingerprints(states: &[Found]) -> Vec<Fingerprint> {
     let mut all: Vec<_> = states
         .iter()
-        .filter_map(|state| state.fingerprint)
+        .filter_map(|found| found.state.fingerprint)
         .collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
-fn has_ban_by_policy(states: &[CallerState]) -> bool {
+fn has_ban_by_policy(states: &[Found]) -> bool {
     let mut states = states.iter();
-    states.any(|state| state.banned_by_policy_until().is_some())
+    states.any(|found| found.state.banned_by_policy_until().is_some())
 }
 
 /// Returns whether a caller has used anything. An unknown bucket may be a used one.
@@ -274,8 +273,8 @@ fn has_used(state: &CallerState) -> bool {
 }
 
 /// Returns a problem if a policy does not take this quota.
-fn check_quota(watched: &[Watched], policy: &str, quota: &Quota) -> Result<(), Problem> {
-    let states = watched.iter().flat_map(Watched::policies);
+fn check_quota(inspected: &[Inspect], policy: &str, quota: &Quota) -> Result<(), Problem> {
+    let states = inspected.iter().flat_map(Inspect::policies);
     let mut own = states.filter(|state| state.name == policy);
     match own.find_map(|state| state.check_override(quota).err()) {
         Some(error) => Err(Problem::new(Code::CannotOverride).detail(error.to_string())),

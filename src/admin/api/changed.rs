@@ -8,9 +8,9 @@ use crate::{
         Who,
         problem::{Code, Problem},
         shared::Shared,
-        watched::Watched,
     },
     control::{Change, Control, ControlError},
+    inspect::Inspect,
     telemetry,
 };
 
@@ -152,10 +152,10 @@ impl Signature<'_> {
 /// Returns the document, if one of these layers and limiters follows it.
 pub(super) fn control_for<'a>(
     control: Option<&'a Control>,
-    watched: &[Watched],
+    inspected: &[Inspect],
 ) -> Result<&'a Control, Problem> {
     let control = control.ok_or_else(|| Problem::new(Code::NoControl))?;
-    match watched.iter().any(|one| one.follows(control)) {
+    match inspected.iter().any(|one| one.follows(control)) {
         true => Ok(control),
         false => Err(Problem::new(Code::NotFollowed)),
     }

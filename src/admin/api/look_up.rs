@@ -8,14 +8,13 @@ use super::{
     policies::{ControlEntry, list_word, mode},
 };
 use crate::{
-    List,
+    List, Quota,
     admin::{
         problem::{Code, Problem},
         shared::Shared,
-        watched::Watched,
     },
     control::{Caller, Control},
-    look_up::CallerState,
+    inspect::{CallerState, Inspect},
 };
 
 /// What each policy does with one caller.
@@ -62,6 +61,8 @@ pub(in crate::admin) struct Question {
     pub(in crate::admin) caller: Caller,
     pub(in crate::admin) policy: Option<String>,
     pub(in crate::admin) limiter: Option<String>,
+    /// The quota of the caller, where each request chooses it.
+    pub(in crate::admin) tier: Option<Quota>,
 }
 
 impl Question {
@@ -72,59 +73,60 @@ impl Question {
             caller: fields.caller()?,
             policy: fields.policy()?,
             limiter: fields.limiter()?,
+            tier: fields.tier()?,
         };
-        fields.end(&["caller", "policy", "limiter"])?;
+        fields.end(&["caller", "policy", "limiter", "tier"])?;
         Ok(question)
     }
 
     /// Returns the layers and limiters that are meant, of which each has the policy.
-    pub(super) fn among(&self, watched: Vec<Watched>) -> Result<Vec<Watched>, Problem> {
-        let watched = with_name(watched, self.limiter.as_deref())?;
+    pub(super) fn among(&self, inspected: Vec<Inspect>) -> Result<Vec<Inspect>, Problem> {
+        let inspected = with_name(inspected, self.limiter.as_deref())?;
         match &self.policy {
-            Some(policy) => with_policy(watched, policy),
-            None => Ok(watched),
+            Some(policy) => with_policy(inspected, policy),
+            None => Ok(inspected),
         }
     }
 
     /// Looks the caller up.
     pub(in crate::admin) async fn look_up(&self, shared: &Shared) -> Result<LookUp, Problem> {
-        let watched = self.among(shared.targets.all())?;
+        let inspected = self.among(shared.targets.all())?;
         let control = shared.control.as_ref();
-        let found = states(&watched, &self.caller, self.policy.as_deref(), control).await;
+        let found = look_up(&inspected, self, control).await;
         Ok(LookUp::from(&found[..]))
     }
 }
 
 /// Returns the layers and limiters of a name, or all.
-fn with_name(mut watched: Vec<Watched>, name: Option<&str>) -> Result<Vec<Watched>, Problem> {
+fn with_name(mut inspected: Vec<Inspect>, name: Option<&str>) -> Result<Vec<Inspect>, Problem> {
     let Some(name) = name else {
-        return Ok(watched);
+        return Ok(inspected);
     };
-    let known: Vec<String> = watched.iter().map(Watched::name).collect();
-    watched.retain(|one| one.name() == name);
-    match watched.is_empty() {
+    let known: Vec<String> = inspected.iter().map(|one| one.name().to_owned()).collect();
+    inspected.retain(|one| one.name() == name);
+    match inspected.is_empty() {
         true => Err(Problem::new(Code::UnknownLimiter).detail(format!(
             "there is no such layer or limiter; there are {}",
             listed(known)
         ))),
-        false => Ok(watched),
+        false => Ok(inspected),
     }
 }
 
 /// Returns those layers and limiters that have a policy.
 pub(super) fn with_policy(
-    mut watched: Vec<Watched>,
+    mut inspected: Vec<Inspect>,
     policy: &str,
-) -> Result<Vec<Watched>, Problem> {
-    let names = |one: &Watched| one.policies().into_iter().map(|state| state.name);
-    let known: Vec<String> = watched.iter().flat_map(names).collect();
-    watched.retain(|one| names(one).any(|name| name == policy));
-    match watched.is_empty() {
+) -> Result<Vec<Inspect>, Problem> {
+    let names = |one: &Inspect| one.policies().into_iter().map(|state| state.name);
+    let known: Vec<String> = inspected.iter().flat_map(names).collect();
+    inspected.retain(|one| names(one).any(|name| name == policy));
+    match inspected.is_empty() {
         true => Err(Problem::new(Code::UnknownPolicy).detail(format!(
             "there is no such policy; there are {}",
             listed(known)
         ))),
-        false => Ok(watched),
+        false => Ok(inspected),
     }
 }
 
@@ -144,45 +146,45 @@ fn listed(mut names: Vec<String>) -> String {
     }
 }
 
+/// What a policy does with a caller, and whether its layer or limiter follows the control document of
+/// the page. `None`: the page has none.
+pub(super) struct Found {
+    pub(super) state: CallerState,
+    followed: Option<bool>,
+}
+
 /// Asks one layer or limiter after the other.
-pub(super) async fn states(
-    watched: &[Watched],
-    caller: &Caller,
-    policy: Option<&str>,
+pub(super) async fn look_up(
+    inspected: &[Inspect],
+    question: &Question,
     control: Option<&Control>,
-) -> Vec<CallerState> {
-    let entries = control.map(Control::entries).unwrap_or_default();
+) -> Vec<Found> {
+    let (caller, policy) = (&question.caller, question.policy.as_deref());
     let mut all = Vec::new();
-    for one in watched {
+    for one in inspected {
         let followed = control.map(|control| one.follows(control));
-        let mut states = one.look_up(caller, policy).await;
-        for state in &mut states {
-            state.is_followed = followed;
-            // Entries have no effect on one that does not follow.
-            if followed == Some(true) {
-                state.add_entries(&entries, caller.address());
-            }
-        }
-        all.append(&mut states);
+        let states = one.look_up_in_tier(caller, policy, question.tier).await;
+        let states = states.into_iter();
+        all.extend(states.map(|state| Found { state, followed }));
     }
     all
 }
 
-impl From<&[CallerState]> for LookUp {
-    fn from(states: &[CallerState]) -> Self {
-        let own = states.iter().filter(|state| !state.is_shared);
-        let mut own = own.filter_map(|state| state.fingerprint);
+impl From<&[Found]> for LookUp {
+    fn from(all: &[Found]) -> Self {
+        let own = all.iter().filter(|found| !found.state.is_shared);
+        let mut own = own.filter_map(|found| found.state.fingerprint);
         let first = own.next();
         let is_one = own.all(|other| Some(other) == first);
         Self {
             fingerprint: first.filter(|_| is_one).map(|one| one.to_string()),
-            policies: states.iter().map(CallerPolicy::from).collect(),
+            policies: all.iter().map(CallerPolicy::from).collect(),
         }
     }
 }
 
-impl From<&CallerState> for CallerPolicy {
-    fn from(state: &CallerState) -> Self {
+impl From<&Found> for CallerPolicy {
+    fn from(Found { state, followed }: &Found) -> Self {
         let by_hand = state.banned_until;
         let by_policy = state.banned_by_policy_until();
         let bucket = state.bucket.as_ref().ok();
@@ -214,7 +216,7 @@ impl From<&CallerState> for CallerPolicy {
             },
             source: bucket.map(|bucket| bucket.source.name()),
             error: state.bucket.as_ref().err().cloned(),
-            followed: state.is_followed,
+            followed: *followed,
             entries: state.entries.iter().map(ControlEntry::from).collect(),
             storage_key: state.storage_key.clone(),
         }

@@ -71,8 +71,8 @@ async fn get_status(State(shared): State<Handle>, Extension(who): Extension<Who>
 }
 
 async fn get_policies(State(shared): State<Handle>) -> Answered {
-    let (watched, control) = (shared.targets.all(), shared.control.as_ref());
-    Ok(json(&policies::policies(&watched, control, None)))
+    let (inspected, control) = (shared.targets.all(), shared.control.as_ref());
+    Ok(json(&policies::policies(&inspected, control, None)))
 }
 
 async fn get_entries(State(shared): State<Handle>) -> Answered {

@@ -4,16 +4,16 @@ use super::{
     body::Fields,
     changed::{Changed, Event, Failed, Signature, control_for},
     look_up::with_policy,
-    policies::{Policy, policies},
+    policies::{Policy, mode_entry, policies},
 };
 use crate::{
     admin::{
         Who,
         problem::{Code, Problem},
         shared::{Handle, Shared},
-        watched::{Watched, mode_entry},
     },
     control::{Control, End, Mode},
+    inspect::Inspect,
 };
 
 /// A change of a policy's mode.
@@ -62,8 +62,8 @@ impl ModeChange {
             (checked, _) => checked?,
         };
         let policies = || {
-            let watched = shared.targets.all();
-            policies(&watched, Some(control), Some(&self.policy))
+            let inspected = shared.targets.all();
+            policies(&inspected, Some(control), Some(&self.policy))
         };
         let before = policies();
         let outcome = self.apply(control, &who).await;
@@ -85,9 +85,9 @@ impl ModeChange {
 
     /// Returns the document, or a problem if a policy cannot have the mode.
     fn check<'a>(&self, shared: &'a Shared) -> Result<&'a Control, Problem> {
-        let watched = with_policy(shared.targets.all(), &self.policy)?;
-        let control = control_for(shared.control.as_ref(), &watched)?;
-        let states = watched.iter().flat_map(Watched::policies);
+        let inspected = with_policy(shared.targets.all(), &self.policy)?;
+        let control = control_for(shared.control.as_ref(), &inspected)?;
+        let states = inspected.iter().flat_map(Inspect::policies);
         let mut own = states.filter(|state| state.name == self.policy);
         let conflict = match self.mode {
             Some(Mode::Shadow) => own.find_map(|state| state.not_shadow),

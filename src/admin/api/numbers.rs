@@ -6,7 +6,7 @@ use super::{
     Counts, epoch_ms, ms, named,
     stores::{Store, Values},
 };
-use crate::{DenialReason, Offender, RecentDenial, admin::watched::Watched, metrics::Snapshot};
+use crate::{DenialReason, Offender, RecentDenial, inspect::Inspect, metrics::Snapshot};
 
 /// All numbers of a layer or limiter, since it was built.
 #[derive(Debug, Serialize)]
@@ -17,6 +17,8 @@ pub(in crate::admin) struct Metrics {
     #[serde(serialize_with = "named")]
     pub(in crate::admin) decisions: Counts,
     pub(in crate::admin) policies: Vec<PolicyMetrics>,
+    /// How many denials are in no list.
+    pub(in crate::admin) denials_missed: u64,
     pub(in crate::admin) waiting: u64,
     pub(in crate::admin) wait_seconds: Values,
     pub(in crate::admin) store: Store,
@@ -69,17 +71,18 @@ pub(in crate::admin) struct DeniedCaller {
 }
 
 /// Returns the numbers of all layers and limiters.
-pub(in crate::admin) fn metrics(watched: &[Watched]) -> Vec<Metrics> {
-    watched.iter().map(|one| of(one.metrics())).collect()
+pub(in crate::admin) fn metrics(inspected: &[Inspect]) -> Vec<Metrics> {
+    let one = |one: &Inspect| of(one.metrics(), one.top_denied(0).missed);
+    inspected.iter().map(one).collect()
 }
 
 /// Returns the callers that are denied most.
-pub(in crate::admin) fn top(watched: &[Watched], most: usize) -> Vec<Top> {
+pub(in crate::admin) fn top(inspected: &[Inspect], most: usize) -> Vec<Top> {
     let mut all: Vec<Top> = Vec::new();
-    for one in watched {
+    for one in inspected {
         let limiter = one.name();
         let found = one.top_denied(most).offenders.into_iter();
-        all.extend(found.map(|offender| of_offender(limiter.clone(), offender)));
+        all.extend(found.map(|offender| of_offender(limiter.to_owned(), offender)));
     }
     all.sort_by_key(|one| std::cmp::Reverse((one.at_least(), one.last_seen_ms)));
     all.truncate(most);
@@ -90,12 +93,12 @@ pub(in crate::admin) fn top(watched: &[Watched], most: usize) -> Vec<Top> {
 const MOST_DENIALS: usize = 1_000;
 
 /// Returns the denials after a time, the latest first.
-pub(in crate::admin) fn denials(watched: &[Watched], since_ms: u64) -> Vec<Denial> {
+pub(in crate::admin) fn denials(inspected: &[Inspect], since_ms: u64) -> Vec<Denial> {
     let mut all: Vec<Denial> = Vec::new();
-    for one in watched {
+    for one in inspected {
         let limiter = one.name();
         let recent = one.recent_denials().into_iter();
-        let recent = recent.map(|found| denial(&limiter, found));
+        let recent = recent.map(|found| denial(limiter, found));
         all.extend(recent.filter(|found| found.at_ms > since_ms));
     }
     all.sort_by_key(|found| std::cmp::Reverse(found.at_ms));
@@ -103,7 +106,7 @@ pub(in crate::admin) fn denials(watched: &[Watched], since_ms: u64) -> Vec<Denia
     all
 }
 
-fn of(snapshot: Snapshot) -> Metrics {
+fn of(snapshot: Snapshot, denials_missed: u64) -> Metrics {
     let policies = snapshot.policies().zip(snapshot.bans());
     Metrics {
         limiter: snapshot.limiter().to_owned(),
@@ -116,6 +119,7 @@ fn of(snapshot: Snapshot) -> Metrics {
                 bans,
             })
             .collect(),
+        denials_missed,
         waiting: snapshot.waiting,
         wait_seconds: snapshot.wait_seconds.into(),
         store: snapshot.store.into(),

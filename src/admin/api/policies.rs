@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use super::epoch_ms;
 use crate::{
-    List,
-    admin::watched::{Watched, mode_entry},
+    List, Quota,
     control::{Action, Control, Entry, Mode},
+    inspect::Inspect,
+    key::KeySource,
 };
 
 /// A policy as it is now.
@@ -18,12 +19,14 @@ pub(in crate::admin) struct Policy {
     pub(in crate::admin) index: usize,
     pub(in crate::admin) name: String,
     pub(in crate::admin) quota: Option<String>,
+    pub(in crate::admin) tiers: Vec<String>,
     pub(in crate::admin) mode: &'static str,
     pub(in crate::admin) enforced_percent: u8,
     /// The mode that an operator has set.
     pub(in crate::admin) by_hand: Option<ControlEntry>,
     /// Whether its layer or limiter follows the document. `None` without a document.
     pub(in crate::admin) followed: Option<bool>,
+    pub(in crate::admin) counts_by: String,
     pub(in crate::admin) shared: bool,
     pub(in crate::admin) overrides: usize,
     pub(in crate::admin) bans: usize,
@@ -49,13 +52,13 @@ pub(in crate::admin) struct ControlEntry {
 
 /// Returns all policies. `name`: those of this name only.
 pub(in crate::admin) fn policies(
-    watched: &[Watched],
+    inspected: &[Inspect],
     control: Option<&Control>,
     name: Option<&str>,
 ) -> Vec<Policy> {
     let entries = control.map(Control::entries).unwrap_or_default();
     let mut all = Vec::new();
-    for (index, of) in watched.iter().enumerate() {
+    for (index, of) in inspected.iter().enumerate() {
         let followed = control.map(|control| of.follows(control));
         let states = of.policies().into_iter();
         for state in states.filter(|state| name.is_none_or(|name| name == state.name)) {
@@ -64,15 +67,17 @@ pub(in crate::admin) fn policies(
                 .filter(|is_followed| *is_followed)
                 .and_then(|_| mode_entry(&entries, &state.name));
             all.push(Policy {
-                limiter: of.name(),
+                limiter: of.name().to_owned(),
                 kind: of.kind(),
                 index,
                 by_hand: entry.map(ControlEntry::from),
                 followed,
                 quota: state.quota.map(|quota| quota.to_string()),
+                tiers: state.tiers.iter().map(Quota::to_string).collect(),
                 mode: mode(state.mode),
                 enforced_percent: state.enforced_percent,
-                shared: state.is_shared,
+                shared: state.counts_by == KeySource::Everyone,
+                counts_by: state.counts_by.to_string(),
                 overrides: state.overrides,
                 bans: state.bans,
                 on_store_failure: state.on_store_failure.to_string(),
@@ -81,6 +86,13 @@ pub(in crate::admin) fn policies(
         }
     }
     all
+}
+
+/// Returns the entry that sets the mode of a policy.
+pub(super) fn mode_entry<'a>(entries: &'a [Entry], policy: &str) -> Option<&'a Entry> {
+    let is_meant =
+        |entry: &&Entry| matches!(&entry.action, Action::Mode { policy: of, .. } if of == policy);
+    entries.iter().find(is_meant)
 }
 
 /// Returns the entries in force, the oldest first.

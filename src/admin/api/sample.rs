@@ -13,8 +13,8 @@ use super::{
     numbers::{Denial, denial},
 };
 use crate::{
-    admin::watched::Watched,
     control::Control,
+    inspect::Inspect,
     metrics::{Checks, Looks, Requests, Snapshot, StoreMetrics},
 };
 
@@ -74,23 +74,23 @@ pub(super) struct LastLook {
 
 impl LastLook {
     /// Looks for the first time.
-    pub(super) fn new(watched: &[Watched]) -> Self {
+    pub(super) fn new(inspected: &[Inspect]) -> Self {
         let mut first = Self {
             at: Instant::now(),
             looks: Looks::default(),
             denials: HashMap::new(),
         };
-        let snapshots: Vec<_> = watched.iter().map(Watched::metrics).collect();
+        let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
         first.looks.next(&snapshots);
-        first.new_denials(watched, &snapshots);
+        first.new_denials(inspected, &snapshots);
         first
     }
 
     /// Looks again.
-    pub(super) fn sample(&mut self, watched: &[Watched], control: Option<&Control>) -> Sample {
+    pub(super) fn sample(&mut self, inspected: &[Inspect], control: Option<&Control>) -> Sample {
         let now = Instant::now();
         let over = now.duration_since(std::mem::replace(&mut self.at, now));
-        let snapshots: Vec<_> = watched.iter().map(Watched::metrics).collect();
+        let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
         let (limiters, stores) = self.looks.next(&snapshots);
         let rate = Rate::over(over);
         Sample {
@@ -98,17 +98,17 @@ impl LastLook {
             over_ms: super::ms(over),
             limiters: limiters.iter().map(|one| rate.of_limiter(one)).collect(),
             stores: stores.into_iter().map(|one| rate.of_store(one)).collect(),
-            denials: self.new_denials(watched, &snapshots),
+            denials: self.new_denials(inspected, &snapshots),
             version: control.map_or(0, version),
         }
     }
 
     /// Returns the denials since the last look, the latest first. A layer that was not there then
     /// has none yet.
-    fn new_denials(&mut self, watched: &[Watched], snapshots: &[Snapshot]) -> Vec<Denial> {
+    fn new_denials(&mut self, inspected: &[Inspect], snapshots: &[Snapshot]) -> Vec<Denial> {
         let mut former = std::mem::take(&mut self.denials);
         let mut found = Vec::new();
-        for (one, snapshot) in watched.iter().zip(snapshots) {
+        for (one, snapshot) in inspected.iter().zip(snapshots) {
             let id = snapshot.id();
             if self.denials.contains_key(&id) {
                 continue;

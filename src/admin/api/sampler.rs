@@ -16,8 +16,9 @@ use tokio::{
 
 use super::sample::{LastLook, Sample};
 use crate::{
-    admin::{target::Targets, watched::Watched},
+    admin::target::Targets,
     control::Control,
+    inspect::Inspect,
     util::{lock::lock, random::random, task::AbortOnDrop},
 };
 
@@ -120,7 +121,7 @@ async fn run(page: Weak<Inner>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     second.tick().await;
-    let Some(first) = page.upgrade().map(|page| page.watched()) else {
+    let Some(first) = page.upgrade().map(|page| page.inspected()) else {
         return;
     };
     let mut last = LastLook::new(&first);
@@ -130,7 +131,7 @@ async fn run(page: Weak<Inner>) {
         let Some(page) = page.upgrade() else {
             return;
         };
-        let sample = last.sample(&page.watched(), page.control.as_ref());
+        let sample = last.sample(&page.inspected(), page.control.as_ref());
         if !lock(&page.state).add(page.id, sample) {
             return;
         }
@@ -138,7 +139,7 @@ async fn run(page: Weak<Inner>) {
 }
 
 impl Inner {
-    fn watched(&self) -> Vec<Watched> {
+    fn inspected(&self) -> Vec<Inspect> {
         self.targets.all()
     }
 }

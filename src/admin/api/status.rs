@@ -8,8 +8,9 @@ use super::{epoch_ms, stores::StoreStatus};
 #[cfg(feature = "config")]
 use crate::config;
 use crate::{
-    admin::{Who, shared::Shared, watched::Watched},
+    admin::{Who, shared::Shared},
     control::Control,
+    inspect::Inspect,
     metrics::StoreMetrics,
 };
 
@@ -66,12 +67,12 @@ pub(in crate::admin) struct Rejected {
 }
 
 /// Returns the state of all, for one with access.
-pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) -> Status {
-    let snapshots: Vec<_> = watched.iter().map(Watched::metrics).collect();
-    let limiters = watched.iter().zip(&snapshots);
+pub(in crate::admin) fn status(shared: &Shared, inspected: &[Inspect], who: &Who) -> Status {
+    let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
+    let limiters = inspected.iter().zip(&snapshots);
     let limiters: Vec<_> = limiters
         .map(|(one, snapshot)| LimiterStatus {
-            name: one.name(),
+            name: one.name().to_owned(),
             kind: one.kind(),
             policies: one
                 .policies()
@@ -88,7 +89,7 @@ pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) 
         now_ms: epoch_ms(SystemTime::now()),
         changes: shared.changes,
         who: who.name().to_owned(),
-        control: control.map(|control| control_status(control, watched)),
+        control: control.map(|control| control_status(control, inspected)),
         limiters,
         stores: StoreMetrics::by_name(snapshots.iter().map(|snapshot| &snapshot.store))
             .into_iter()
@@ -101,10 +102,10 @@ pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) 
     }
 }
 
-fn control_status(control: &Control, watched: &[Watched]) -> ControlStatus {
+fn control_status(control: &Control, inspected: &[Inspect]) -> ControlStatus {
     let status = control.status();
-    let others = watched.iter().filter(|one| !one.follows(control));
-    let not_followed = others.flat_map(Watched::policies).map(|policy| policy.name);
+    let others = inspected.iter().filter(|one| !one.follows(control));
+    let not_followed = others.flat_map(Inspect::policies).map(|policy| policy.name);
     let not_followed: BTreeSet<_> = not_followed.collect();
     ControlStatus {
         version: status.version,

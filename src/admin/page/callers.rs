@@ -62,7 +62,7 @@ pub(super) fn reason(reason: &'static str) -> &'static str {
 }
 
 /// What a shadow policy does with a caller.
-const SHADOW: &str = "would be denied";
+pub(super) const SHADOW: &str = "would be denied";
 
 pub(super) fn top(top: &[Top], now_ms: u64) -> Html {
     if top.is_empty() {

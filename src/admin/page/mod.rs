@@ -92,6 +92,7 @@ async fn answer_to(shared: &Shared, caller: &str, policy: &str) -> Result<LookUp
         caller: read_caller(&parts_of(caller))?,
         policy: (!policy.is_empty()).then(|| policy.to_owned()),
         limiter: None,
+        tier: None,
     };
     question.look_up(shared).await
 }
@@ -121,15 +122,15 @@ fn parts_of(caller: &str) -> Vec<&str> {
 
 fn page(shared: &Shared, base: &Base, who: &Who, asked: Option<Asked>) -> Response {
     shared.sampler.look();
-    let watched = shared.targets.all();
-    let mut denials = numbers::denials(&watched, 0);
+    let inspected = shared.targets.all();
+    let mut denials = numbers::denials(&inspected, 0);
     denials.truncate(MOST_DENIALS);
     let view = View {
-        status: status::status(shared, &watched, who),
-        policies: policies::policies(&watched, shared.control.as_ref(), None),
+        status: status::status(shared, &inspected, who),
+        policies: policies::policies(&inspected, shared.control.as_ref(), None),
         entries: policies::entries(shared.control.as_ref()),
-        metrics: numbers::metrics(&watched),
-        top: numbers::top(&watched, MOST_OFFENDERS),
+        metrics: numbers::metrics(&inspected),
+        top: numbers::top(&inspected, MOST_OFFENDERS),
         denials,
         is_for_all_users: shared.access.is_for_all_users(),
         has_session: shared.access.secret().is_some(),

@@ -64,9 +64,13 @@ pub(super) fn policies(policies: &[Policy], metrics: &[Metrics], now_ms: u64) ->
 fn remarks(policy: &Policy) -> String {
     let fails = format!("if the store fails: {}", policy.on_store_failure);
     let number = |number: usize, one, many| plural(number as u64, one, many);
+    let counts_by = match policy.shared {
+        true => "one bucket for all callers".to_owned(),
+        false => format!("counts by {}", policy.counts_by),
+    };
     let remarks = [
+        (true, counts_by),
         (policy.on_store_failure != "local", fails),
-        (policy.shared, "one bucket for all callers".to_owned()),
         (
             policy.followed == Some(false),
             "does not follow the control document".to_owned(),

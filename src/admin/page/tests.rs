@@ -165,6 +165,10 @@ fn the_script_has_the_words_of_the_server() {
     let written: Vec<_> = written.split_whitespace().collect();
     assert_eq!(written.join(" "), reasons.join(" "));
 
+    for word in [callers::SHADOW, "one bucket for all callers", "counts by "] {
+        assert!(script().contains(word), "{word}");
+    }
+
     let parts = PARTS.map(|part| part.trim_end_matches(':')).join("|");
     assert_eq!(in_script("const PART = /^(", "):/;"), parts);
 }

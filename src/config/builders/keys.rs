@@ -12,7 +12,7 @@ use super::{
 use crate::{
     ConfigError, Key, RequestHead,
     config::{field::Field, problem::Code},
-    key::{self, KeyError, KeyExtractor},
+    key::{self, KeyError, KeyExtractor, KeySource},
 };
 
 /// An extractor whose type only the file knows.
@@ -127,5 +127,9 @@ impl KeyExtractor for All {
 
     fn validate(&self) -> Result<(), ConfigError> {
         self.0.iter().try_for_each(|part| part.validate())
+    }
+
+    fn source(&self) -> KeySource {
+        KeySource::All(self.0.iter().map(|part| part.source()).collect())
     }
 }

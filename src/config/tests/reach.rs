@@ -87,6 +87,7 @@ const OF_TRAITS: &[&str] = &[
     "hidden_field",
     "is_trusted_proxy",
     "settle",
+    "source",
     "validate",
 ];
 

@@ -11,11 +11,9 @@ use std::{fmt, net::IpAddr};
 use http::Request;
 
 use self::request::set_peer;
-#[cfg(feature = "admin")]
-use crate::key::PeerAddr;
 use crate::{
     ConfigError, Key, RequestHead,
-    key::{KeyError, key_of_address, request_head::made_up},
+    key::{KeyError, PeerAddr, key_of_address, request_head::made_up},
 };
 
 /// A caller as an operator types it: on the command line, or on a page for operators.
@@ -116,7 +114,6 @@ impl Caller {
     }
 
     /// Returns the parts of a request, if the caller is that.
-    #[cfg(feature = "admin")]
     pub(crate) fn request(&self) -> Option<&Request<()>> {
         match &self.0 {
             Named::Request(request) => Some(request),
@@ -125,7 +122,6 @@ impl Caller {
     }
 
     /// Returns the address, if the caller has one.
-    #[cfg(feature = "admin")]
     pub(crate) fn address(&self) -> Option<IpAddr> {
         match &self.0 {
             Named::Address(address) => Some(*address),

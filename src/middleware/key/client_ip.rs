@@ -12,7 +12,7 @@ use http::{HeaderName, header::FORWARDED};
 use ipnet::IpNet;
 
 use super::{
-    Key, KeyError, KeyExtractor, RequestHead,
+    Key, KeyError, KeyExtractor, KeySource, RequestHead,
     address::{AddressReader, DEFAULT_IPV6_PREFIX, address_key, check_ipv6_prefix},
     forwarded, proxies,
 };
@@ -83,6 +83,10 @@ impl KeyExtractor for Peer {
 
     fn validate(&self) -> Result<(), ConfigError> {
         check_ipv6_prefix(self.ipv6_prefix)
+    }
+
+    fn source(&self) -> KeySource {
+        KeySource::ClientAddress
     }
 }
 
@@ -254,7 +258,6 @@ impl ClientIp {
     }
 
     /// Logs a proxy that is not trusted, since all its clients share one key.
-    #[cold]
     fn look_for_a_proxy(&self, head: &RequestHead<'_>, peer: IpAddr) {
         if head.is_sent()
             && head.headers().contains_key(&self.header)
@@ -265,7 +268,6 @@ impl ClientIp {
     }
 
     /// Logs a trusted proxy that writes another header, for the same reason.
-    #[cold]
     fn look_for_another_header(&self, head: &RequestHead<'_>, peer: IpAddr) {
         let is_there = |name: &&HeaderName| head.headers().contains_key(*name);
         let known = [X_FORWARDED_FOR, FORWARDED, X_REAL_IP];
@@ -294,6 +296,10 @@ impl KeyExtractor for ClientIp {
             Some(error) => Err(error.clone()),
             None => check_ipv6_prefix(self.ipv6_prefix),
         }
+    }
+
+    fn source(&self) -> KeySource {
+        KeySource::ClientAddress
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     BearerToken, ClientIp, Cookie, Extension, Global, Header, Key, KeyError, KeyExtractor,
-    MethodKey, Peer, RequestHead,
+    KeySource, MethodKey, Peer, RequestHead,
 };
 use crate::ConfigError;
 
@@ -46,6 +46,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         self.first.validate()?;
         self.second.validate()
     }
+
+    fn source(&self) -> KeySource {
+        KeySource::FirstOf(vec![self.first.source(), self.second.source()])
+    }
 }
 
 macro_rules! tuple_extractor {
@@ -63,6 +67,12 @@ macro_rules! tuple_extractor {
                 let ($($name,)+) = self;
                 $($name.validate()?;)+
                 Ok(())
+            }
+
+            #[allow(non_snake_case)]
+            fn source(&self) -> KeySource {
+                let ($($name,)+) = self;
+                KeySource::All(vec![$($name.source()),+])
             }
         }
     };

@@ -13,7 +13,7 @@ use http::{
 use smallvec::SmallVec;
 
 use super::{
-    Key, KeyError, KeyExtractor, RequestHead,
+    Key, KeyError, KeyExtractor, KeySource, RequestHead,
     error::{Source, keep_name},
     host::{Host, Unclear},
 };
@@ -65,6 +65,11 @@ impl KeyExtractor for Header {
 
     fn validate(&self) -> Result<(), ConfigError> {
         self.name.clone().map(drop)
+    }
+
+    fn source(&self) -> KeySource {
+        let name = self.name.as_ref();
+        KeySource::Header(name.map_or_else(|_| String::new(), HeaderName::to_string))
     }
 }
 
@@ -119,6 +124,10 @@ impl KeyExtractor for BearerToken {
             Ok(Some(Some(token))) if token.iter().all(u8::is_ascii_graphic) => Ok(Key::from(token)),
             Ok(Some(Some(_))) | Err(Unclear) => Err(error(Source::BearerTokens)),
         }
+    }
+
+    fn source(&self) -> KeySource {
+        KeySource::BearerToken
     }
 }
 
@@ -189,6 +198,10 @@ impl KeyExtractor for Cookie {
         } else {
             Ok(Key::from(value))
         }
+    }
+
+    fn source(&self) -> KeySource {
+        KeySource::Cookie(self.name.to_string())
     }
 
     fn validate(&self) -> Result<(), ConfigError> {

@@ -2,7 +2,7 @@
 
 use std::{any::type_name, fmt, sync::Arc};
 
-use super::{Key, KeyError, KeyExtractor, RequestHead, error::Source};
+use super::{Key, KeyError, KeyExtractor, KeySource, RequestHead, error::Source};
 use crate::{telemetry, util::absences::Absences};
 
 /// Reads a key from a value that an earlier layer put into the request's extensions: an
@@ -88,6 +88,10 @@ impl KeyExtractor for MethodKey {
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(known_method(head).map_or_else(Key::missing, Key::from))
     }
+
+    fn source(&self) -> KeySource {
+        KeySource::Method
+    }
 }
 
 /// Returns the method, if it is a usual one: clients may invent others.
@@ -115,8 +119,8 @@ impl KeyExtractor for Global {
         Ok(Key::everyone())
     }
 
-    fn is_global(&self) -> bool {
-        true
+    fn source(&self) -> KeySource {
+        KeySource::Everyone
     }
 }
 
@@ -147,5 +151,9 @@ impl KeyExtractor for MatchedRoute {
                 None => Key::missing(),
             },
         )
+    }
+
+    fn source(&self) -> KeySource {
+        KeySource::Route
     }
 }

@@ -84,6 +84,7 @@ pub(crate) mod host;
 mod known;
 mod proxies;
 pub(crate) mod request_head;
+mod source;
 
 #[cfg(feature = "config")]
 pub(crate) use self::address::DEFAULT_IPV6_PREFIX;
@@ -100,6 +101,7 @@ pub use self::{
     credential::{BearerToken, Cookie, Header, bearer_token, cookie, header},
     error::KeyError,
     known::{Extension, Global, MethodKey, extension, global, method},
+    source::KeySource,
 };
 pub(crate) use self::{known::known_method, request_head::RequestHead};
 use crate::ConfigError;
@@ -137,10 +139,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether all requests have the key [`Key::everyone`]: pages for operators say so.
-    #[doc(hidden)]
-    fn is_global(&self) -> bool {
-        false
+    /// Returns what the key is read from: operators see it, and can name a caller only by what may be
+    /// a key. Default: the application.
+    fn source(&self) -> KeySource {
+        KeySource::Application
     }
 
     /// Uses `other` if this key is missing. The types of this module have the same method
@@ -162,8 +164,8 @@ impl KeyExtractor for std::sync::Arc<dyn KeyExtractor> {
         (**self).validate()
     }
 
-    fn is_global(&self) -> bool {
-        (**self).is_global()
+    fn source(&self) -> KeySource {
+        (**self).source()
     }
 }
 

@@ -70,5 +70,6 @@ fn question(fields: &mut Fields) -> Result<Question, Problem> {
         caller: fields.caller()?,
         policy: Some(fields.required_policy()?),
         limiter: None,
+        tier: None,
     })
 }

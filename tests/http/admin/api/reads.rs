@@ -132,8 +132,8 @@ async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
         of("plan"),
         json!({
             "limiter": "api", "kind": "layer", "index": 0, "name": "plan",
-            "quota": "fixed window of 2 per hour", "mode": "enforce", "enforced_percent": 100,
-            "by_hand": null, "followed": true, "shared": false,
+            "quota": "fixed window of 2 per hour", "tiers": [], "mode": "enforce", "enforced_percent": 100,
+            "by_hand": null, "followed": true, "counts_by": "the header `x-api-key`", "shared": false,
             "overrides": 1, "bans": 1, "on_store_failure": "local",
         })
     );

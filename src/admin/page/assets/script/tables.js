@@ -96,7 +96,8 @@ function showPolicies() {
     return el("tr",
       head(foreign(policy.name), !one && small(foreign(policy.limiter))),
       cell(policy.quota ?? "chosen for each request", small([
-        policy.on_store_failure !== "local" && `if the store fails: ${policy.on_store_failure}`, policy.shared && "one bucket for all callers",
+        policy.shared ? "one bucket for all callers" : `counts by ${policy.counts_by}`,
+        policy.on_store_failure !== "local" && `if the store fails: ${policy.on_store_failure}`,
         policy.followed === false && "does not follow the control document", policy.overrides > 0 && plural(policy.overrides, "override"), policy.bans > 0 && plural(policy.bans, "ban")].filter(Boolean).join(" · "))),
       el("td.mode", badge(mode === "shadow" ? "warn" : "quiet", word),
         canChange && policy.followed && button("Change…", () => askMode(policy), "mode", `Change the mode of ${policy.name}`),

@@ -1,90 +1,20 @@
-//! What each policy of a layer or limiter does with one caller, for operators.
-//!
-//! A look-up peeks at each policy by itself, so that each shows its own state whatever the others
-//! decide. It takes and writes nothing, and is not counted as a request.
+//! Asks the store about one caller, for each policy by itself.
 
-use std::{
-    borrow::Cow,
-    collections::BTreeSet,
-    net::IpAddr,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+use std::{borrow::Cow, collections::BTreeSet};
+
+use super::{
+    Terms,
+    state::{Bucket, CallerState, ResetBucket, end_of_ban},
 };
-
 use crate::{
-    ConfigError, Decision, Fingerprint, Key, List, OnStoreFailure, PolicyDecision, Quota, Source,
-    StoreError,
+    Decision, Fingerprint, Key, List, PolicyDecision, Quota, Source, StoreError,
     charge::{Charge, Check, Demand, Operation},
-    control::{Action, Entry},
-    enforcement::{Enforcement, Percent},
-    overrides::{Found, Mode, Override, PolicyOverrides},
-    policy::{Compiled, check_override, override_conflict},
+    enforcement::Enforcement,
+    overrides::{Found, Mode},
+    policy::Compiled,
     store::handle::StoreHandle,
-    util::{interned::Interned, network::Network},
+    util::interned::Interned,
 };
-
-/// A policy as it is now.
-#[derive(Clone, Debug)]
-pub(crate) struct PolicyState {
-    pub(crate) name: String,
-    /// `None`: each request chooses it.
-    pub(crate) quota: Option<Quota>,
-    /// For most callers, if it is not enforced for all.
-    pub(crate) mode: Mode,
-    /// For how many of its callers it is enforced. 0 for a shadow policy.
-    pub(crate) enforced_percent: u8,
-    /// Why it cannot be a shadow policy, if it cannot.
-    pub(crate) not_shadow: Option<ConfigError>,
-    /// Whether all callers have one bucket.
-    pub(crate) is_shared: bool,
-    /// How many callers have a quota by the control document.
-    pub(crate) overrides: usize,
-    /// How many callers are banned by the control document.
-    pub(crate) bans: usize,
-    pub(crate) on_store_failure: OnStoreFailure,
-}
-
-/// What one policy does with a caller.
-#[derive(Clone, Debug)]
-pub(crate) struct CallerState {
-    /// The name of the layer or limiter.
-    pub(crate) limiter: String,
-    pub(crate) policy: String,
-    /// `None`: the policy's key is not known.
-    pub(crate) fingerprint: Option<Fingerprint>,
-    pub(crate) is_shared: bool,
-    /// For this caller.
-    pub(crate) mode: Mode,
-    /// The quota in force for this caller. `None`: it depends on the request.
-    pub(crate) quota: Option<Quota>,
-    /// Until when an operator has banned the caller. A shadow policy does not deny it.
-    pub(crate) banned_until: Option<SystemTime>,
-    /// The list that the caller is on, by its address or by the key of any policy. It decides before
-    /// all policies do.
-    pub(crate) list: Option<List>,
-    /// The bucket, or why it is not known.
-    pub(crate) bucket: Result<Bucket, String>,
-    /// The name of the bucket in Redis.
-    pub(crate) storage_key: Option<String>,
-    /// Whether its layer or limiter follows the control document that is asked. `None`: none is.
-    pub(crate) is_followed: Option<bool>,
-    /// What the document says of the policy and the caller, if it is followed.
-    pub(crate) entries: Vec<Entry>,
-}
-
-/// A bucket, as a peek finds it.
-#[derive(Clone, Debug)]
-pub(crate) struct Bucket {
-    pub(crate) decision: PolicyDecision,
-    /// What decided.
-    pub(crate) source: Source,
-}
-
-/// A bucket that was reset.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ResetBucket {
-    pub(crate) policy: String,
-    pub(crate) fingerprint: Fingerprint,
-}
 
 /// A policy that an operator asks about a caller.
 pub(crate) struct Asked<'a> {
@@ -101,17 +31,6 @@ pub(crate) struct Asked<'a> {
     tiers: Vec<Interned<Quota>>,
 }
 
-/// The terms of a policy, beyond what it says itself.
-pub(crate) struct Terms<'a, 'o> {
-    pub(crate) policy: &'a Compiled,
-    /// What a control document says of it.
-    pub(crate) given: Option<&'o PolicyOverrides>,
-    /// Whether all callers have one bucket.
-    pub(crate) is_shared: bool,
-    /// Other quotas that requests have chosen.
-    pub(crate) tiers: Vec<Interned<Quota>>,
-}
-
 impl<'a> Asked<'a> {
     /// `demand`: what a check asks of the bucket, if an operator gives the caller this quota.
     pub(crate) fn new(
@@ -123,13 +42,13 @@ impl<'a> Asked<'a> {
         let Terms {
             policy,
             given,
-            is_shared,
+            counts_by,
             tiers,
         } = terms;
         let mut asked = Self {
             policy,
             enforcement: policy.enforcement_under(given),
-            is_shared,
+            is_shared: counts_by.is_everyone(),
             key: None,
             ban: None,
             list: None,
@@ -229,87 +148,13 @@ impl<'a> Asked<'a> {
             banned_until: self.ban.as_ref().map(end_of_ban),
             storage_key: own.and_then(|charge| store.storage_key(charge)),
             bucket,
-            is_followed: None,
             entries: Vec::new(),
         }
     }
 }
 
-/// Returns when a ban ends.
-fn end_of_ban(ban: &PolicyDecision) -> SystemTime {
-    let wait = ban.retry_after().unwrap_or_default();
-    UNIX_EPOCH + Duration::from_micros(ban.decided_at_us()) + wait
-}
-
-impl CallerState {
-    /// Adds the entries of a document: of the policy, the caller, and lists that the caller is on.
-    pub(crate) fn add_entries(&mut self, entries: &[Entry], address: Option<IpAddr>) {
-        let is_caller = |caller| self.fingerprint == Some(caller);
-        let is_in = |range: &str| {
-            let network = Network::parse(range);
-            address
-                .zip(network)
-                .is_some_and(|(address, network)| network.contains(address))
-        };
-        let is_meant = |entry: &Entry| match &entry.action {
-            Action::Override { policy, caller, .. } | Action::Ban { policy, caller } => {
-                *policy == self.policy && is_caller(*caller)
-            }
-            Action::Mode { policy, .. } => *policy == self.policy,
-            Action::ListKey { key, .. } => is_caller(*key),
-            Action::ListIp { range, .. } => is_in(range),
-        };
-        let meant = entries.iter().filter(|entry| is_meant(entry));
-        self.entries = meant.cloned().collect();
-    }
-
-    /// Returns until when a penalty has banned the caller.
-    pub(crate) fn banned_by_policy_until(&self) -> Option<SystemTime> {
-        let decision = &self.bucket.as_ref().ok()?.decision;
-        let is_banned = decision.is_of_penalty() && decision.is_denied();
-        is_banned.then(|| end_of_ban(decision))
-    }
-}
-
-impl PolicyState {
-    /// Returns an error if no caller of the policy can be given this quota.
-    pub(crate) fn check_override(&self, quota: &Quota) -> Result<(), ConfigError> {
-        let own = self.quota.as_ref();
-        own.map_or(Ok(()), |own| check_override(own, quota))
-    }
-
-    pub(crate) fn new(terms: &Terms<'_, '_>) -> Self {
-        let policy = terms.policy;
-        let (mode, enforced_percent) = match policy.enforcement_under(terms.given) {
-            None => (Mode::Off, 0),
-            Some(Enforcement::ForAll) => (Mode::Enforce, 100),
-            Some(Enforcement::For(Percent(percent))) => (Mode::Enforce, percent),
-            Some(Enforcement::ForNone) => (Mode::Shadow, 0),
-        };
-        let given = || terms.given.iter().flat_map(|given| given.callers.values());
-        let has_quota = |given: &&Override| {
-            let quota = given.quota.as_ref();
-            quota.is_some_and(|quota| override_conflict(&policy.demand.quota, quota).is_none())
-        };
-        Self {
-            name: policy.name.text.to_string(),
-            quota: (!policy.has_tiers).then_some(*policy.demand.quota),
-            mode,
-            enforced_percent,
-            not_shadow: policy.cannot_shadow(),
-            is_shared: terms.is_shared,
-            overrides: given().filter(has_quota).count(),
-            bans: given()
-                .filter_map(|given| given.ban.as_ref())
-                .filter(|ban| ban.is_live())
-                .count(),
-            on_store_failure: policy.on_store_failure,
-        }
-    }
-}
-
 /// Looks at the bucket of each policy, in one round trip if the store can.
-pub(crate) async fn look_up(
+pub(super) async fn look_up(
     limiter: &str,
     store: &StoreHandle,
     asked: Vec<Asked<'_>>,
@@ -362,7 +207,7 @@ fn bucket(answer: Result<Decision, StoreError>) -> Result<Bucket, String> {
 /// # Errors
 ///
 /// Returns an error if the store does not confirm a reset. It may have run.
-pub(crate) async fn reset(
+pub(super) async fn reset(
     store: &StoreHandle,
     asked: &[Asked<'_>],
     shared: bool,
@@ -385,7 +230,3 @@ pub(crate) async fn reset(
     }
     Ok(reset)
 }
-
-#[cfg(all(test, feature = "redis", feature = "testing"))]
-#[allow(clippy::expect_used, clippy::indexing_slicing)]
-mod tests;

@@ -6,7 +6,7 @@ use super::{HOUR, World, buckets, caller, debit, only, plan};
 use crate::{
     FixedWindow, Key, OnStoreFailure, Percent, Policy, Quota, TokenBucket,
     control::{Action, End, Mode},
-    look_up::PolicyState,
+    inspect::PolicyState,
 };
 
 fn quota(limit: u64) -> Quota {
@@ -36,12 +36,11 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
             .await
             .expect("it is made");
 
-        let mut state = only(layer.look_up(&caller(&["k1"]), None).await);
+        let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
         assert_eq!((state.mode, state.quota), (Mode::Enforce, Some(quota(50))));
         let decision = &state.bucket.as_ref().expect("a bucket").decision;
         assert_eq!((decision.remaining(), decision.is_denied()), (30, false));
         assert_eq!(state.banned_by_policy_until(), None);
-        state.add_entries(&control.entries(), None);
         let kinds: Vec<_> = state
             .entries
             .iter()
@@ -52,21 +51,23 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
         assert_eq!(state.banned_until, state.entries[1].until);
         assert!(state.banned_until.is_some());
 
-        let mut other = only(layer.look_up(&caller(&["k2"]), None).await);
+        let at = async |address: &str| {
+            let typed = ["header:x-api-key=k2", address];
+            only(layer.inspect().look_up(&caller(&typed), None).await)
+        };
+        let other = at("ip:203.0.113.7").await;
         assert_eq!((other.banned_until, other.quota), (None, Some(quota(10))));
-        other.add_entries(&control.entries(), "203.0.113.7".parse().ok());
         let kinds: Vec<_> = other
             .entries
             .iter()
             .map(|entry| kind(&entry.action))
             .collect();
         assert_eq!(kinds, ["range"]);
-        other.add_entries(&control.entries(), "203.0.114.7".parse().ok());
-        assert_eq!(other.entries, []);
+        assert_eq!(at("ip:203.0.114.7").await.entries, []);
 
         if world.clock.is_some() {
             world.advance(2 * HOUR).await;
-            let state = only(layer.look_up(&caller(&["k1"]), None).await);
+            let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
             assert_eq!(state.banned_until, None);
         }
     }
@@ -107,7 +108,7 @@ async fn policies_are_shown_as_they_are() {
     let shadow = Policy::new("shadow", FixedWindow::per_hour(3)).shadow();
     let all = || [plan(), tenth.clone(), shadow.clone()];
     let layer = world.layer(all());
-    let now = layer.policy_states();
+    let now = layer.inspect().policies();
     let expected = [
         ("plan", Mode::Enforce, 100),
         ("tenth", Mode::Enforce, 10),
@@ -138,7 +139,7 @@ async fn policies_are_shown_as_they_are() {
         .ban("tenth", "soon", Duration::from_secs(9))
         .await
         .expect("it is made");
-    let now = layer.policy_states();
+    let now = layer.inspect().policies();
     let expected = [
         ("plan", Mode::Off, 0),
         ("tenth", Mode::Enforce, 10),
@@ -147,14 +148,14 @@ async fn policies_are_shown_as_they_are() {
     assert_eq!(modes(&now), expected);
     assert_eq!((now[1].overrides, now[1].bans), (3, 4));
     world.advance(Duration::from_secs(10)).await;
-    assert_eq!(layer.policy_states()[1].bans, 3);
+    assert_eq!(layer.inspect().policies()[1].bans, 3);
 
     let limiter = world.limiter([
         Policy::new("plan", FixedWindow::per_hour(10)),
         shadow.clone(),
     ]);
     let expected = [("plan", Mode::Off, 0), ("shadow", Mode::Enforce, 100)];
-    assert_eq!(modes(&limiter.policy_states()), expected);
+    assert_eq!(modes(&limiter.inspect().policies()), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,19 +169,18 @@ async fn a_policy_that_is_off_has_no_state() {
             .set_mode("plan", Mode::Off)
             .await
             .expect("it is made");
-        let mut state = only(layer.look_up(&caller(&["k1"]), None).await);
+        let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
         assert_eq!((state.mode, state.quota), (Mode::Off, Some(quota(10))));
         let why = state.bucket.as_ref().expect_err("no state");
         assert!(why.contains("switched the policy off"), "{why}");
-        state.add_entries(&world.control.entries(), None);
         assert_eq!(state.entries.len(), 1);
 
         // Its bucket stays, and can be reset.
-        let reset = layer.reset_caller(&caller(&["k1"]), None).await;
+        let reset = layer.inspect().reset(&caller(&["k1"]), None).await;
         assert_eq!(reset.expect("it is reset").len(), 1);
         world.control.clear_mode("plan").await.expect("it is made");
         assert_eq!(
-            super::remaining(layer.look_up(&caller(&["k1"]), None).await),
+            super::remaining(layer.inspect().look_up(&caller(&["k1"]), None).await),
             10
         );
     }
@@ -195,7 +195,7 @@ async fn each_caller_has_its_own_mode() {
     let mut enforced = 0;
     for number in 0..40 {
         let name = format!("k{number}");
-        let state = only(layer.look_up(&caller(&[&name]), None).await);
+        let state = only(layer.inspect().look_up(&caller(&[&name]), None).await);
         let charged = buckets(&layer, &[("x-api-key", &name)]);
         let peek = charged.peek().await.expect("Redis");
         let expected = match peek.policies().len() {
@@ -222,7 +222,7 @@ async fn each_caller_has_its_own_mode() {
         .ban("plan", "k1", in_an_hour(&world))
         .await
         .expect("it is made");
-    let state = only(layer.look_up(&caller(&["k1"]), None).await);
+    let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
     assert_eq!(
         (state.mode, state.banned_until.is_some()),
         (Mode::Shadow, true)

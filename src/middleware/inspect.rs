@@ -2,57 +2,46 @@
 
 use super::{layer::RateLimitLayer, rules::Rule, settings::Settings};
 use crate::{
-    Fingerprint, Key, List, RequestHead, StoreError,
+    Key, List, Quota, RequestHead,
     control::Caller,
-    key::KeyError,
+    engine::{Engine, HasEngine},
+    inspect::{Asked, Inspect, Inspected, Terms},
+    key::{KeyError, KeySource},
     lists::LoadedLists,
-    look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
     overrides::SeenOverrides,
     store::handle::StoreHandle,
+    util::interned::Interned,
 };
 
 impl RateLimitLayer {
-    /// Returns a layer that keeps the present settings of this one. It does not count as a use of
-    /// this one.
-    pub(crate) fn pinned(&self) -> Self {
-        let settings = self.settings.pinned();
-        Self { settings }
-    }
-
-    /// Returns all policies, also those that a control document has switched off.
-    pub(crate) fn policy_states(&self) -> Vec<PolicyState> {
-        let settings = self.settings.load();
-        let overrides = settings.engine.store.overrides();
-        let state = |rule: Rule<'_>| PolicyState::new(&rule.terms(&overrides));
-        settings.rules().map(state).collect()
-    }
-
-    /// Looks a caller up, under one policy or under all.
-    pub(crate) async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
-        let settings = self.settings.load_full();
-        let asked = settings.asked(caller, policy);
-        look_up::look_up(
-            settings.engine.recorder.name(),
-            &settings.engine.store,
-            asked,
-        )
-        .await
-    }
-
-    /// Resets a caller's buckets, under one policy or under all whose buckets are not shared.
-    pub(crate) async fn reset_caller(
-        &self,
-        caller: &Caller,
-        policy: Option<&str>,
-    ) -> Result<Vec<ResetBucket>, StoreError> {
-        let settings = self.settings.load_full();
-        let asked = settings.asked(caller, policy);
-        look_up::reset(&settings.engine.store, &asked, policy.is_some()).await
+    /// Returns the layer as operators see it, with its present settings: see
+    /// [`inspect`](crate::inspect).
+    #[must_use]
+    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+    pub fn inspect(&self) -> Inspect {
+        Inspect::new(self.settings.load_full())
     }
 }
 
-impl Settings {
-    fn asked(&self, caller: &Caller, policy: Option<&str>) -> Vec<Asked<'_>> {
+impl Inspected for Settings {
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn kind(&self) -> &'static str {
+        Self::KIND
+    }
+
+    fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Vec<Terms<'a, 'o>> {
+        self.rules().map(|rule| rule.terms(overrides)).collect()
+    }
+
+    fn asked(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+        tier: Option<&Interned<Quota>>,
+    ) -> Vec<Asked<'_>> {
         let overrides = self.engine.store.overrides();
         let lists = overrides.lists(self.engine.lists.as_ref());
         let list_of_key = |key: &Key| self.engine.store.find_listed(lists.as_ref()?, key);
@@ -63,21 +52,16 @@ impl Settings {
             policy.is_none_or(|policy| policy == name)
         });
         let asked = rules.map(|rule| {
-            let key = rule.key_of(caller).map(|key| self.known_key(key));
+            let key = rule.key_of(caller).map(|key| self.engine.known_key(key));
             let list = list.or_else(|| list_of_key(key.as_ref().ok()?));
-            rule.asked(&overrides, &self.engine.store, caller, key)
+            rule.asked(&overrides, &self.engine.store, (caller, tier), key)
                 .on(list)
         });
         asked.collect()
     }
+}
 
-    /// Returns the key of a denied caller, if this is its fingerprint and the store needs the key.
-    fn known_key(&self, key: Key) -> Key {
-        let fingerprint = Fingerprint::of_key(&key);
-        let known = fingerprint.and_then(|caller| self.engine.recorder.offenders.key_of(caller));
-        known.unwrap_or(key)
-    }
-
+impl Settings {
     /// Returns the list that counts for all policies: that of the caller's address, or the deny list
     /// if a key of any policy is on it.
     fn list_of(&self, lists: &LoadedLists<'_>, caller: &Caller) -> Option<List> {
@@ -108,43 +92,49 @@ impl<'a> Rule<'a> {
         Terms {
             policy: self.policy,
             given: overrides.policy(&self.policy.name.text),
-            is_shared: self.has_one_bucket(),
+            counts_by: self.counts_by(),
             tiers: self.readers.known_tiers(),
         }
     }
 
-    /// Returns whether all requests have one key. No request is made up to see: an extractor may rely
-    /// on what the application adds to each.
-    fn has_one_bucket(self) -> bool {
-        self.policy.shared || self.readers.key.0.is_global()
+    fn counts_by(self) -> KeySource {
+        match self.policy.shared {
+            true => KeySource::Everyone,
+            false => self.readers.key.0.source(),
+        }
     }
 
     /// Returns the key of a caller, or why it has none.
     fn key_of(self, caller: &Caller) -> Result<Key, String> {
-        if self.has_one_bucket() {
+        let counts_by = self.counts_by();
+        if counts_by.is_everyone() {
             return Ok(Key::everyone());
         }
         let key = caller.key_by(|head| self.readers.key.0.extract(head));
-        key.map_err(|error| missing_key(&error, caller))
+        let key = key.map_err(|error| missing_key(&error, caller))?;
+        counts_by.refusal_of(&key).map_or(Ok(key), Err)
     }
 
     fn asked(
         self,
         overrides: &SeenOverrides,
         store: &StoreHandle,
-        caller: &Caller,
+        (caller, tier): (&Caller, Option<&Interned<Quota>>),
         key: Result<Key, String>,
     ) -> Asked<'a> {
         let request = caller.request();
-        Asked::new(self.terms(overrides), store, key, |quota| match request {
-            Some(request) => {
-                let demand = self.chosen_demand(&RequestHead::from(request), quota);
-                Ok(demand.unwrap_or_else(|| self.policy.demand.clone()))
+        Asked::new(self.terms(overrides), store, key, |quota| {
+            let quota = quota.or(tier.filter(|_| self.policy.has_tiers));
+            match request {
+                Some(request) => {
+                    let demand = self.chosen_demand(&RequestHead::from(request), quota);
+                    Ok(demand.unwrap_or_else(|| self.policy.demand.clone()))
+                }
+                None if quota.is_none() && self.policy.has_tiers => Err(
+                    "its quota depends on the request; name the caller by parts of one".to_owned(),
+                ),
+                None => Ok(self.policy.held(self.policy.demand.chosen(quota, None))),
             }
-            None if quota.is_none() && self.policy.has_tiers => {
-                Err("its quota depends on the request; name the caller by parts of one".to_owned())
-            }
-            None => Ok(self.policy.held(self.policy.demand.chosen(quota, None))),
         })
     }
 }

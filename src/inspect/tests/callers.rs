@@ -10,7 +10,7 @@ use crate::{
     Fingerprint, FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota,
     RateLimitLayer, RequestHead, TokenBucket,
     control::Mode,
-    key::{self, PeerAddr},
+    key::{self, KeySource, PeerAddr},
 };
 
 fn hourly(name: &str) -> Policy {
@@ -38,7 +38,12 @@ async fn an_address_is_grouped_as_each_policy_does() {
         debit(&charged, 3).await;
 
         let left = async |typed: &str, policy| {
-            remaining(layer.look_up(&caller(&[typed]), Some(policy)).await)
+            remaining(
+                layer
+                    .inspect()
+                    .look_up(&caller(&[typed]), Some(policy))
+                    .await,
+            )
         };
         let (same, near) = ("ip:2001:db8:0:1:2::3", "ip:2001:db8:0:2::1");
         for (policy, of_near) in [("peer", 10), ("wide", 7), ("proxied", 7), ("either", 10)] {
@@ -46,10 +51,41 @@ async fn an_address_is_grouped_as_each_policy_does() {
             assert_eq!(left(near, policy).await, of_near, "{policy}");
         }
         assert_eq!(left(same, "both").await, 7);
-        assert_eq!(left(same, "user").await, 10);
         assert_eq!(left("ann", "user").await, 7);
+        // What cannot be a policy's key has no bucket under it.
+        for (typed, policy, why) in [
+            (
+                "ann",
+                "wide",
+                "the policy counts by the client's address; name the caller as ip:ADDRESS",
+            ),
+            (
+                same,
+                "user",
+                "the policy counts by the header `x-user`; name the caller as text:VALUE",
+            ),
+            (
+                "number:7",
+                "user",
+                "the policy counts by the header `x-user`; name the caller as text:VALUE",
+            ),
+        ] {
+            let state = only(
+                layer
+                    .inspect()
+                    .look_up(&caller(&[typed]), Some(policy))
+                    .await,
+            );
+            assert_eq!(state.bucket.expect_err("another kind of key"), why);
+            assert_eq!((state.fingerprint, state.storage_key), (None, None));
+            let reset = layer.inspect().reset(&caller(&[typed]), Some(policy)).await;
+            assert_eq!(reset.expect("nothing to reset"), []);
+        }
 
-        let states = layer.look_up(&caller(&["header:x-user=ann"]), None).await;
+        let states = layer
+            .inspect()
+            .look_up(&caller(&["header:x-user=ann"]), None)
+            .await;
         let known: Vec<_> = states.iter().map(|state| state.bucket.is_ok()).collect();
         assert_eq!(known, [false, false, false, false, false, true]);
         let why = states[0].bucket.as_ref().expect_err("no address");
@@ -58,7 +94,10 @@ async fn an_address_is_grouped_as_each_policy_does() {
             (&states[0].fingerprint, &states[0].storage_key),
             (&None, &None)
         );
-        let states = layer.look_up(&caller(&["method:GET", same]), None).await;
+        let states = layer
+            .inspect()
+            .look_up(&caller(&["method:GET", same]), None)
+            .await;
         let why = states[5].bucket.as_ref().expect_err("no header");
         assert_eq!(why, "missing client key (no header `x-user`)");
         // What is done about a request without the key is nothing about a caller.
@@ -66,9 +105,14 @@ async fn an_address_is_grouped_as_each_policy_does() {
             .key(key::header("x-user"))
             .on_missing_key(OnMissingKey::Share)]);
         assert!(
-            only(skips.look_up(&caller(&["method:GET"]), None).await)
-                .bucket
-                .is_err()
+            only(
+                skips
+                    .inspect()
+                    .look_up(&caller(&["method:GET"]), None)
+                    .await
+            )
+            .bucket
+            .is_err()
         );
     }
 }
@@ -78,21 +122,36 @@ async fn a_fingerprint_of_any_caller_is_known_to_redis_only() {
     let redis = World::in_redis();
     let (layer, limiter) = (redis.layer([plan()]), redis.limiter([plan_of_limiter()]));
     debit(&buckets(&layer, &[("x-api-key", "k1")]), 4).await;
-    let by_key = only(layer.look_up(&caller(&["k1"]), None).await);
+    let by_key = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
     let fingerprint = by_key.fingerprint.expect("a fingerprint").to_string();
     assert!(by_key.storage_key.expect("a name").contains(&fingerprint));
     assert_eq!(
-        remaining(layer.look_up(&caller(&[&fingerprint]), None).await),
+        remaining(
+            layer
+                .inspect()
+                .look_up(&caller(&[&fingerprint]), None)
+                .await
+        ),
         6
     );
     assert_eq!(
-        remaining(limiter.look_up(&caller(&[&fingerprint]), None).await),
+        remaining(
+            limiter
+                .inspect()
+                .look_up(&caller(&[&fingerprint]), None)
+                .await
+        ),
         6
     );
 
     let memory = World::in_memory();
     let layer = memory.layer([plan()]);
-    let state = only(layer.look_up(&caller(&[&fingerprint]), None).await);
+    let state = only(
+        layer
+            .inspect()
+            .look_up(&caller(&[&fingerprint]), None)
+            .await,
+    );
     let why = state.bucket.expect_err("unknown");
     assert!(why.contains("by a fingerprint"), "{why}");
     assert_eq!(
@@ -130,7 +189,7 @@ async fn a_denied_caller_is_found_in_memory_by_its_fingerprint() {
         for fingerprint in denial.fingerprints {
             let is_short = fingerprint == Fingerprint::from(&Key::from("k1"));
             let denied = caller(&[&fingerprint.to_string()]);
-            let states = layer.look_up(&denied, Some("plan")).await;
+            let states = layer.inspect().look_up(&denied, Some("plan")).await;
             match is_short {
                 true => assert_eq!(remaining(states), 0),
                 false => assert!(only(states).bucket.is_err()),
@@ -139,9 +198,12 @@ async fn a_denied_caller_is_found_in_memory_by_its_fingerprint() {
     }
     let by_fingerprint = Fingerprint::from(&Key::from("k1")).to_string();
     let denied = caller(&[&by_fingerprint]);
-    drop(layer.reset_caller(&denied, None).await.expect("a reset"));
+    drop(layer.inspect().reset(&denied, None).await.expect("a reset"));
     assert_eq!(ask("k1").await, StatusCode::OK);
-    assert_eq!(remaining(layer.look_up(&denied, Some("plan")).await), 9);
+    assert_eq!(
+        remaining(layer.inspect().look_up(&denied, Some("plan")).await),
+        9
+    );
 }
 
 fn plan_of_limiter() -> Policy {
@@ -153,7 +215,10 @@ async fn a_limiter_has_keys_and_reads_no_requests() {
     let world = World::in_memory();
     let limiter = world.limiter([hourly("plan"), hourly("all").shared()]);
     drop(limiter.debit(("ann", 7), 3).await.expect("a decision"));
-    let states = limiter.look_up(&caller(&["ann", "number:7"]), None).await;
+    let states = limiter
+        .inspect()
+        .look_up(&caller(&["ann", "number:7"]), None)
+        .await;
     let left: Vec<_> = states
         .into_iter()
         .map(|state| {
@@ -164,12 +229,16 @@ async fn a_limiter_has_keys_and_reads_no_requests() {
         })
         .collect();
     assert_eq!(left, [(false, 7), (true, 7)]);
-    let states = limiter.look_up(&caller(&["header:a=b"]), None).await;
+    let states = limiter
+        .inspect()
+        .look_up(&caller(&["header:a=b"]), None)
+        .await;
     let why = states[0].bucket.as_ref().expect_err("no key");
     assert!(why.contains("reads no requests"), "{why}");
     assert!(states[1].bucket.is_ok(), "all callers have this one");
     assert!(
         limiter
+            .inspect()
             .look_up(&caller(&["ann"]), Some("other"))
             .await
             .is_empty()
@@ -190,15 +259,15 @@ async fn a_tier_needs_a_request_or_an_override() {
         let paid = buckets(&layer, &[("x-api-key", "k1"), ("x-plan", "paid")]);
         debit(&paid, 9).await;
         let typed = caller(&["header:x-api-key=k1", "header:x-plan=paid"]);
-        let state = only(layer.look_up(&typed, None).await);
+        let state = only(layer.inspect().look_up(&typed, None).await);
         let bucket = state.bucket.expect("a bucket");
         assert_eq!(
             (bucket.decision.capacity(), bucket.decision.remaining()),
             (99, 90)
         );
-        assert_eq!(layer.policy_states()[0].quota, None);
+        assert_eq!(layer.inspect().policies()[0].quota, None);
 
-        let state = only(layer.look_up(&caller(&["k1"]), None).await);
+        let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
         let why = state.bucket.expect_err("it is not known");
         assert!(why.contains("depends on the request"), "{why}");
         assert_eq!((state.quota, state.mode), (None, Mode::Enforce));
@@ -206,11 +275,17 @@ async fn a_tier_needs_a_request_or_an_override() {
             state.fingerprint,
             Some(world.store.fingerprint(&Key::from("k1")))
         );
+        let tiers = layer.inspect().policies()[0].tiers.clone();
+        assert_eq!(tiers.len(), 1);
+        let inspect = layer.inspect();
+        let typed = caller(&["k1"]);
+        let state = only(inspect.look_up_in_tier(&typed, None, Some(tiers[0])).await);
+        assert_eq!(state.bucket.expect("a bucket").decision.remaining(), 90);
 
         let quota = Quota::try_from(TokenBucket::per_hour(500)).expect("a quota");
         let change = world.control.override_quota("plan", "k1", quota);
         change.await.expect("it is made");
-        let state = only(layer.look_up(&caller(&["k1"]), None).await);
+        let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
         assert_eq!((state.quota, state.bucket.is_ok()), (Some(quota), true));
     }
 }
@@ -225,7 +300,7 @@ async fn one_bucket_for_all_is_anyone_s() {
     ]);
     debit(&buckets(&layer, &[("x-api-key", "k1")]), 2).await;
     for typed in ["k1", "k2", "ip:203.0.113.9", "header:x-api-key=k3"] {
-        let states = layer.look_up(&caller(&[typed]), None).await;
+        let states = layer.inspect().look_up(&caller(&[typed]), None).await;
         let shared: Vec<_> = states.iter().map(|state| state.is_shared).collect();
         assert_eq!(shared, [true, true, false]);
         for state in &states[..2] {
@@ -238,9 +313,10 @@ async fn one_bucket_for_all_is_anyone_s() {
         }
     }
     let shared: Vec<_> = layer
-        .policy_states()
+        .inspect()
+        .policies()
         .iter()
-        .map(|policy| policy.is_shared)
+        .map(|policy| policy.counts_by == KeySource::Everyone)
         .collect();
     assert_eq!(shared, [true, true, false]);
 }
@@ -265,11 +341,11 @@ async fn a_key_that_the_application_adds_is_named_as_itself() {
     let charged = layer.buckets(&RequestHead::from(&request)).expect("a key");
     debit(&charged, 3).await;
     assert_eq!(
-        remaining(layer.look_up(&caller(&["number:7"]), None).await),
+        remaining(layer.inspect().look_up(&caller(&["number:7"]), None).await),
         7
     );
     assert!(
-        only(layer.look_up(&caller(&["bearer:t"]), None).await)
+        only(layer.inspect().look_up(&caller(&["bearer:t"]), None).await)
             .bucket
             .is_err()
     );
@@ -292,7 +368,7 @@ async fn lists_of_code_and_documents_are_seen() {
         .policy(hourly("peer"));
     let layer = builder.build().expect("valid");
     let listed = async |typed: &[&str]| {
-        let states = layer.look_up(&caller(typed), None).await;
+        let states = layer.inspect().look_up(&caller(typed), None).await;
         let listed: Vec<_> = states.iter().map(|state| state.list).collect();
         assert!(states.iter().any(|state| state.bucket.is_ok()));
         (listed[0], listed[1])
@@ -319,7 +395,7 @@ async fn lists_of_code_and_documents_are_seen() {
 
     let limiter = Limiter::builder().policy(hourly("plan")).lists(lists);
     let limiter = limiter.build().expect("valid");
-    let state = only(limiter.look_up(&caller(&["k1"]), None).await);
+    let state = only(limiter.inspect().look_up(&caller(&["k1"]), None).await);
     assert_eq!(state.list, denied);
 }
 
@@ -332,11 +408,99 @@ async fn a_key_is_asked_of_a_made_up_request_only_if_one_is_named() {
         Key::from(*user.expect("authentication adds it"))
     };
     let layer = world.layer([hourly("user").key(by_user)]);
-    assert!(!layer.policy_states()[0].is_shared);
+    let policies = layer.inspect().policies();
+    assert_eq!(policies[0].counts_by, KeySource::Application);
     assert_eq!(
-        remaining(layer.look_up(&caller(&["number:7"]), None).await),
+        remaining(layer.inspect().look_up(&caller(&["number:7"]), None).await),
         10
     );
-    let reset = layer.reset_caller(&caller(&["number:7"]), None).await;
+    let reset = layer.inspect().reset(&caller(&["number:7"]), None).await;
     assert_eq!(reset.expect("it is reset").len(), 1);
+}
+
+/// Requests without a key may share one, which nobody can type.
+#[tokio::test(start_paused = true)]
+async fn the_bucket_of_requests_without_a_key_is_found_by_its_fingerprint() {
+    let world = World::in_memory();
+    let shared = plan().on_missing_key(OnMissingKey::Share);
+    let layer = world.layer([shared, hourly("method").key(key::method())]);
+    let charged = buckets(&layer, &[]);
+    debit(&charged, 10).await;
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let denied = service.oneshot(Request::new(())).await.expect("an answer");
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    let top = layer.top_denied(9).offenders;
+    let listed = top
+        .iter()
+        .find(|one| one.policy == "plan")
+        .expect("it is listed");
+    let typed = listed.fingerprint.to_string();
+    let found = layer
+        .inspect()
+        .look_up(&caller(&[&typed]), Some("plan"))
+        .await;
+    assert_eq!(remaining(found), 0);
+    // No policy counts by an invented method.
+    let typed = caller(&["method:BREW"]);
+    let found = layer.inspect().look_up(&typed, Some("method")).await;
+    assert_eq!(remaining(found), 10);
+}
+
+/// A key of two parts is none of a header, whatever its first part is.
+#[test]
+fn a_source_refuses_keys_of_other_kinds() {
+    use crate::key::KeyExtractor;
+
+    let [v4, v6] = ["203.0.113.9", "2001:db8::1"]
+        .map(|text| Key::from(text.parse::<std::net::IpAddr>().expect("an address")));
+    let [text, other] = ["k1", "k2"].map(Key::from);
+    let two = |first: &Key| Key::from((first.clone(), "x"));
+    let fingerprint = Key::from(Fingerprint::from(&text));
+    let by_address = key::peer().source();
+    let by_header = key::header("x-api-key").source();
+    for key in [&v4, &v6, &fingerprint] {
+        assert_eq!(by_address.refusal_of(key), None);
+    }
+    for key in [&text, &other, &fingerprint, &Key::from("")] {
+        assert_eq!(by_header.refusal_of(key), None);
+    }
+    for key in [&text, &Key::from(7), &two(&v4), &two(&v6), &Key::everyone()] {
+        assert!(by_address.refusal_of(key).is_some(), "{key:?}");
+    }
+    for key in [&v4, &v6, &Key::from(7), &two(&text), &Key::everyone()] {
+        assert!(by_header.refusal_of(key).is_some(), "{key:?}");
+    }
+    // Others may have any key.
+    let both = (key::peer(), key::header("x-api-key"));
+    let either = key::header("x-api-key").or(key::global());
+    for source in [
+        both.source(),
+        either.source(),
+        (|_: &RequestHead<'_>| Key::from(7)).source(),
+    ] {
+        assert_eq!(source.refusal_of(&two(&v4)), None, "{source}");
+    }
+    assert_eq!(
+        both.source().to_string(),
+        "the client's address and the header `x-api-key`"
+    );
+    let expected = "the header `x-api-key`, or else all callers together";
+    assert_eq!(either.source().to_string(), expected);
+}
+
+/// A limiter lists callers whom its shadow policies would deny.
+#[tokio::test(start_paused = true)]
+async fn a_listed_caller_of_a_limiter_in_memory_is_found_by_its_fingerprint() {
+    let world = World::in_memory();
+    let limiter = world.limiter([hourly("tried").shadow()]);
+    for _ in 0..11 {
+        drop(limiter.check("ann").await.expect("a decision"));
+    }
+    let listed = limiter.inspect().top_denied(9).offenders;
+    assert_eq!((listed.len(), listed[0].shadow), (1, true));
+    let typed = listed[0].fingerprint.to_string();
+    let found = limiter.inspect().look_up(&caller(&[&typed]), None).await;
+    assert_eq!(remaining(found), 0);
 }

@@ -18,11 +18,11 @@ async fn each_policy_says_what_decides_in_place_of_the_store() {
         policy("shadow").shadow(),
     ]);
     let typed = caller(&["k1"]);
-    for state in layer.look_up(&typed, None).await {
+    for state in layer.inspect().look_up(&typed, None).await {
         assert_eq!(state.bucket.expect("a bucket").source, Source::Store);
     }
     world.redis.set_connected(false);
-    let states = layer.look_up(&typed, None).await;
+    let states = layer.inspect().look_up(&typed, None).await;
     for (state, capacity) in states.iter().zip([10, 5]) {
         let bucket = state.bucket.as_ref().expect("a bucket of this process");
         assert_eq!(
@@ -47,12 +47,13 @@ async fn each_policy_says_what_decides_in_place_of_the_store() {
             .all(|state| state.fingerprint.is_some() && state.storage_key.is_some())
     );
     layer
-        .reset_caller(&typed, None)
+        .inspect()
+        .reset(&typed, None)
         .await
         .expect_err("nothing is reset");
     world.redis.set_connected(true);
     assert!(
-        only(layer.look_up(&typed, Some("deny")).await)
+        only(layer.inspect().look_up(&typed, Some("deny")).await)
             .bucket
             .is_ok()
     );

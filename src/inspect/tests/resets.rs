@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{HOUR, World, buckets, caller, debit, only, plan, remaining};
 use crate::{
-    FixedWindow, Key, Limiter, Penalty, Policy, Quota, TokenBucket, key, look_up::ResetBucket,
+    FixedWindow, Key, Limiter, Penalty, Policy, Quota, TokenBucket, inspect::ResetBucket, key,
 };
 
 fn names(reset: &[ResetBucket]) -> Vec<&str> {
@@ -27,7 +27,7 @@ async fn each_policy_or_one_is_reset_and_shared_ones_only_by_name() {
         let other = buckets(&layer, &[("x-api-key", "k2"), ("x-user", "ann")]);
         let left = async || {
             let typed = caller(&["header:x-api-key=k1", "header:x-user=ann"]);
-            let states = layer.look_up(&typed, None).await;
+            let states = layer.inspect().look_up(&typed, None).await;
             let left = states
                 .into_iter()
                 .map(|state| state.bucket.expect("a bucket"));
@@ -39,7 +39,8 @@ async fn each_policy_or_one_is_reset_and_shared_ones_only_by_name() {
         assert_eq!(left().await, [6, 6, 6, 5, 5]);
         let typed = caller(&["header:x-api-key=k1"]);
         let reset = layer
-            .reset_caller(&typed, Some("day"))
+            .inspect()
+            .reset(&typed, Some("day"))
             .await
             .expect("it is reset");
         let fingerprint = world.store.fingerprint(&Key::from("k1"));
@@ -51,22 +52,31 @@ async fn each_policy_or_one_is_reset_and_shared_ones_only_by_name() {
             }]
         );
         assert_eq!(left().await, [6, 10, 6, 5, 5]);
-        let reset = layer.reset_caller(&typed, None).await.expect("it is reset");
+        let reset = layer
+            .inspect()
+            .reset(&typed, None)
+            .await
+            .expect("it is reset");
         assert_eq!(names(&reset), ["plan", "day", "shadow"]);
         assert_eq!(left().await, [10, 10, 10, 5, 5]);
         let reset = layer
-            .reset_caller(&typed, Some("all"))
+            .inspect()
+            .reset(&typed, Some("all"))
             .await
             .expect("it is reset");
         assert_eq!(names(&reset), ["all"]);
         assert_eq!(left().await, [10, 10, 10, 10, 5]);
         let reset = layer
-            .reset_caller(&typed, Some("none"))
+            .inspect()
+            .reset(&typed, Some("none"))
             .await
             .expect("it is reset");
         assert_eq!(reset, []);
         let of_other = caller(&["k2"]);
-        assert_eq!(remaining(layer.look_up(&of_other, Some("plan")).await), 9);
+        assert_eq!(
+            remaining(layer.inspect().look_up(&of_other, Some("plan")).await),
+            9
+        );
     }
 }
 
@@ -80,18 +90,28 @@ async fn a_reset_lifts_a_ban_of_a_penalty_and_forgets_what_is_held() {
         let reserved = limiter.reserve("ann", 6).await.expect("a decision");
         assert!(reserved.is_allowed());
         drop(limiter.strike("ann", 2).await.expect("a decision"));
-        let state = only(limiter.look_up(&caller(&["ann"]), Some("bans")).await);
+        let state = only(
+            limiter
+                .inspect()
+                .look_up(&caller(&["ann"]), Some("bans"))
+                .await,
+        );
         let until = state.banned_by_policy_until().expect("a ban");
         let decision = state.bucket.expect("a bucket").decision;
         let ends = Duration::from_micros(decision.decided_at_us()) + HOUR;
         assert_eq!(until, std::time::UNIX_EPOCH + ends);
-        let held = only(limiter.look_up(&caller(&["ann"]), Some("held")).await);
+        let held = only(
+            limiter
+                .inspect()
+                .look_up(&caller(&["ann"]), Some("held"))
+                .await,
+        );
         let held = held.bucket.expect("a bucket").decision;
         assert_eq!((held.held_by_all(), held.remaining()), (6, 4));
 
-        let reset = limiter.reset_caller(&caller(&["ann"]), None).await;
+        let reset = limiter.inspect().reset(&caller(&["ann"]), None).await;
         assert_eq!(names(&reset.expect("it is reset")), ["bans", "held"]);
-        let states = limiter.look_up(&caller(&["ann"]), None).await;
+        let states = limiter.inspect().look_up(&caller(&["ann"]), None).await;
         assert_eq!(states[0].banned_by_policy_until(), None);
         let held = &states[1].bucket.as_ref().expect("a bucket").decision;
         assert_eq!((held.held_by_all(), held.remaining()), (0, 10));
@@ -113,13 +133,16 @@ async fn all_known_tiers_are_reset() {
     ] {
         debit(&buckets(&layer, fields), 9).await;
     }
-    let reset = layer.reset_caller(&caller(&["k1"]), None).await;
+    let reset = layer.inspect().reset(&caller(&["k1"]), None).await;
     assert_eq!(names(&reset.expect("it is reset")), ["plan"]);
     for (typed, left) in [
         (&["header:x-api-key=k1"][..], 10),
         (&["header:x-api-key=k1", "header:x-plan=a"], 99),
     ] {
-        assert_eq!(remaining(layer.look_up(&caller(typed), None).await), left);
+        assert_eq!(
+            remaining(layer.inspect().look_up(&caller(typed), None).await),
+            left
+        );
     }
 }
 
@@ -131,8 +154,11 @@ async fn what_names_no_bucket_resets_none() {
     debit(&buckets(&layer, &[("x-api-key", "k1")]), 9).await;
     let fingerprint = world.store.fingerprint(&Key::from("k1")).to_string();
     for typed in [&*fingerprint, "method:GET"] {
-        let reset = layer.reset_caller(&caller(&[typed]), None).await;
+        let reset = layer.inspect().reset(&caller(&[typed]), None).await;
         assert_eq!(reset.expect("nothing fails"), []);
     }
-    assert_eq!(remaining(layer.look_up(&caller(&["k1"]), None).await), 1);
+    assert_eq!(
+        remaining(layer.inspect().look_up(&caller(&["k1"]), None).await),
+        1
+    );
 }

@@ -1,0 +1,221 @@
+//! What operators ask of a layer or limiter: which policies it has, what each does with a caller,
+//! and how to reset one.
+//!
+//! The [admin page](crate::admin) asks this. So may a page of your own, for people who answer
+//! customers:
+//!
+//! ```
+//! use tower_throttle::{Policy, RateLimitLayer, TokenBucket, control::Caller, key};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # runtime.block_on(async {
+//! let layer = RateLimitLayer::new(
+//!     Policy::new("search", TokenBucket::per_minute(30)).key(key::header("x-api-key")),
+//! );
+//! let inspect = layer.inspect();
+//! let policies = inspect.policies();
+//! assert_eq!(policies[0].counts_by.to_string(), "the header `x-api-key`");
+//!
+//! // As an operator types it.
+//! let caller = Caller::parse(&["k1"])?;
+//! let found = inspect.look_up(&caller, None).await;
+//! let bucket = found[0].bucket.as_ref().map_err(String::as_str)?;
+//! assert_eq!(bucket.decision.remaining(), 30);
+//!
+//! // A policy refuses what cannot be its key.
+//! let by_address = RateLimitLayer::new(TokenBucket::per_minute(30)).inspect();
+//! let found = by_address.look_up(&caller, None).await;
+//! let why = "the policy counts by the client's address; name the caller as ip:ADDRESS";
+//! assert_eq!(found[0].bucket.as_ref().unwrap_err(), why);
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+
+mod asked;
+mod state;
+#[cfg(all(test, feature = "redis", feature = "testing"))]
+#[allow(clippy::expect_used, clippy::indexing_slicing)]
+mod tests;
+
+use std::{fmt, sync::Arc};
+
+pub(crate) use self::asked::Asked;
+pub use self::state::{Bucket, CallerState, PolicyState, ResetBucket};
+use crate::{
+    Fingerprint, Key, Quota, RecentDenial, StoreError, TopDenied,
+    control::{Caller, Control},
+    engine::Engine,
+    key::KeySource,
+    metrics::Snapshot,
+    overrides::{PolicyOverrides, SeenOverrides},
+    policy::Compiled,
+    util::interned::Interned,
+};
+
+/// A layer or limiter as operators see it, from
+/// [`RateLimitLayer::inspect`](crate::RateLimitLayer::inspect) or
+/// [`Limiter::inspect`](crate::Limiter::inspect).
+///
+/// It keeps the settings that were in force when it was made: ask for it anew after a reload.
+/// Nothing that it does counts as a request, except in the numbers of a store.
+#[derive(Clone)]
+pub struct Inspect(Arc<dyn Inspected>);
+
+/// The settings of a layer or limiter.
+pub(crate) trait Inspected: Send + Sync {
+    fn engine(&self) -> &Engine;
+
+    /// What operators call it.
+    fn kind(&self) -> &'static str;
+
+    fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Vec<Terms<'a, 'o>>;
+
+    /// Returns what is asked about a caller, under one policy or under all. `tier`: the quota, where
+    /// each request chooses it.
+    fn asked(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+        tier: Option<&Interned<Quota>>,
+    ) -> Vec<Asked<'_>>;
+}
+
+/// The terms of a policy, beyond what it says itself.
+pub(crate) struct Terms<'a, 'o> {
+    pub(crate) policy: &'a Compiled,
+    /// What a control document says of it.
+    pub(crate) given: Option<&'o PolicyOverrides>,
+    pub(crate) counts_by: KeySource,
+    /// Other quotas that requests have chosen.
+    pub(crate) tiers: Vec<Interned<Quota>>,
+}
+
+impl Engine {
+    /// Returns the key of a denied caller, if this is its fingerprint and the store needs the key.
+    pub(crate) fn known_key(&self, key: Key) -> Key {
+        let fingerprint = Fingerprint::of_key(&key);
+        let known = fingerprint.and_then(|caller| self.recorder.offenders.key_of(caller));
+        known.unwrap_or(key)
+    }
+}
+
+impl Inspect {
+    pub(crate) fn new(of: Arc<impl Inspected + 'static>) -> Self {
+        Self(of)
+    }
+
+    /// Returns its name. Others may have the same one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.engine().recorder.name()
+    }
+
+    /// Returns `"layer"` or `"limiter"`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.0.kind()
+    }
+
+    /// Returns whether it follows this control document.
+    #[must_use]
+    pub fn follows(&self, control: &Control) -> bool {
+        let own = self.0.engine().store.control();
+        own.is_some_and(|own| own.is(control))
+    }
+
+    /// Returns all policies, also those that a control document has switched off.
+    #[must_use]
+    pub fn policies(&self) -> Vec<PolicyState> {
+        let overrides = self.0.engine().store.overrides();
+        let terms = self.0.terms(&overrides);
+        terms.iter().map(PolicyState::new).collect()
+    }
+
+    /// Looks a caller up, under one policy or under all: one state for each, in their order. Empty if
+    /// there is no such policy.
+    ///
+    /// Each policy is peeked at by itself, so that each shows its own state whatever the others
+    /// decide. That takes and writes nothing.
+    pub async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
+        self.look_up_in_tier(caller, policy, None).await
+    }
+
+    /// Looks a caller up, as [`look_up`](Self::look_up) does. Policies whose quota each request chooses
+    /// are asked under this one, such as one of [`tiers`](PolicyState::tiers).
+    pub async fn look_up_in_tier(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+        tier: Option<Quota>,
+    ) -> Vec<CallerState> {
+        let engine = self.0.engine();
+        let tier = tier.map(|tier| Interned::Shared(Arc::new(tier)));
+        let asked = self.0.asked(caller, policy, tier.as_ref());
+        let mut states = asked::look_up(self.name(), &engine.store, asked).await;
+        if let Some(control) = engine.store.control() {
+            let entries = control.entries();
+            for state in &mut states {
+                state.add_entries(&entries, caller.address());
+            }
+        }
+        states
+    }
+
+    /// Resets a caller's buckets, also those of shadow policies and of policies that are off, and
+    /// lifts the bans of penalties. Returns what was reset: a policy is left out if its key is not
+    /// known, and one whose bucket all callers share unless it is named. A policy whose quota
+    /// depends on the request loses the buckets of all quotas that this process knows.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm a reset. It may have run.
+    pub async fn reset(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+    ) -> Result<Vec<ResetBucket>, StoreError> {
+        let asked = self.0.asked(caller, policy, None);
+        asked::reset(&self.0.engine().store, &asked, policy.is_some()).await
+    }
+
+    /// Returns what it has counted: see [`metrics`](crate::metrics).
+    #[must_use]
+    pub fn metrics(&self) -> Snapshot {
+        self.0.engine().metrics()
+    }
+
+    /// Returns the callers that are denied most: see
+    /// [`top_denied`](crate::RateLimitLayer::top_denied). A limiter lists only those whom a shadow
+    /// policy would deny.
+    #[must_use]
+    pub fn top_denied(&self, most: usize) -> TopDenied {
+        self.0.engine().recorder.offenders.top(most)
+    }
+
+    /// Returns the last denials, the latest first: see
+    /// [`recent_denials`](crate::RateLimitLayer::recent_denials). A limiter has none.
+    #[must_use]
+    pub fn recent_denials(&self) -> Vec<RecentDenial> {
+        self.0.engine().recorder.offenders.recent()
+    }
+
+    /// Returns the denials since the last call, the latest first. `seen`: how many there were then.
+    #[cfg(feature = "admin")]
+    pub(crate) fn denials_since(&self, seen: &mut u64, most: usize) -> Vec<RecentDenial> {
+        self.0.engine().recorder.offenders.recent_since(seen, most)
+    }
+
+    /// Returns a number of these settings, which no others have at the same time.
+    #[cfg(feature = "admin")]
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+}
+
+impl fmt::Debug for Inspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inspect")
+            .field("kind", &self.kind())
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}

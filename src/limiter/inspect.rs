@@ -1,0 +1,80 @@
+//! What operators ask a limiter.
+
+use super::Limiter;
+use crate::{
+    Key, Quota,
+    control::Caller,
+    engine::{Engine, HasEngine},
+    inspect::{Asked, Inspect, Inspected, Terms},
+    key::KeySource,
+    overrides::SeenOverrides,
+    policy::Compiled,
+    util::interned::Interned,
+};
+
+impl Limiter {
+    /// Returns the limiter as operators see it, with its present settings: see
+    /// [`inspect`](crate::inspect).
+    #[must_use]
+    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+    pub fn inspect(&self) -> Inspect {
+        Inspect::new(self.engine.load_full())
+    }
+}
+
+fn terms<'a, 'o>(policy: &'a Compiled, overrides: &'o SeenOverrides) -> Terms<'a, 'o> {
+    Terms {
+        policy,
+        given: overrides.policy(&policy.name.text),
+        counts_by: match policy.shared {
+            true => KeySource::Everyone,
+            false => KeySource::Application,
+        },
+        tiers: Vec::new(),
+    }
+}
+
+impl Inspected for Engine {
+    fn engine(&self) -> &Engine {
+        self
+    }
+
+    fn kind(&self) -> &'static str {
+        Self::KIND
+    }
+
+    fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Vec<Terms<'a, 'o>> {
+        let policies = self.policies.iter();
+        policies.map(|policy| terms(policy, overrides)).collect()
+    }
+
+    fn asked(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+        _tier: Option<&Interned<Quota>>,
+    ) -> Vec<Asked<'_>> {
+        let overrides = self.store.overrides();
+        let policies = self.policies.iter();
+        let policies = policies.filter(|own| policy.is_none_or(|policy| policy == &*own.name.text));
+        // A limiter's lists have the key that it is asked about, also for a shared policy.
+        let list = caller.key();
+        let list = list.and_then(|key| self.list_of(&overrides, &key));
+        let asked = policies.map(|policy| {
+            let key = match policy.shared {
+                true => Some(Key::everyone()),
+                false => caller.key().map(|key| self.known_key(key)),
+            };
+            let asked = Asked::new(
+                terms(policy, &overrides),
+                &self.store,
+                key.ok_or_else(|| {
+                    "a limiter reads no requests; name the caller by its key".to_owned()
+                }),
+                |quota| Ok(policy.demand.chosen(quota, None)),
+            );
+            asked.on(list)
+        });
+        asked.collect()
+    }
+}
