@@ -17,7 +17,7 @@ pub(crate) use self::{
     live::{HasEngine, Live},
 };
 use crate::{
-    Decision, Lists, MemoryStore, StoreError,
+    Decision, Lists, MemoryStore,
     admission::{Admission, Shadows, WaitBound, refund::HeldCharges},
     charge::{Charge, Operation},
     holds::{Holds, Terms},
@@ -118,15 +118,5 @@ impl Engine {
         } = charges;
         let (store, recorder) = (&self.store, &self.recorder);
         Holds::new(store, enforced, shadows, decision, terms, recorder)
-    }
-
-    /// Counts an answer that is known.
-    #[inline]
-    pub(crate) fn counted(
-        &self,
-        answer: Result<Decision, StoreError>,
-    ) -> Result<Decision, StoreError> {
-        self.recorder.answered(&answer);
-        answer
     }
 }

@@ -131,7 +131,10 @@ impl Limiter {
             return Ok(decision);
         }
         match engine.ask_for(Operation::Take, &key, None) {
-            Checked::Now(answer) => engine.counted(answer),
+            Checked::Now(answer) => {
+                engine.recorder.answered(&answer);
+                answer
+            }
             // Nothing was asked, so there is nothing to count.
             Checked::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
         }

@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, task::Poll};
 
-use super::{
-    observe::RequestResult,
-    recorder::{Recorder, result_of, result_of_error, source_of},
-};
+use super::{observe::RequestResult, recorder::Recorder};
 use crate::{Decision, StoreError, telemetry::CheckSpan};
 
 /// A check that waits for its store, or for room. It is counted once: when it ends, or as
@@ -37,12 +34,12 @@ impl Awaited {
         self.is_counted = true;
         match answer {
             Ok(decision) => {
-                let (verdict, source) = (result_of(decision), source_of(decision));
+                let (verdict, source) = (RequestResult::of(decision), decision.source().name());
                 self.span.decided(verdict.as_str(), source, decision);
                 self.recorder.decided(decision);
             }
             Err(error) => {
-                self.span.ended(result_of_error(error).as_str());
+                self.span.ended(RequestResult::of_error(error).as_str());
                 self.recorder.failed(error);
             }
         }

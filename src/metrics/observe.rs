@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Decision, StoreError};
+use crate::{Decision, Source, StoreError, decision::DenialReason};
 
 /// What became of a request. The [text](Self::as_str) of each is a value of the label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +49,45 @@ impl RequestResult {
             Self::NotLimited => "not_limited",
             Self::Exempt => "exempt",
             Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Returns what a decision makes of a request.
+    pub(super) fn of(decision: &Decision) -> Self {
+        Self::by(decision, decision.denial_reason())
+    }
+
+    /// Returns what a decision makes of a request. A denial is counted by the reason that its response
+    /// has.
+    #[inline]
+    pub(super) fn by(decision: &Decision, reason: Option<DenialReason>) -> Self {
+        match reason {
+            Some(reason) => Self::of_denial(reason),
+            None if decision.policies().len() > 0 => Self::Allowed,
+            None => match decision.source() {
+                Source::Store => Self::NotLimited,
+                Source::List => Self::Exempt,
+                _ => Self::Allowed,
+            },
+        }
+    }
+
+    pub(super) const fn of_denial(reason: DenialReason) -> Self {
+        match reason {
+            DenialReason::QuotaExceeded => Self::Denied,
+            DenialReason::Banned => Self::Banned,
+            DenialReason::CostImpossible => Self::Impossible,
+            DenialReason::KeyMissing => Self::KeyMissing,
+            DenialReason::Listed => Self::Listed,
+            DenialReason::StoreFailed => Self::StoreFailed,
+            DenialReason::Misconfigured => Self::Misconfigured,
+        }
+    }
+
+    pub(super) fn of_error(error: &StoreError) -> Self {
+        match error.is_unsupported() {
+            true => Self::Misconfigured,
+            false => Self::StoreFailed,
         }
     }
 }

@@ -183,7 +183,7 @@ impl Recorder {
         let (line, place) = place_of(decision, reason);
         self.requests.add(line, place);
         if self.observer.is_some() {
-            self.observe(result_of(decision), Some(decision), None);
+            self.observe(RequestResult::of(decision), Some(decision), None);
         }
     }
 
@@ -209,7 +209,7 @@ impl Recorder {
     /// `policy`: the one whose key could not be read.
     #[cold]
     pub(crate) fn denied_without_decision(&self, reason: DenialReason, policy: Option<&Name>) {
-        let result = result_of_reason(reason);
+        let result = RequestResult::of_denial(reason);
         let policy = policy.filter(|_| result == RequestResult::KeyMissing);
         self.undecided(result, policy);
     }
@@ -217,7 +217,7 @@ impl Recorder {
     /// Counts a request that the store failed to decide.
     #[cold]
     pub(crate) fn failed(&self, error: &StoreError) {
-        self.undecided(result_of_error(error), None);
+        self.undecided(RequestResult::of_error(error), None);
     }
 
     /// Counts a request that was dropped before it was decided.
@@ -407,15 +407,10 @@ const fn policy_counts(line: [u64; LINE]) -> PolicyCounts {
     PolicyCounts { checks, bans }
 }
 
-/// Returns the value of the label `source`.
-pub(super) fn source_of(decision: &Decision) -> &'static str {
-    decision.source().name()
-}
-
 /// Returns where a decision is counted. `reason`: why it denies.
 #[inline]
 fn place_of(decision: &Decision, reason: Option<DenialReason>) -> (usize, usize) {
-    let line = match result_by(decision, reason) {
+    let line = match RequestResult::by(decision, reason) {
         RequestResult::Allowed => ALLOWED,
         RequestResult::Denied => DENIED,
         RequestResult::Banned if decision.source() == Source::List => return BANNED_BY_HAND,
@@ -434,46 +429,6 @@ fn place_of(decision: &Decision, reason: Option<DenialReason>) -> (usize, usize)
 fn place_of_source(decision: &Decision) -> usize {
     // In the order of declaration. What a list decides has a result of its own.
     (decision.source() as usize).saturating_sub(Source::Store as usize)
-}
-
-/// Returns what a decision makes of a request.
-pub(super) fn result_of(decision: &Decision) -> RequestResult {
-    result_by(decision, decision.denial_reason())
-}
-
-/// Returns what a decision makes of a request. A denial is counted by the reason that its response
-/// has.
-#[inline]
-fn result_by(decision: &Decision, reason: Option<DenialReason>) -> RequestResult {
-    match reason {
-        Some(reason) => result_of_reason(reason),
-        None if decision.policies().len() > 0 => RequestResult::Allowed,
-        None => match decision.source() {
-            Source::Store => RequestResult::NotLimited,
-            Source::List => RequestResult::Exempt,
-            _ => RequestResult::Allowed,
-        },
-    }
-}
-
-const fn result_of_reason(reason: DenialReason) -> RequestResult {
-    match reason {
-        DenialReason::QuotaExceeded => RequestResult::Denied,
-        DenialReason::Banned => RequestResult::Banned,
-        DenialReason::CostImpossible => RequestResult::Impossible,
-        DenialReason::KeyMissing => RequestResult::KeyMissing,
-        DenialReason::Listed => RequestResult::Listed,
-        DenialReason::StoreFailed => RequestResult::StoreFailed,
-        DenialReason::Misconfigured => RequestResult::Misconfigured,
-    }
-}
-
-pub(super) fn result_of_error(error: &StoreError) -> RequestResult {
-    if error.is_unsupported() {
-        RequestResult::Misconfigured
-    } else {
-        RequestResult::StoreFailed
-    }
 }
 
 impl fmt::Debug for Recorder {
