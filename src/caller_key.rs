@@ -48,6 +48,8 @@ impl Key {
         self.0.extend_from_slice(&other.0);
         self
     }
+
+    #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -77,6 +79,8 @@ impl Key {
     pub(crate) fn missing() -> Self {
         Self::part(b'?', &[])
     }
+
+    #[inline]
     pub(crate) fn part(tag: u8, bytes: &[u8]) -> Self {
         // A part is a piece of a request in memory, which never reaches 4 GiB.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

@@ -27,6 +27,7 @@ impl Engine {
     }
 
     /// Decides and counts a check, if that is one call to a store in memory.
+    #[inline]
     pub(super) fn decide_directly(&self, key: &Key) -> Option<Decision> {
         let overrides = self.store.overrides();
         if overrides.lists(self.lists.as_ref()).is_some() {
@@ -95,6 +96,7 @@ impl Engine {
 }
 
 /// Returns the key of the caller's bucket.
+#[inline]
 fn own_key<'a>(policy: &Compiled, key: &'a Key) -> &'a Key {
     static EVERYONE: Key = Key::everyone();
 

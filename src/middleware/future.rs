@@ -82,6 +82,7 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
+    #[inline(always)]
     pub(super) fn new(
         decision: Decision,
         extensions: Extensions,
@@ -98,6 +99,7 @@ impl Admitted {
     }
 
     /// Adds the header fields and the decision to a response of the inner service.
+    #[inline]
     pub(super) fn complete<B>(&mut self, response: &mut Response<B>) {
         let status = response.status();
         let headers = response.headers_mut();
@@ -128,6 +130,7 @@ where
     }
 
     /// Waits for the inner service.
+    #[inline(always)]
     pub(super) const fn calling(
         future: S::Future,
         admitted: Admitted,

@@ -38,6 +38,8 @@ impl InlineText {
         let text = Some(self.as_bytes()).filter(|text| !text.is_empty())?;
         Some(HeaderValue::from_bytes(text).expect("names and numbers are printable ASCII"))
     }
+
+    #[inline]
     pub(super) fn push(&mut self, text: &str) -> &mut Self {
         let is_inline = self.heap.is_empty();
         if !is_inline || self.inline.try_extend_from_slice(text.as_bytes()).is_err() {
@@ -45,6 +47,8 @@ impl InlineText {
         }
         self
     }
+
+    #[cold]
     fn push_to_heap(&mut self, text: &str) {
         if self.heap.is_empty() {
             self.heap.extend_from_slice(&self.inline);

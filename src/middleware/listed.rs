@@ -33,6 +33,7 @@ enum Found<'a> {
 
 impl Settings {
     /// Decides a request by the lists, and records it. `None` if its caller is on neither.
+    #[inline(never)]
     pub(super) fn listed(
         &self,
         lists: &LoadedLists<'_>,

@@ -32,10 +32,6 @@ impl Sources {
             let path = entry.expect("an entry").path();
             let name = path.file_stem().expect("a name").to_string_lossy();
             let mut module = module.to_vec();
-            // The binary is a crate of its own, on top of all of these.
-            if module.is_empty() && name == "bin" {
-                continue;
-            }
             if path.is_dir() && name != "tests" {
                 module.push(name.into_owned());
                 self.read_folder(&path, &module);

@@ -13,6 +13,7 @@ use crate::{
 
 /// Writes both fields. `policy`: the first, if its value is known. `with_shadows`: whether
 /// shadow policies are listed behind the others.
+#[inline]
 pub(super) fn write(
     decision: &Decision,
     policy: Option<&HeaderValue>,
@@ -48,6 +49,7 @@ pub(super) fn write(
 
 /// Returns whether a policy grants units. A penalty grants none, so its numbers would tell a client
 /// that it may send so many requests. It is listed only while it denies.
+#[inline]
 fn grants(policy: &&PolicyDecision) -> bool {
     !policy.is_of_penalty()
 }
@@ -55,6 +57,7 @@ fn grants(policy: &&PolicyDecision) -> bool {
 /// Whether a line of one of these fields is not a list, which makes the whole field
 /// void. Lists start with a string; the fields of older drafts start with a number or a
 /// name.
+#[inline]
 fn is_no_list((name, line): (&HeaderName, &HeaderValue)) -> bool {
     matches!(name.as_str(), "ratelimit" | "ratelimit-policy")
         && !line.as_bytes().trim_ascii_start().starts_with(b"\"")

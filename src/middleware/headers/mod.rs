@@ -102,6 +102,7 @@ impl Fields {
     }
 
     /// Removes what clients do not see.
+    #[inline]
     pub(super) fn hide(&self, headers: &mut HeaderMap) {
         for name in &self.hidden {
             headers.remove(name);
@@ -119,6 +120,7 @@ impl Fields {
     }
 
     /// Writes the fields of a decision.
+    #[inline]
     pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap, existing: SetBy) {
         let policy = self.constant_policy(decision);
         match self.format {
@@ -136,6 +138,7 @@ impl Fields {
     }
 
     /// Returns `RateLimit-Policy`, if it is the same for each decision like this one.
+    #[inline]
     fn constant_policy(&self, decision: &Decision) -> Option<&HeaderValue> {
         // While the store fails no policy is listed, but all of them still apply.
         let is_constant = decision.source() == Source::StoreFailure
@@ -144,6 +147,8 @@ impl Fields {
                 && self.has_policies_of(decision));
         self.policy.as_ref().filter(|_| is_constant)
     }
+
+    #[inline]
     fn has_policies_of(&self, decision: &Decision) -> bool {
         let mut both = decision.policies().zip(&self.known);
         both.all(|(policy, (name, quota))| {

@@ -52,72 +52,13 @@ pub(crate) fn until(text: &str) -> Result<Until, String> {
 }
 
 fn date(text: &str) -> Option<SystemTime> {
-    let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00Z"));
-    let number = |text: &str| {
-        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse::<u64>().ok().filter(|_| is_number)
-    };
-    let [year, month, day] = parts(date, '-')?;
-    let [hour, minute, second] = parts(time.strip_suffix('Z')?, ':')?;
-    let is_of_length = year.len() == 4
-        && [month, day, hour, minute, second]
-            .iter()
-            .all(|part| part.len() == 2);
-    let (year, month, day) = (number(year)?, number(month)?, number(day)?);
-    let (hour, minute, second) = (number(hour)?, number(minute)?, number(second)?);
-    let is_time = hour < 24 && minute < 60 && second < 60;
-    let days = days_since_epoch(year, month, day)?;
-    if !is_of_length || !is_time || civil(days) != (year, month, day) {
-        return None;
-    }
-    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
-    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
-}
-
-fn parts(text: &str, separator: char) -> Option<[&str; 3]> {
-    let parts: Vec<_> = text.split(separator).collect();
-    parts.try_into().ok()
-}
-
-/// Returns the days from 1970-01-01 to a date of the Gregorian calendar.
-fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
-    let is_date = year >= 1_970 && (1..=12).contains(&month) && (1..=31).contains(&day);
-    // March is the first month, so that the day of a leap year is the last one.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year.checked_sub(1)?, month + 9)
-    };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + day_of_year;
-    is_date.then_some(days)?.checked_sub(EPOCH)
-}
-
-/// The days from 0000-03-01 to 1970-01-01.
-const EPOCH: u64 = 719_468;
-
-/// Returns year, month and day of a number of days since 1970-01-01.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + EPOCH;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let year = era * 400 + year_of_era;
-    match month {
-        0..10 => (year, month + 3, day),
-        _ => (year + 1, month - 9, day),
-    }
+    let time = if text.contains('T') { "" } else { "T00:00:00Z" };
+    humantime::parse_rfc3339(&format!("{text}{time}")).ok()
 }
 
 /// Writes a moment in UTC, such as `2026-12-24T08:00:00Z`.
 pub(crate) fn moment(at: SystemTime) -> String {
-    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (year, month, day) = civil(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    humantime::format_rfc3339_seconds(at.max(UNIX_EPOCH)).to_string()
 }
 
 /// Writes a time for people, in its two largest units.

@@ -7,5 +7,5 @@ mod checks;
 mod explains;
 mod failures;
 mod run;
-#[path = "../support/mod.rs"]
+#[path = "../../../../tests/support/mod.rs"]
 mod support;
