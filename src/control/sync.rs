@@ -1,6 +1,6 @@
 //! How a process reads the document, changes it, and stores again what it lacks.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::sleep};
 
@@ -90,7 +90,11 @@ impl Held {
 
     fn accept(&self, document: Document) {
         let now = self.now();
-        self.state().accept(document, now, &self.clock);
+        let mut state = self.state();
+        state.accept(document, now, &self.clock);
+        // Before the status says that it applies.
+        self.overrides.store(Arc::clone(&state.applied.overrides));
+        drop(state);
         self.publish();
     }
 

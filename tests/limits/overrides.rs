@@ -525,3 +525,35 @@ fn counts_are_exact_while_documents_are_swapped() {
     assert_eq!(taken.load(Ordering::Relaxed), 30_000);
     assert_eq!(limiter.metrics().requests.allowed, 30_000);
 }
+
+/// Whoever waits for a change by the status can rely on it.
+#[test]
+fn a_status_is_never_ahead_of_what_is_in_effect() {
+    const BANS: u64 = 100;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let runtime = runtime.expect("a runtime");
+    let (limiter, control) = limiter(20_000);
+    thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                // Callers are banned one after the other.
+                let mut banned = 0;
+                while banned < BANS as usize {
+                    banned = control.status().entries;
+                    if let Some(last) = (banned as u64).checked_sub(1) {
+                        let decision = limiter.check_now(last).expect("in memory");
+                        assert!(!decision.is_allowed(), "{last}");
+                    }
+                }
+            });
+        }
+        runtime.block_on(async {
+            for caller in 0..BANS {
+                control.ban("plan", caller, HOUR).await.expect("a ban");
+            }
+        });
+    });
+}
