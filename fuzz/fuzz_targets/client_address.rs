@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Request};
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
     Key, RequestHead,
-    key::{self, ClientIp, KeyExtractor, PeerAddr},
+    key::{self, ClientIp, PeerAddr},
 };
 use tower_throttle_fuzz::Bytes;
 

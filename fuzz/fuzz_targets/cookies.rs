@@ -9,7 +9,7 @@ use http::{HeaderValue, Request, header::COOKIE};
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
     Key, RequestHead,
-    key::{self, KeyExtractor, PeerAddr},
+    key::{self, PeerAddr},
 };
 
 fn request(lines: &[&[u8]]) -> Request<()> {
