@@ -15,7 +15,7 @@ use crate::{control::Subscriber, overrides::Overrides, policy::check_overrides};
 )]
 pub(crate) trait HasEngine: Send + Sync + 'static {
     /// What operators call it.
-    const KIND: &'static str;
+    fn kind(&self) -> &'static str;
 
     fn engine(&self) -> &Engine;
 
@@ -25,7 +25,9 @@ pub(crate) trait HasEngine: Send + Sync + 'static {
 }
 
 impl HasEngine for Engine {
-    const KIND: &'static str = "limiter";
+    fn kind(&self) -> &'static str {
+        "limiter"
+    }
 
     fn engine(&self) -> &Engine {
         self
@@ -94,7 +96,7 @@ impl<T: HasEngine> Subscriber for ArcSwap<T> {
         let name = engine.recorder.name();
         let conflicts = check_overrides(overrides, name, engine.policies.iter()).into_iter();
         conflicts
-            .map(|error| format!("{} {name}: {error}", T::KIND))
+            .map(|error| format!("{} {name}: {error}", settings.kind()))
             .collect()
     }
 

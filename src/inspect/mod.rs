@@ -43,7 +43,7 @@ pub use self::state::{Bucket, CallerState, PolicyState, ResetBucket};
 use crate::{
     Fingerprint, Key, Quota, RecentDenial, StoreError, TopDenied,
     control::{Caller, Control},
-    engine::Engine,
+    engine::{Engine, HasEngine},
     key::KeySource,
     metrics::Snapshot,
     overrides::{PolicyOverrides, SeenOverrides},
@@ -61,12 +61,7 @@ use crate::{
 pub struct Inspect(Arc<dyn Inspected>);
 
 /// The settings of a layer or limiter.
-pub(crate) trait Inspected: Send + Sync {
-    fn engine(&self) -> &Engine;
-
-    /// What operators call it.
-    fn kind(&self) -> &'static str;
-
+pub(crate) trait Inspected: HasEngine {
     fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Vec<Terms<'a, 'o>>;
 
     /// Returns what is asked about a caller, under one policy or under all. `tier`: the quota, where

@@ -4,7 +4,7 @@ use super::Limiter;
 use crate::{
     Key, Quota,
     control::Caller,
-    engine::{Engine, HasEngine},
+    engine::Engine,
     inspect::{Asked, Inspect, Inspected, Terms},
     key::KeySource,
     overrides::SeenOverrides,
@@ -35,14 +35,6 @@ fn terms<'a, 'o>(policy: &'a Compiled, overrides: &'o SeenOverrides) -> Terms<'a
 }
 
 impl Inspected for Engine {
-    fn engine(&self) -> &Engine {
-        self
-    }
-
-    fn kind(&self) -> &'static str {
-        Self::KIND
-    }
-
     fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Vec<Terms<'a, 'o>> {
         let policies = self.policies.iter();
         policies.map(|policy| terms(policy, overrides)).collect()

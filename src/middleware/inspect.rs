@@ -4,7 +4,6 @@ use super::{layer::RateLimitLayer, rules::Rule, settings::Settings};
 use crate::{
     Key, List, Quota, RequestHead,
     control::Caller,
-    engine::{Engine, HasEngine},
     inspect::{Asked, Inspect, Inspected, Terms},
     key::{KeyError, KeySource},
     lists::LoadedLists,
@@ -24,14 +23,6 @@ impl RateLimitLayer {
 }
 
 impl Inspected for Settings {
-    fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    fn kind(&self) -> &'static str {
-        Self::KIND
-    }
-
     fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Vec<Terms<'a, 'o>> {
         self.rules().map(|rule| rule.terms(overrides)).collect()
     }

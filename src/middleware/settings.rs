@@ -58,7 +58,9 @@ pub(crate) struct Settings {
 }
 
 impl HasEngine for Settings {
-    const KIND: &'static str = "layer";
+    fn kind(&self) -> &'static str {
+        "layer"
+    }
 
     fn engine(&self) -> &Engine {
         &self.engine

@@ -526,7 +526,7 @@ fn counts_are_exact_while_documents_are_swapped() {
     assert_eq!(limiter.metrics().requests.allowed, 30_000);
 }
 
-/// Whoever waits for a change by the status can rely on it.
+/// A caller that the status counts as banned is denied.
 #[test]
 fn a_status_is_never_ahead_of_what_is_in_effect() {
     const BANS: u64 = 100;
