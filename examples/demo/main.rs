@@ -1,7 +1,7 @@
 //! A server to try every kind of limit on, with a page for the browser.
 //!
 //! ```text
-//! cargo run --example demo
+//! cargo run -p demo
 //! ```
 //!
 //! Then open <http://127.0.0.1:3000>, or:

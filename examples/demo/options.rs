@@ -5,7 +5,7 @@ use std::process::exit;
 use crate::traffic::Mode;
 
 const USAGE: &str = "\
-Usage: cargo run --example demo [-- OPTIONS]
+Usage: cargo run -p demo [-- OPTIONS]
 
   --listen ADDR   listen on ADDR (default: 127.0.0.1:3000; port 0: any free one)
   --redis URL     keep the buckets in Redis, as in redis://127.0.0.1:6379/,

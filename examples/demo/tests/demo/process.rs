@@ -28,6 +28,11 @@ pub(crate) struct Demo {
     _folder: Option<Folder>,
 }
 
+pub(crate) fn demo() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_demo"))
+}
+
+/// Returns the path of an example of the crate.
 pub(crate) fn example_path(example: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     let folder = test.ancestors().nth(2).expect("the folder of the profile");
@@ -35,20 +40,20 @@ pub(crate) fn example_path(example: &str) -> PathBuf {
     let path = folder.join("examples").join(name);
     assert!(
         path.is_file(),
-        "there is no {}: `cargo test` builds it, and so does `cargo build --examples`",
+        "there is no {}: `cargo build --examples` builds it",
         path.display()
     );
     path
 }
 
 pub(crate) fn run_to_its_end(options: &[&str]) -> Output {
-    let output = Command::new(example_path("demo")).args(options).output();
+    let output = demo().args(options).output();
     output.expect("the demo runs")
 }
 
 impl Demo {
     pub(crate) fn start(options: &[&str]) -> Self {
-        Self::run(Command::new(example_path("demo")).args(options))
+        Self::run(demo().args(options))
     }
 
     /// Starts a demo whose buckets take hours to refill, in memory or in this server.

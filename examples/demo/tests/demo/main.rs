@@ -8,7 +8,6 @@ mod config;
 mod examples;
 mod folder;
 mod in_flight;
-#[cfg(feature = "tracing")]
 mod logs;
 mod metrics;
 mod outage;
@@ -16,7 +15,7 @@ mod process;
 mod settled;
 mod sharing;
 mod stopping;
-#[path = "../support/mod.rs"]
+#[path = "../../../../tests/support/mod.rs"]
 mod support;
 mod switches;
 

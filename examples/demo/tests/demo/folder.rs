@@ -11,7 +11,7 @@ impl Folder {
     /// Creates a folder with the file, in which buckets take hours to refill: what an answer says
     /// does not depend on how fast the machine is. They are in memory, or in this server.
     pub(crate) fn with_slow_limits(redis: Option<&RedisServer>) -> Self {
-        let mut text = include_str!("../../examples/demo/limits.toml").to_owned();
+        let mut text = include_str!("../../limits.toml").to_owned();
         let store = redis.map(|redis| format!("redis = {:?}\ntimeout = \"20s\"", redis.url()));
         let store = store.unwrap_or_else(|| "memory = true".to_owned());
         for (from, to) in [

@@ -10,7 +10,7 @@ use crate::{
     switches::switch,
 };
 
-#[path = "../../examples/demo/outage/url.rs"]
+#[path = "../../outage/url.rs"]
 #[allow(unreachable_pub, reason = "of the example")]
 mod url;
 

@@ -1,19 +1,15 @@
 //! The demo with its limits from a file.
 
-use std::{
-    fs,
-    io::Read,
-    process::{Command, Stdio},
-};
+use std::{fs, io::Read, process::Stdio};
 
 use crate::{
     board::ROUTES,
     folder::Folder,
-    process::{Answer, Demo, ask, example_path, new_caller, run_to_its_end},
+    process::{Answer, Demo, ask, demo, new_caller, run_to_its_end},
     support::eventually,
 };
 
-pub(crate) const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/demo/limits.toml");
+pub(crate) const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/limits.toml");
 
 /// The fields of a response, but for the date.
 fn fields(answer: &Answer) -> (u16, Vec<(String, String)>) {
@@ -57,7 +53,7 @@ impl Watched {
     fn start() -> Self {
         let folder = Folder::new();
         fs::copy(FILE, folder.file()).expect("a copy");
-        let mut command = Command::new(example_path("demo"));
+        let mut command = demo();
         let demo = Demo::run(
             command
                 .args(["--config", &folder.file()])

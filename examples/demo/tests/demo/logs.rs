@@ -1,11 +1,8 @@
 //! What the demo logs.
 
-use std::{
-    io::Read,
-    process::{Command, Stdio},
-};
+use std::{io::Read, process::Stdio};
 
-use crate::process::{Demo, example_path};
+use crate::process::{Demo, demo};
 use crate::support::eventually;
 
 #[test]
@@ -16,7 +13,7 @@ fn denials_are_logged_where_rust_log_asks_for_them() {
         ("tower_throttle::store=debug", false),
         ("info", false),
     ] {
-        let mut command = Command::new(example_path("demo"));
+        let mut command = demo();
         let mut demo = Demo::run(command.env("RUST_LOG", wanted).stderr(Stdio::piped()));
         let mut stderr = demo.child.stderr.take().expect("its standard error");
         eventually("a denial", || {

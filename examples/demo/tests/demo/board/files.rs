@@ -14,7 +14,7 @@ pub(super) struct Query {
 
 pub(super) fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("docs/grafana")
+        .join("../../docs/grafana")
         .join(file)
 }
 
