@@ -43,8 +43,17 @@ impl Key {
         Self(SmallVec::new_const())
     }
 
-    /// Appends the parts of `other`.
-    pub(crate) fn and(mut self, other: &Self) -> Self {
+    /// Returns the key of several parts, as of a tuple of extractors: a tenant and a user, for example.
+    /// The parts cannot be confused, however they are spelled.
+    ///
+    /// ```
+    /// use tower_throttle::Key;
+    ///
+    /// let key = |tenant: &str, user: &str| Key::from(tenant).and(&Key::from(user));
+    /// assert_ne!(key("ab", "c"), key("a", "bc"));
+    /// ```
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
         self.0.extend_from_slice(&other.0);
         self
     }

@@ -35,15 +35,3 @@ pages! {
 pages! {
     control: "../docs/control.md",
 }
-
-#[cfg(feature = "config")]
-pages! {
-    configuration: "../docs/configuration.md",
-    reload: "../docs/reload.md",
-}
-
-#[cfg(feature = "admin")]
-pages! {
-    admin: "../docs/admin.md",
-    admin_security: "../docs/admin-security.md",
-}

@@ -91,7 +91,7 @@
 //! | limit gRPC calls of tonic | [`key::PeerAddr`]: [gRPC] |
 //! | write limits into a file, and change it while requests are served | [`config`] |
 //! | change one caller's limit in a fleet, or ban it | [`control`](mod@control) |
-//! | see who is denied and why, in a browser | [`admin`](mod@admin) |
+//! | see who is denied and why, in a browser | [tower-throttle-admin](https://docs.rs/tower-throttle-admin) |
 //! | save round trips for a key that is checked thousands of times a second | [`lease`](Policy::lease) |
 //! | let requests wait instead of denying them | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | limit without HTTP | [`Limiter`] |
@@ -150,15 +150,17 @@
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | log events of denials, store failures and mistakes in the set-up; without it an outage is silent: [which](https://github.com/tower-throttle/tower-throttle/blob/main/docs/logs.md) |
-//! | `config` | no | [`config`]: limits from a TOML file, or any format that has a crate for serde |
-//! | `control` | no | [`control`](mod@control): limits that an operator changes at run time, for a fleet. `config` has it, too |
-//! | `admin` | no | [`admin`](mod@admin): a page and an API for operators, for axum |
-//! | `schema` | no | `config`, and `Config::json_schema`: the JSON Schema of the file, for editors |
-//! | `cli` | no | the binary `tower-throttle`, which checks files and looks at running limits: [how](https://github.com/tower-throttle/tower-throttle/blob/main/docs/cli.md) |
-//! | `metrics` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24. Text for Prometheus needs no feature |
+//! | `control` | no | [`control`](mod@control): limits that an operator changes at run time, for a fleet |
+//! | `metrics-facade` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24. Text for Prometheus needs no feature |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
+//!
+//! What operates limits is in packages of its own: [`tower-throttle-config`] (limits from a TOML file)
+//! and [`tower-throttle-cli`] (the command line).
+//!
+//! [`tower-throttle-config`]: https://docs.rs/tower-throttle-config
+//! [`tower-throttle-cli`]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/cli.md
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Library code must not panic on any input. Tests and examples may.
@@ -171,17 +173,11 @@
     clippy::unwrap_used
 )]
 
-#[cfg(feature = "admin")]
-#[cfg_attr(docsrs, doc(cfg(feature = "admin")))]
-pub mod admin;
 mod admission;
 mod caller_key;
 mod charge;
 mod clock;
 pub mod compat;
-#[cfg(feature = "config")]
-#[cfg_attr(docsrs, doc(cfg(feature = "config")))]
-pub mod config;
 #[cfg(feature = "control")]
 #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
 pub mod control;
@@ -224,7 +220,7 @@ pub use self::{
     clock::{Clock, ManualClock},
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
     enforcement::Percent,
-    engine::buckets::Buckets,
+    engine::{buckets::Buckets, replacement::Replacement},
     error::{ConfigError, StoreError},
     holds::{Reserved, Settled},
     limiter::{Limiter, LimiterBuilder},
@@ -236,6 +232,7 @@ pub use self::{
         SlidingWindow, TokenBucket,
     },
     store::memory::{MemoryStore, MemoryStoreBuilder},
+    util::text::parse_duration,
 };
 pub use self::{
     decision::DenialReason,

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tower_throttle::config::Config;
+use tower_throttle_config::Config;
 
 fuzz_target!(|text: &str| {
     if let Err(errors) = Config::from_toml(text) {

@@ -1,10 +1,25 @@
 //! When an entry ends, as an operator says it.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
 
 use super::entry::{last_time, milliseconds, time};
+use crate::{ConfigError, parse_duration};
 
 /// When an entry ends: at a [`SystemTime`], or a [`Duration`] after it was made.
+///
+/// It is read from text, as an operator types it:
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::control::End;
+///
+/// assert_eq!("15 minutes".parse::<End>()?, Duration::from_secs(900).into());
+/// assert_eq!("7d".parse::<End>()?, Duration::from_secs(604_800).into());
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End(EndKind);
 
@@ -23,6 +38,31 @@ impl End {
             EndKind::After(wait) => now.checked_add(wait).unwrap_or(last_time()),
         };
         time(milliseconds(end)).unwrap_or(end)
+    }
+}
+
+impl FromStr for End {
+    type Err = ConfigError;
+
+    /// Reads a time from now: a whole number and a unit.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with a [span](ConfigError::span) if a word of the text is wrong, and one
+    /// without if the time is zero.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let error = |reason: &str| ConfigError::new("end-text", format!("end {text:?}: {reason}"));
+        match parse_duration(text) {
+            Ok(Duration::ZERO) => Err(error("it is no time; write a longer one")),
+            Ok(time) => Ok(time.into()),
+            Err(wrong) => {
+                let error = error(wrong.message());
+                Err(match wrong.span() {
+                    Some(span) => error.with_span(span),
+                    None => error,
+                })
+            }
+        }
     }
 }
 

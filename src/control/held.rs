@@ -136,12 +136,18 @@ impl Held {
 
     /// Checks each version against a layer or limiter, from now on.
     pub(crate) fn subscribe(&self, subscriber: &Arc<impl Subscriber + 'static>) {
-        let mut subscribers = lock(&self.subscribers);
-        subscribers.retain(|one| one.strong_count() > 0);
-        let new = Arc::downgrade(subscriber);
-        subscribers.push(new);
+        self.add(subscriber);
         let conflicts = subscriber.check(&self.overrides());
         self.state().applied.add_conflicts(conflicts);
+    }
+
+    /// Checks the next version, and those after it, against a layer or limiter.
+    pub(crate) fn add(&self, subscriber: &Arc<impl Subscriber + 'static>) {
+        let new = Arc::downgrade(subscriber);
+        let new: Weak<dyn Subscriber> = new;
+        let mut subscribers = lock(&self.subscribers);
+        subscribers.retain(|one| one.strong_count() > 0 && !Weak::ptr_eq(one, &new));
+        subscribers.push(new);
     }
 
     /// Returns what the document says now.

@@ -35,10 +35,7 @@ mod sync;
 mod tests;
 mod wire;
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::Arc};
 
 pub use self::caller::Caller;
 pub(crate) use self::held::{Held, Subscriber};
@@ -119,10 +116,6 @@ use crate::{
 /// Cloning is cheap and shares the document.
 #[derive(Clone)]
 pub struct Control(Arc<Held>);
-
-/// The document that layers and limiters follow. Empty until the application asks a file's limits for
-/// theirs.
-pub(crate) type FollowedControl = Arc<OnceLock<Control>>;
 
 impl Control {
     /// Creates a document in this process alone, for services without Redis and for tests.

@@ -183,8 +183,10 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the value of the label `source` of metrics.
-    pub(crate) const fn name(self) -> &'static str {
+    /// Returns its name in metrics, the value of the label `source`: `"store_failure"`, for example. It
+    /// is for logs and dashboards of your own.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::List => "list",
             Self::Store => "store",

@@ -1,12 +1,10 @@
 //! [`EngineBuilder`]: the settings that layers and limiters share.
 
 use std::sync::Arc;
-#[cfg(feature = "control")]
-use std::sync::OnceLock;
 
 use super::Engine;
 #[cfg(feature = "control")]
-use crate::control::{Control, FollowedControl};
+use crate::control::Control;
 use crate::{
     ConfigError, Lists, MemoryStore, OnStoreFailure, Policy,
     admission::wait_queue::MAX_WAITING,
@@ -28,17 +26,11 @@ pub(crate) struct EngineBuilder {
     pub(crate) max_waiting: Option<usize>,
     pub(crate) name: Option<String>,
     pub(crate) observer: Option<Arc<dyn Observe>>,
-    /// The document may not be known yet.
     #[cfg(feature = "control")]
-    pub(crate) control: Option<FollowedControl>,
+    pub(crate) control: Option<Control>,
 }
 
 impl EngineBuilder {
-    #[cfg(feature = "control")]
-    pub(crate) fn control(&mut self, control: Control) {
-        self.control = Some(Arc::new(OnceLock::from(control)));
-    }
-
     /// Checks one of the policies.
     pub(crate) fn compile(&self, policy: &Policy) -> Result<Compiled, ConfigError> {
         let policy = policy.compile(self.on_store_failure)?;
@@ -64,11 +56,14 @@ impl EngineBuilder {
             // A name with other numbers than before has one quota, and not two.
             Some(former) => former.store.clone(),
             None => {
-                let store = self.store_handle()?;
+                let store = self.store.clone();
+                let store = StoreHandle::new(store.unwrap_or_else(|| Arc::new(MemoryStore::new())));
                 store.add_policies(&policies);
                 store
             }
         };
+        #[cfg(feature = "control")]
+        let store = store.follow(self.control.as_ref())?;
         let recorder = Recorder::new(
             former.map(|former| &*former.recorder),
             name,
@@ -84,15 +79,6 @@ impl EngineBuilder {
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
             recorder,
         })
-    }
-
-    fn store_handle(&self) -> Result<StoreHandle, ConfigError> {
-        let store = self.store.clone();
-        let store = StoreHandle::new(store.unwrap_or_else(|| Arc::new(MemoryStore::new())));
-        #[cfg(feature = "control")]
-        return store.follow(self.control.clone());
-        #[cfg(not(feature = "control"))]
-        Ok(store)
     }
 }
 

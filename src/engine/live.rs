@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::Engine;
+use super::{Engine, replacement::Replacement};
 #[cfg(feature = "control")]
 use crate::{control::Subscriber, overrides::Overrides, policy::check_overrides};
 
@@ -66,10 +66,21 @@ impl<T: HasEngine> Live<T> {
 
     /// Returns what lets other settings take effect: a check has either the former settings or the
     /// new ones, for all of its way.
-    #[cfg(any(test, feature = "config"))]
-    pub(crate) fn replacement(&self, settings: T) -> impl FnOnce() + use<T> {
+    pub(crate) fn replacement(&self, settings: T) -> Replacement {
         let current = Arc::clone(&self.0);
-        move || current.store(Arc::new(settings))
+        #[cfg(feature = "control")]
+        let control = settings.engine().store.control().cloned();
+        Replacement {
+            #[cfg(feature = "control")]
+            controls: control.iter().cloned().collect(),
+            swaps: vec![Box::new(move || {
+                current.store(Arc::new(settings));
+                #[cfg(feature = "control")]
+                if let Some(control) = control {
+                    control.held().add(&current);
+                }
+            })],
+        }
     }
 
     /// Has each version of the control document checked against the policies.
@@ -81,7 +92,6 @@ impl<T: HasEngine> Live<T> {
     }
 
     /// Returns whether there is a clone of these settings.
-    #[cfg(feature = "config")]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

@@ -8,6 +8,7 @@ pub(crate) mod buckets;
 mod build;
 mod charges;
 mod live;
+pub(crate) mod replacement;
 
 use std::{sync::Arc, time::Duration};
 

@@ -90,22 +90,23 @@ impl ConfigError {
         self.policy.as_deref()
     }
 
-    /// Returns the bytes of the wrong word, if a text cannot be read as a [`Quota`](crate::Quota)
-    /// or an [`OnStoreFailure`](crate::OnStoreFailure). The range is empty where a word is missing.
+    /// Returns the bytes of the wrong word, if a text cannot be read as a [`Quota`](crate::Quota),
+    /// an [`OnStoreFailure`](crate::OnStoreFailure) or an `End`. The range is empty where a word is missing.
     #[must_use]
     pub fn span(&self) -> Option<Range<usize>> {
         self.span.clone()
     }
-}
 
-#[cfg(feature = "config")]
-impl ConfigError {
-    /// Returns the message without the name of the policy.
-    pub(crate) fn message(&self) -> &str {
+    /// Returns the message without the name of the policy, to show it where that is known.
+    #[must_use]
+    pub fn message(&self) -> &str {
         &self.message
     }
 
-    pub(crate) fn subject(&self) -> Option<&str> {
+    /// Returns what the message is about, if it is one of several things that were given: an entry of
+    /// a list, or the method of a setting.
+    #[must_use]
+    pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }
 }

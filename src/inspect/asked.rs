@@ -75,6 +75,15 @@ impl<'a> Asked<'a> {
         Self { list, ..self }
     }
 
+    /// Returns what the store calls the caller, or why its key is not known.
+    pub(super) fn fingerprint(&self, store: &StoreHandle) -> Result<Fingerprint, String> {
+        match (&self.key, &self.charges) {
+            (Some(key), _) => Ok(store.fingerprint(key)),
+            (None, Err(why)) => Err(why.clone()),
+            (None, Ok(_)) => Err("its key is not known".to_owned()),
+        }
+    }
+
     fn mode(&self) -> Mode {
         let Some(enforcement) = self.enforcement else {
             return Mode::Off;

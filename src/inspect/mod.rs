@@ -1,7 +1,7 @@
 //! What operators ask of a layer or limiter: which policies it has, what each does with a caller,
 //! and how to reset one.
 //!
-//! The [admin page](crate::admin) asks this. So may a page of your own, for people who answer
+//! The [admin page] asks this. So may a page of your own, for people who answer
 //! customers:
 //!
 //! ```
@@ -29,8 +29,12 @@
 //! assert_eq!(found[0].bucket.as_ref().unwrap_err(), why);
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
+//!
+//! [admin page]: https://docs.rs/tower-throttle-admin
 
 mod asked;
+mod explained;
+mod inspectable;
 mod state;
 #[cfg(all(test, feature = "redis", feature = "testing"))]
 #[allow(clippy::expect_used, clippy::indexing_slicing)]
@@ -39,7 +43,11 @@ mod tests;
 use std::{fmt, sync::Arc};
 
 pub(crate) use self::asked::Asked;
-pub use self::state::{Bucket, CallerState, PolicyState, ResetBucket};
+pub use self::{
+    explained::{ExplainedPolicy, Explanation},
+    inspectable::{FileStatus, Inspectable},
+    state::{Bucket, CallerState, PolicyState, ResetBucket},
+};
 use crate::{
     Fingerprint, Key, Quota, RecentDenial, StoreError, TopDenied,
     control::{Caller, Control},
@@ -125,6 +133,20 @@ impl Inspect {
         terms.iter().map(PolicyState::new).collect()
     }
 
+    /// Returns what the store calls a caller of a policy, or why the policy has no key of that caller. It
+    /// asks nothing. `None` if there is no such policy.
+    #[must_use]
+    pub fn fingerprint(
+        &self,
+        caller: &Caller,
+        policy: &str,
+    ) -> Option<Result<Fingerprint, String>> {
+        let asked = self.0.asked(caller, Some(policy), None);
+        asked
+            .first()
+            .map(|asked| asked.fingerprint(&self.0.engine().store))
+    }
+
     /// Looks a caller up, under one policy or under all: one state for each, in their order. Empty if
     /// there is no such policy.
     ///
@@ -193,18 +215,34 @@ impl Inspect {
         self.0.engine().recorder.offenders.recent()
     }
 
-    /// Returns the denials since the last call, the latest first. `seen`: how many there were then.
-    #[cfg(feature = "admin")]
-    pub(crate) fn denials_since(&self, seen: &mut u64, most: usize) -> Vec<RecentDenial> {
-        self.0.engine().recorder.offenders.recent_since(seen, most)
+    /// Returns the denials after a mark, the latest first, and sets the mark to now: for a live list,
+    /// which asks again and again. Of more than 256, the latest. A new mark is before all denials.
+    ///
+    /// ```
+    /// use tower_throttle::{RateLimitLayer, TokenBucket, inspect::DenialMark};
+    ///
+    /// let inspect = RateLimitLayer::new(TokenBucket::per_second(10)).inspect();
+    /// let mut mark = DenialMark::default();
+    /// for denial in inspect.denials_since(&mut mark) {
+    ///     println!("denied by {:?}", denial.policies);
+    /// }
+    /// assert!(inspect.denials_since(&mut mark).is_empty());
+    /// ```
+    pub fn denials_since(&self, mark: &mut DenialMark) -> Vec<RecentDenial> {
+        self.0.engine().recorder.offenders.recent_since(&mut mark.0)
     }
 
-    /// Returns a number of these settings, which no others have at the same time.
-    #[cfg(feature = "admin")]
-    pub(crate) fn identity(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
+    /// Returns a number that no other layer or limiter of the process has. Clones have the same, and it
+    /// stays if the settings are replaced.
+    #[must_use]
+    pub fn id(&self) -> usize {
+        self.0.engine().recorder.id()
     }
 }
+
+/// How far the denials of one layer were read: see [`Inspect::denials_since`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DenialMark(u64);
 
 impl fmt::Debug for Inspect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use super::{Limiter, LimiterBuilder};
 use crate::{
-    ConfigError,
+    ConfigError, Replacement,
     engine::{Engine, Live},
 };
 
@@ -13,15 +13,9 @@ impl LimiterBuilder {
     ///
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<Limiter, ConfigError> {
-        let limiter = self.build_unsubscribed()?;
-        #[cfg(feature = "control")]
-        limiter.engine.subscribe();
-        Ok(limiter)
-    }
-
-    /// Builds a limiter against which no control document is checked yet.
-    pub(crate) fn build_unsubscribed(&self) -> Result<Limiter, ConfigError> {
         let engine = Live::new(self.engine(None)?);
+        #[cfg(feature = "control")]
+        engine.subscribe();
         Ok(Limiter { engine })
     }
 
@@ -37,14 +31,26 @@ impl LimiterBuilder {
 }
 
 impl Limiter {
-    /// Checks other settings for this limiter and its clones. They take effect when the result is
-    /// called. The store and the numbers go on; the builder's store does not matter.
-    #[cfg(feature = "config")]
-    pub(crate) fn replacement(
-        &self,
-        builder: &LimiterBuilder,
-    ) -> Result<impl FnOnce() + use<>, ConfigError> {
+    /// Checks other settings for this limiter and its clones. They have no effect until the result is
+    /// [applied](Replacement::apply).
+    ///
+    /// Buckets go on: a policy that keeps its name and its algorithm keeps what callers have used, and
+    /// the numbers of the limiter count on. So the store stays, whatever the builder says. A control
+    /// document of the builder is followed from then on; without one, the former one is. The name
+    /// should stay, too: numbers are published under it.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ConfigError`] that says what to change.
+    pub fn prepare(&self, builder: &LimiterBuilder) -> Result<Replacement, ConfigError> {
         let engine = builder.engine(Some(&self.engine.load()))?;
         Ok(self.engine.replacement(engine))
+    }
+
+    /// Returns whether another clone of this limiter is alive, in a service for example. For a registry
+    /// of limiters, which may forget one that nobody else has.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.engine.is_shared()
     }
 }

@@ -2,8 +2,6 @@
 
 #[cfg(feature = "control")]
 use crate::control::Control;
-#[cfg(feature = "config")]
-use crate::control::FollowedControl;
 #[cfg(doc)]
 use crate::{Decision, Limiter};
 use crate::{Lists, OnStoreFailure, Policy, engine::EngineBuilder, metrics::Observe, store::Store};
@@ -87,13 +85,6 @@ impl LimiterBuilder {
     #[cfg(feature = "control")]
     #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     pub fn control(mut self, control: Control) -> Self {
-        self.engine.control(control);
-        self
-    }
-
-    /// Follows a document that may not be known yet.
-    #[cfg(feature = "config")]
-    pub(crate) fn follow(mut self, control: FollowedControl) -> Self {
         self.engine.control = Some(control);
         self
     }

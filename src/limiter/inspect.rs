@@ -5,7 +5,7 @@ use crate::{
     Key, Quota,
     control::Caller,
     engine::Engine,
-    inspect::{Asked, Inspect, Inspected, Terms},
+    inspect::{Asked, Inspect, Inspectable, Inspected, Terms},
     key::KeySource,
     overrides::SeenOverrides,
     policy::Compiled,
@@ -19,6 +19,13 @@ impl Limiter {
     #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     pub fn inspect(&self) -> Inspect {
         Inspect::new(self.engine.load_full())
+    }
+}
+
+#[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+impl Inspectable for Limiter {
+    fn inspect_all(&self) -> Vec<Inspect> {
+        vec![self.inspect()]
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn lists_every_caller() -> ConfigError {
 
 /// Returns the error for an entry that is on a list already. `entry` says no key, which may be a
 /// credential.
-pub(crate) fn listed_twice(entry: &str, is_on_both: bool) -> ConfigError {
+fn listed_twice(entry: &str, is_on_both: bool) -> ConfigError {
     let on = match is_on_both {
         true => "on the allow list and on the deny list",
         false => "listed twice",
@@ -207,11 +207,5 @@ impl Entries {
             }
             None => Ok(()),
         }
-    }
-
-    /// Returns the reader of addresses, if some are listed.
-    #[cfg(feature = "config")]
-    pub(crate) fn address_reader(&self) -> Option<&dyn AddressReader> {
-        self.reader.as_deref().filter(|_| self.has_networks())
     }
 }

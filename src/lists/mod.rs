@@ -13,8 +13,6 @@ use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
-#[cfg(feature = "config")]
-pub(crate) use self::entries::listed_twice;
 #[cfg(feature = "control")]
 pub(crate) use self::entries::{lists_every_caller, range};
 pub use self::list::List;
@@ -253,6 +251,16 @@ impl Lists {
         with_reader(&self.load()).validate()?;
         self.0.rcu(|old| with_reader(old));
         Ok(())
+    }
+
+    /// Checks that the lists can be applied to requests, as a layer does when it is built.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if addresses are listed and nothing reads the client's, if the reader has an
+    /// error, or if an allowed range is within its trusted proxies.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.load().validate()
     }
 
     /// Returns the list that an address is on.

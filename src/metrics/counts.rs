@@ -26,7 +26,6 @@ macro_rules! counts {
             }
 
             /// Returns what was counted after a former look.
-            #[cfg(feature = "admin")]
             pub(super) fn since(&self, former: &Self) -> Self {
                 Self {
                     $($field: self.$field.saturating_sub(former.$field),)+

@@ -36,7 +36,6 @@ impl Histogram {
     }
 
     /// Returns what was recorded after a former look.
-    #[cfg(feature = "admin")]
     pub(super) fn since(&self, former: &Self) -> Self {
         let counts = self.counts.iter().zip(&former.counts);
         Self {
@@ -48,10 +47,11 @@ impl Histogram {
         }
     }
 
-    /// Returns the value that a share of all values is below, as if the values of a range were
-    /// spread over it evenly. `None` without values. Values above all bounds count as the last one.
-    #[cfg(feature = "admin")]
-    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
+    /// Estimates the value that a share of all values is below: 0.5 for the median, 0.99 for a latency
+    /// that one of a hundred calls exceeds. Values of a range are taken as spread over it evenly, and
+    /// values above all bounds as the last bound. `None` without values.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Option<f64> {
         let rank = share * self.count() as f64;
         let (mut below, mut lower) = (0.0, 0.0);
         for (upper, count) in self.bounds.iter().zip(&self.counts) {
@@ -201,7 +201,6 @@ mod tests {
         assert!((found.sum - 120.009).abs() < 1e-9, "{found:?}");
     }
 
-    #[cfg(feature = "admin")]
     #[test]
     fn quantiles_are_of_what_was_recorded_since_a_former_look() {
         let recording = Recording::new(&WAIT_SECONDS);

@@ -148,10 +148,9 @@
 mod awaited;
 #[cfg(feature = "redis")]
 pub(crate) mod calls;
-#[cfg(feature = "config")]
-mod config;
 mod counter;
 mod counts;
+mod deltas;
 mod exposition;
 mod families;
 pub(crate) mod histogram;
@@ -161,8 +160,6 @@ mod prometheus;
 mod publisher;
 mod recorder;
 pub(crate) mod settlements;
-#[cfg(feature = "admin")]
-mod since;
 mod snapshot;
 pub(crate) mod store;
 mod sums;
@@ -171,15 +168,9 @@ pub(crate) mod waits;
 #[cfg(feature = "metrics-facade")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics-facade")))]
 pub use self::publisher::Publisher;
-#[cfg(feature = "admin")]
-pub(crate) use self::since::Looks;
 pub(crate) use self::{awaited::Awaited, recorder::Recorder};
-#[cfg(feature = "config")]
-pub(crate) use self::{
-    config::ConfigNumbers,
-    prometheus::{to_openmetrics_with, to_prometheus_with},
-};
 pub use self::{
+    deltas::Deltas,
     histogram::Histogram,
     observe::{Observe, Observed, RequestResult, StoreEvent},
     prometheus::{

@@ -1,7 +1,5 @@
 //! Snapshots in the text formats of Prometheus and OpenMetrics.
 
-#[cfg(feature = "config")]
-use super::config::ConfigNumbers;
 use super::{
     exposition::{Exposition, Format},
     families::write_all,
@@ -45,26 +43,6 @@ pub fn to_prometheus<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> S
 #[must_use]
 pub fn to_openmetrics<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> String {
     write(Format::OpenMetrics, snapshots)
-}
-
-/// Does the same as [`to_prometheus`], with the numbers of a configuration.
-#[cfg(feature = "config")]
-pub(crate) fn to_prometheus_with(snapshots: &[Snapshot], config: &ConfigNumbers) -> String {
-    write_with(Format::Prometheus, snapshots, config)
-}
-
-/// Does the same as [`to_openmetrics`], with the numbers of a configuration.
-#[cfg(feature = "config")]
-pub(crate) fn to_openmetrics_with(snapshots: &[Snapshot], config: &ConfigNumbers) -> String {
-    write_with(Format::OpenMetrics, snapshots, config)
-}
-
-#[cfg(feature = "config")]
-fn write_with(format: Format, snapshots: &[Snapshot], config: &ConfigNumbers) -> String {
-    let mut text = Exposition::new(format);
-    write_all(&mut text, snapshots);
-    super::config::write(&mut text, config);
-    text.finish()
 }
 
 impl Snapshot {

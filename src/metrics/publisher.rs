@@ -5,8 +5,6 @@ use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_recorder};
 use tokio::time::sleep;
 
-#[cfg(feature = "config")]
-use super::config::{self, ConfigNumbers};
 use super::{
     families::{Family, Kind, Sink, Value, write_all},
     snapshot::Snapshot,
@@ -53,17 +51,12 @@ use super::{
 /// that is gone keeps its last value. If several have one name and one of them goes, the counters of
 /// the name do not increase until the others have counted as much. So give each a name of its own.
 ///
-/// **Limits of a file** make a publisher that has the numbers of the configuration, too:
-/// `config::Limits::publisher`.
-///
 /// Clones publish the same.
 #[derive(Clone)]
 pub struct Publisher(Arc<Inner>);
 
 struct Inner {
     snapshots: Box<dyn Fn() -> Vec<Snapshot> + Send + Sync>,
-    #[cfg(feature = "config")]
-    config: Option<Box<dyn Fn() -> ConfigNumbers + Send + Sync>>,
 }
 
 impl Publisher {
@@ -74,36 +67,16 @@ impl Publisher {
     {
         Self(Arc::new(Inner {
             snapshots: Box::new(move || snapshots().into_iter().collect()),
-            #[cfg(feature = "config")]
-            config: None,
-        }))
-    }
-
-    /// Creates a publisher of the numbers of a configuration, too.
-    #[cfg(feature = "config")]
-    pub(crate) fn with_config(
-        snapshots: impl Fn() -> Vec<Snapshot> + Send + Sync + 'static,
-        config: impl Fn() -> ConfigNumbers + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            snapshots: Box::new(snapshots),
-            config: Some(Box::new(config)),
         }))
     }
 
     /// Publishes what was counted until now.
     pub fn publish(&self) {
         let snapshots = (self.0.snapshots)();
-        #[cfg(feature = "config")]
-        let config = self.0.config.as_ref().map(|numbers| numbers());
         with_recorder(|recorder| {
             let family = Family::default();
             let mut pass = Pass { recorder, family };
             write_all(&mut pass, &snapshots);
-            #[cfg(feature = "config")]
-            if let Some(config) = &config {
-                config::write(&mut pass, config);
-            }
         });
     }
 

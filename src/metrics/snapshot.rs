@@ -101,7 +101,6 @@ impl PolicyCounts {
     }
 
     /// Returns what was counted after a former look.
-    #[cfg(feature = "admin")]
     fn since(&self, former: &Self) -> Self {
         Self {
             checks: self.checks.since(&former.checks),
@@ -192,15 +191,8 @@ impl Snapshot {
         policies.map(|(name, counts)| (&*name.text, counts.bans))
     }
 
-    /// Returns the number of the layer or limiter, which no other one of the process has.
-    #[cfg(feature = "admin")]
-    pub(crate) const fn id(&self) -> usize {
-        self.id
-    }
-
     /// Returns what was counted after a former look at the same layer or limiter. What is there now
     /// stays, and so does the store.
-    #[cfg(feature = "admin")]
     pub(super) fn since(&self, former: &Self) -> Self {
         let before = |name: &Name| {
             let mut policies = former.policies.iter();

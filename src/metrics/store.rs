@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(feature = "admin")]
 use super::sums::by_name;
 use super::{counts::counts, histogram::Histogram, settlements::Settlements, sums::Numbers};
 
@@ -101,14 +100,14 @@ impl StoreMetrics {
         }
     }
 
-    /// Returns an entry for each name, of stores that may be listed more than once.
-    #[cfg(feature = "admin")]
-    pub(crate) fn by_name<'a>(listed: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
+    /// Adds up the stores of one name. A store that is listed more than once, because several layers use
+    /// it, counts once.
+    #[must_use]
+    pub fn by_name<'a>(listed: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
         by_name(listed)
     }
 
     /// Returns what was counted after a former look at the same store. What is there now stays.
-    #[cfg(feature = "admin")]
     pub(super) fn since(&self, former: &Self) -> Self {
         let histogram = |now: &Option<Histogram>, former: &Option<Histogram>| match (now, former) {
             (Some(now), Some(former)) => Some(now.since(former)),

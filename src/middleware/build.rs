@@ -10,7 +10,7 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    ConfigError,
+    ConfigError, Replacement,
     enforcement::Enforcement,
     engine::Live,
     overrides::SeenOverrides,
@@ -25,15 +25,9 @@ impl RateLimitLayerBuilder {
     ///
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
-        let layer = self.build_unsubscribed()?;
-        #[cfg(feature = "control")]
-        layer.settings.subscribe();
-        Ok(layer)
-    }
-
-    /// Builds a layer against which no control document is checked yet.
-    pub(crate) fn build_unsubscribed(&self) -> Result<RateLimitLayer, ConfigError> {
         let settings = Live::new(self.settings(None)?);
+        #[cfg(feature = "control")]
+        settings.subscribe();
         Ok(RateLimitLayer { settings })
     }
 
@@ -157,17 +151,27 @@ impl Settings {
 }
 
 impl RateLimitLayer {
-    /// Checks other settings for this layer and its services. They take effect when the result is
-    /// called.
+    /// Checks other settings for this layer, its clones and their services. They have no effect until the result is
+    /// [applied](Replacement::apply).
     ///
-    /// The store, the numbers and the lists of denials go on; the builder's store does not matter.
-    #[cfg(any(test, feature = "config"))]
-    pub(crate) fn replacement(
-        &self,
-        builder: &RateLimitLayerBuilder,
-    ) -> Result<impl FnOnce() + use<>, ConfigError> {
+    /// Buckets go on: a policy that keeps its name and its algorithm keeps what callers have used, and
+    /// the numbers and the lists of denials of the layer go on. So the store stays, whatever the builder says. A control
+    /// document of the builder is followed from then on; without one, the former one is. The name
+    /// should stay, too: numbers are published under it.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ConfigError`] that says what to change.
+    pub fn prepare(&self, builder: &RateLimitLayerBuilder) -> Result<Replacement, ConfigError> {
         let settings = builder.settings(Some(&self.settings.load()))?;
         Ok(self.settings.replacement(settings))
+    }
+
+    /// Returns whether another clone of this layer is alive, in a service for example. For a registry
+    /// of layers, which may forget one that nobody else has.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.settings.is_shared()
     }
 }
 
@@ -200,13 +204,13 @@ mod tests {
                 [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]
             );
 
-            let replace = layer.replacement(&builder(2));
+            let replace = layer.prepare(&builder(2));
             let replace = replace.expect("valid");
             assert_eq!(
                 ask().await.expect("infallible").status(),
                 StatusCode::TOO_MANY_REQUESTS
             );
-            replace();
+            replace.apply();
             // One unit was used before.
             assert_eq!(
                 statuses().await,

@@ -17,8 +17,6 @@ use super::{
 };
 #[cfg(feature = "control")]
 use crate::control::Control;
-#[cfg(feature = "config")]
-use crate::control::FollowedControl;
 use crate::{
     ConfigError, Lists, OnStoreFailure, Policy, RequestHead, engine::EngineBuilder,
     metrics::Observe, store::Store,
@@ -272,13 +270,6 @@ impl RateLimitLayerBuilder {
     #[cfg(feature = "control")]
     #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     pub fn control(mut self, control: Control) -> Self {
-        self.engine.control(control);
-        self
-    }
-
-    /// Follows a document that may not be known yet.
-    #[cfg(feature = "config")]
-    pub(crate) fn follow(mut self, control: FollowedControl) -> Self {
         self.engine.control = Some(control);
         self
     }

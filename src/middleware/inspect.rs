@@ -4,7 +4,7 @@ use super::{layer::RateLimitLayer, rules::Rule, settings::Settings};
 use crate::{
     Key, List, Quota, RequestHead,
     control::Caller,
-    inspect::{Asked, Inspect, Inspected, Terms},
+    inspect::{Asked, Inspect, Inspectable, Inspected, Terms},
     key::{KeyError, KeySource},
     lists::LoadedLists,
     overrides::SeenOverrides,
@@ -19,6 +19,13 @@ impl RateLimitLayer {
     #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     pub fn inspect(&self) -> Inspect {
         Inspect::new(self.settings.load_full())
+    }
+}
+
+#[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+impl Inspectable for RateLimitLayer {
+    fn inspect_all(&self) -> Vec<Inspect> {
+        vec![self.inspect()]
     }
 }
 

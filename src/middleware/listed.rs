@@ -23,7 +23,7 @@ pub(super) enum Listed<'a> {
 pub(super) type Exempt<'a> = SmallVec<[&'a Name; 2]>;
 
 /// An entry that decides.
-enum Found<'a> {
+pub(super) enum Found<'a> {
     /// Of the address, or of the keys of all policies that apply.
     Allowed,
     Exempt(Exempt<'a>),
@@ -67,7 +67,7 @@ impl Settings {
     /// Finds what the lists say of a request: first of its address, then of the keys of its
     /// policies. A key that is denied counts more than others that are allowed, as a client that
     /// chooses one of its keys must not choose its list.
-    fn find_listed(
+    pub(super) fn find_listed(
         &self,
         lists: &LoadedLists<'_>,
         overrides: &SeenOverrides,

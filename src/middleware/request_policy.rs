@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{Policy, Quota};
 
-/// How long a policy that settles holds units, unless it says otherwise.
-pub(crate) const HOLD_FOR: Duration = Duration::from_secs(60);
-
 /// What a policy reads from each request, for a
 /// [`RateLimitLayer`](crate::RateLimitLayer). A [`Limiter`](crate::Limiter) has no request
 /// and returns an error for such a policy when it is built.
 impl Policy {
+    /// How long a policy that settles holds units, unless [`hold_for`](Self::hold_for) says otherwise.
+    pub const DEFAULT_HOLD_FOR: Duration = Duration::from_secs(60);
+
     /// Sets the key of a request's caller. Default: the
     /// [peer address](crate::key::peer), or one bucket for all if the policy is
     /// [shared](Self::shared).
@@ -146,7 +146,7 @@ impl Policy {
     /// cannot hold is charged when the request is admitted.
     pub fn settle_by<S: Settler>(mut self, settler: S) -> Self {
         self.readers.settle_by = Some(Erased(Arc::new(settler), type_name::<S>()));
-        self.hold_for.get_or_insert(HOLD_FOR);
+        self.hold_for.get_or_insert(Self::DEFAULT_HOLD_FOR);
         self
     }
 }

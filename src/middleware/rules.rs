@@ -47,15 +47,6 @@ pub(super) struct MissingKey<'a> {
     pub(super) error: KeyError,
 }
 
-#[cfg(feature = "config")]
-impl Policy {
-    /// Checks the policy as a layer does that has no settings.
-    pub(crate) fn check_for_layer(&self) -> Result<(), ConfigError> {
-        let policy = self.compile(crate::OnStoreFailure::default())?;
-        RequestReaders::new(self, &policy).map(drop)
-    }
-}
-
 impl RequestReaders {
     /// Checks the readers of a policy.
     pub(super) fn new(policy: &Policy, compiled: &Compiled) -> Result<Self, ConfigError> {

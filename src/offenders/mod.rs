@@ -185,15 +185,15 @@ impl Offenders {
         lock(&self.lists).recent.latest().collect()
     }
 
-    /// Returns the denials since the last call, the latest first: at most this many, and those that
-    /// the ring still has. `seen`: how many there had been at the last call, which this updates.
-    #[cfg(feature = "admin")]
-    pub(crate) fn recent_since(&self, seen: &mut u64, most: usize) -> Vec<RecentDenial> {
+    /// Returns the denials since the last call, the latest first: those that the ring still has.
+    /// `seen`: how many there had been at the last call, which this updates.
+    #[cfg(feature = "control")]
+    pub(crate) fn recent_since(&self, seen: &mut u64) -> Vec<RecentDenial> {
         let lists = lock(&self.lists);
         let count = lists.recent.count();
         let new = count.saturating_sub(std::mem::replace(seen, count));
         let new = usize::try_from(new).unwrap_or(usize::MAX);
-        lists.recent.latest().take(new.min(most)).collect()
+        lists.recent.latest().take(new).collect()
     }
 
     /// Returns the key of a listed caller, if it is kept: if the store finds no bucket by a fingerprint.

@@ -120,7 +120,7 @@ impl Recent {
         self.count += 1;
     }
 
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "control")]
     pub(super) const fn count(&self) -> u64 {
         self.count
     }

@@ -7,8 +7,6 @@ mod overridden;
 use std::time::Duration;
 
 pub(crate) use self::check::{cannot_lease, cost_of_penalty};
-#[cfg(feature = "config")]
-pub(crate) use self::check::{duplicate_policy, no_policies};
 #[cfg(feature = "control")]
 pub(crate) use self::overridden::check_override;
 #[cfg(feature = "control")]
@@ -115,26 +113,6 @@ impl Policy {
         ConfigError: From<Q::Error>,
     {
         self.quota = quota.try_into().map_err(ConfigError::from);
-        self
-    }
-
-    /// Makes it a policy of a limiter that looks at single callers: it reads nothing from requests,
-    /// and does nothing that depends on other policies or callers.
-    #[cfg(feature = "config")]
-    pub(crate) fn for_lookup(mut self) -> Self {
-        let is_penalty = self
-            .quota
-            .as_ref()
-            .is_ok_and(|quota| quota.penalty().is_some());
-        if is_penalty {
-            // It was there for a settler.
-            self.hold_for = None;
-        }
-        self.readers = PolicyReaders::default();
-        self.strikes_on_denial = false;
-        self.leases = false;
-        self.enforcement = Enforcement::ForAll;
-        self.on_store_failure = None;
         self
     }
 

@@ -166,6 +166,22 @@ impl Quota {
         self.properties().algorithm
     }
 
+    /// Returns whether a policy that gets the other quota in place of this one goes on with its buckets,
+    /// under the new numbers. If not, its callers begin afresh: the algorithm is another one, or one of
+    /// two token buckets [refills at once](TokenBucket::refill_at_once).
+    ///
+    /// ```
+    /// use tower_throttle::Quota;
+    ///
+    /// let [ten, twenty, window] = ["10 per second", "20 per second", "10 per second fixed window"]
+    ///     .map(|text| text.parse::<Quota>().unwrap());
+    /// assert!(ten.shares_buckets_with(&twenty) && !ten.shares_buckets_with(&window));
+    /// ```
+    #[must_use]
+    pub const fn shares_buckets_with(&self, other: &Self) -> bool {
+        self.letter() == other.letter()
+    }
+
     /// Returns the units per [`period`](Self::period): the rate as it was configured. For
     /// [`Concurrency`], these are units at a time, and for [`Penalty`], strikes.
     #[must_use]

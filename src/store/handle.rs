@@ -1,7 +1,5 @@
 //! A store, with everything that a limiter or layer needs around it.
 
-#[cfg(feature = "control")]
-use std::sync::OnceLock;
 use std::{fmt, sync::Arc};
 
 use tokio::runtime::Handle;
@@ -16,11 +14,7 @@ use super::{
     unsettled::HeldIn,
 };
 #[cfg(feature = "control")]
-use crate::{
-    ConfigError, Fingerprint,
-    control::{Control, FollowedControl},
-    policy::override_conflict,
-};
+use crate::{ConfigError, Fingerprint, control::Control, policy::override_conflict};
 use crate::{
     Decision, Key, List,
     charge::Operation,
@@ -41,7 +35,7 @@ pub(crate) struct StoreHandle {
     /// The same store, if it is the memory store, which answers at once and never fails.
     memory: Option<MemoryStore>,
     #[cfg(feature = "control")]
-    control: Option<FollowedControl>,
+    control: Option<Control>,
 }
 
 impl fmt::Debug for StoreHandle {
@@ -78,18 +72,17 @@ impl StoreHandle {
         }
     }
 
-    /// Follows a control document, or none.
+    /// Follows a control document. Without one, it goes on following the one that it has.
     ///
     /// # Errors
     ///
     /// Returns an error if the document calls keys by other names than the store does.
     #[cfg(feature = "control")]
-    pub(crate) fn follow(mut self, control: Option<FollowedControl>) -> Result<Self, ConfigError> {
-        let fingerprint = self.fingerprint(&Key::everyone());
-        if let Some(control) = control.as_ref().and_then(|control| control.get()) {
-            control.check_secret(fingerprint)?;
+    pub(crate) fn follow(mut self, control: Option<&Control>) -> Result<Self, ConfigError> {
+        if let Some(control) = control {
+            control.check_secret(self.fingerprint(&Key::everyone()))?;
+            self.control = Some(control.clone());
         }
-        self.control = control;
         Ok(self)
     }
 
@@ -97,10 +90,9 @@ impl StoreHandle {
     pub(crate) fn with_overrides_of(self, other: &Self) -> Self {
         #[cfg(feature = "control")]
         return Self {
-            control: other.control().map(|control| {
-                let overrides = Arc::clone(&control.held().overrides());
-                Arc::new(OnceLock::from(Control::fixed(overrides)))
-            }),
+            control: other
+                .control()
+                .map(|control| Control::fixed(Arc::clone(&control.held().overrides()))),
             ..self
         };
         #[cfg(not(feature = "control"))]
@@ -113,7 +105,7 @@ impl StoreHandle {
     /// Returns the control document, if there is one.
     #[cfg(feature = "control")]
     pub(crate) fn control(&self) -> Option<&Control> {
-        self.control.as_ref()?.get()
+        self.control.as_ref()
     }
 
     /// Returns whether a control document may change what its users do.

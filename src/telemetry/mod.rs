@@ -2,7 +2,7 @@
 //!
 //! With the feature `tracing`, which is a default one, these are events under the
 //! targets `tower_throttle::denied`, `tower_throttle::store`, `tower_throttle::control`,
-//! `tower_throttle::config`, `tower_throttle::admin` and `tower_throttle::wiring`, and a span under
+//! `tower_throttle::config` and `tower_throttle::wiring`, and a span under
 //! `tower_throttle::check`. Without it, or without a subscriber, nothing is logged.
 //! No line holds a caller's key, a user or a password.
 
@@ -16,21 +16,13 @@ macro_rules! tell {
     };
 }
 
-#[cfg(feature = "admin")]
-mod admin;
 mod check_span;
-#[cfg(feature = "config")]
-mod config;
 #[cfg(feature = "control")]
 mod control;
 mod denied;
 mod store;
 mod wiring;
 
-#[cfg(feature = "admin")]
-pub(crate) use self::admin::*;
-#[cfg(feature = "config")]
-pub(crate) use self::config::*;
 #[cfg(feature = "control")]
 pub(crate) use self::control::*;
 pub(crate) use self::{check_span::CheckSpan, denied::*, store::*, wiring::*};

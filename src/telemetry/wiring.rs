@@ -74,22 +74,6 @@ pub(crate) fn settler_panicked(policy: &str) {
     }
 }
 
-/// Logs that a reader chose a tier that the configuration lacks. The name may be a client's, so it
-/// is not shown.
-#[cfg(feature = "config")]
-pub(crate) fn unknown_tier(policy: &str) {
-    let line = format!(
-        "the reader of policy {policy:?} returned the name of a tier that the configuration lacks; such requests have the tier `otherwise`"
-    );
-    warn_of_wiring(&line);
-}
-
-/// Logs that a condition on routes can never hold.
-#[cfg(all(feature = "config", feature = "axum"))]
-pub(crate) fn no_matched_route() {
-    let line = "no request has a matched route for `route` of the configuration, so such policies do not apply: add the layer to the `Router` itself, or use `path`";
-    warn_of_wiring(line);
-}
 pub(crate) fn untrusted_proxy(peer: IpAddr, header: impl fmt::Display) {
     let line = format!(
         "untrusted peer {peer} sent `{header}`; the header is ignored, and all requests from this peer share one key: if it is your proxy, name it in `key::client_ip`"

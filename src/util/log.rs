@@ -50,13 +50,6 @@ impl Log {
         }
     }
 
-    /// Returns the lines that are logged meanwhile.
-    pub(crate) fn of(run: impl FnOnce()) -> Vec<String> {
-        let log = Self::start();
-        run();
-        log.take()
-    }
-
     /// Returns the lines since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         let bytes = mem::take(&mut *lock(&self.bytes.0));

@@ -6,8 +6,6 @@ mod callers;
 mod control;
 mod counting;
 mod failing;
-#[cfg(feature = "admin")]
-mod look_ups;
 mod lying;
 mod moving;
 mod penalties;

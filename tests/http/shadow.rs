@@ -393,7 +393,7 @@ fn a_responder_announces_shadow_policies_if_it_is_told_to() {
 #[cfg(feature = "tracing")]
 #[test]
 fn a_shadow_denial_is_an_event_without_a_key() {
-    use crate::standards::logs::logged;
+    use crate::logged::logged;
 
     let by_header = Policy::new("keyed", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
     let by_peer = Policy::new("peer", FixedWindow::per_hour(1)).shadow();

@@ -4,7 +4,6 @@
 mod callers;
 mod lease;
 mod offenders;
-#[cfg(feature = "config")]
 mod reload;
 #[path = "../support/mod.rs"]
 mod support;

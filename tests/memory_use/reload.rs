@@ -1,51 +1,52 @@
 //! Limits that are replaced again and again take no more and more memory.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::config::Config;
+use tower_throttle::{
+    ConfigError, Limiter, LimiterBuilder, Lists, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    SlidingWindow, TokenBucket,
+};
 
 use crate::{ALLOCATOR, support::web::at_once, turn};
 
-/// A version with numbers, names and readers of its own.
-fn version(number: u64) -> Config {
+/// The settings of a version, with numbers, names and readers of its own.
+fn version(number: u64) -> (RateLimitLayerBuilder, LimiterBuilder) {
     let limit = 1_000 + number;
-    let text = format!(
-        r#"
-        version = 1
-        [[policy]]
-        name = "stays"
-        quota = "{limit} per second"
-        shared = true
-        [[policy]]
-        name = "of-{number}"
-        quota = "sliding window of {limit} per minute"
-        shared = true
-        when = {{ path = "/{number}/**" }}
-        [lists]
-        deny_keys = ["caller-{number}"]
-        [layer.api]
-        [layer.of-{number}]
-        [limiter.jobs]
-        policies = ["stays"]
-        "#
-    );
-    Config::from_toml(&text).unwrap_or_else(|errors| panic!("{errors}"))
+    let stays = || Policy::new("stays", TokenBucket::per_second(limit)).shared();
+    let path = format!("/{number}/");
+    let comes_and_goes = Policy::new(format!("of-{number}"), SlidingWindow::per_minute(limit));
+    let comes_and_goes = comes_and_goes.shared();
+    let lists = Lists::new().deny_keys([format!("caller-{number}")]);
+    let layer = RateLimitLayer::builder()
+        .policy(stays())
+        .policy(comes_and_goes.when(move |head| head.uri().path().starts_with(&path)))
+        .lists(lists.expect("a list"));
+    (layer, Limiter::builder().policy(stays()))
 }
 
 #[test]
 fn five_hundred_more_versions_take_no_more_memory() {
     let _turn = turn();
-    let limits = version(0).build().expect("limits");
-    let (layer, limiter) = (
-        limits.layer("api").expect("a layer"),
-        limits.limiter("jobs"),
-    );
-    let limiter = limiter.expect("a limiter");
-    let replace = |numbers: std::ops::Range<u64>| {
+    let (layer, limiter) = version(0);
+    let layer = layer.name("api").build().expect("a layer");
+    let limiter = limiter.name("jobs").build().expect("a limiter");
+    // One that each version has anew.
+    let mut others = BTreeMap::new();
+    let mut replace = |numbers: std::ops::Range<u64>| {
         for number in numbers {
-            limits.replace(version(number)).expect("right");
+            let (of_layer, of_limiter) = version(number);
+            let other = of_layer.clone().name(format!("of-{number}")).build();
+            others.clear();
+            others.insert(number, other.expect("a layer"));
+            let all = layer.prepare(&of_layer.name("api")).and_then(|layer| {
+                let limiter = limiter.prepare(&of_limiter.name("jobs"))?;
+                Ok::<_, ConfigError>(layer.and(limiter))
+            });
+            all.expect("right").apply();
             let service = layer.layer(service_fn(async |_: Request<()>| {
                 Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
             }));

@@ -71,7 +71,7 @@ impl Got {
 
 #[test]
 fn the_publisher_of_limits_has_the_numbers_of_their_file() {
-    use tower_throttle::config::Config;
+    use tower_throttle_config::Config;
 
     let file = |limit: u64| {
         let text = format!("version = 1\n[[policy]]\nname = \"a\"\nquota = \"{limit} per day\"\n");

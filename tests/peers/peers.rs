@@ -1,7 +1,6 @@
 //! Beside other crates: HTTP/2, tonic, axum-extra, rustls, the facade `metrics`, a validator of JSON
 //! Schema.
 
-mod authority;
 mod credentials;
 mod facade;
 mod grpc;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tower_throttle::config::Config;
+use tower_throttle_config::Config;
 
 /// Codes of mistakes that no schema sees: they are in the meaning of a text, or between fields. So
 /// are all that builders report, but one.

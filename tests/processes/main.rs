@@ -9,8 +9,6 @@ mod allocations;
 mod client_log;
 #[cfg(feature = "control")]
 mod control;
-#[cfg(feature = "config")]
-mod deployed;
 #[cfg(target_os = "linux")]
 mod fallback_memory;
 mod killed;
@@ -75,11 +73,6 @@ const TESTS: &[(&str, fn())] = &[
         "control::an_override_of_one_process_is_felt_in_all",
         control::an_override_of_one_process_is_felt_in_all,
     ),
-    #[cfg(feature = "config")]
-    (
-        "deployed::a_process_with_limits_from_a_file_leaves_nothing_behind",
-        deployed::a_process_with_limits_from_a_file_leaves_nothing_behind,
-    ),
     #[cfg(target_os = "linux")]
     (
         "fallback_memory::a_flood_of_callers_takes_100_000_buckets_and_frees_no_denied_caller",
@@ -123,8 +116,6 @@ fn main() -> ExitCode {
         ["--run", name] => run(name),
         #[cfg(feature = "control")]
         ["--other-process", "control", url] => control::other_process(url),
-        #[cfg(feature = "config")]
-        ["--other-process", "deployed"] => deployed::other_process(),
         ["--other-process", "killed", url, quota] => killed::other_process(url, quota),
         ["--other-process", "permit_storm", url, seed] => permit_storm::other_process(url, seed),
         ["--other-process", "two_processes", url, window_s] => {

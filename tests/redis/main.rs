@@ -2,8 +2,6 @@
 
 #[cfg(feature = "testing")]
 mod acl;
-#[cfg(feature = "admin")]
-mod admin;
 mod batching;
 mod callers;
 #[cfg(feature = "control")]
@@ -21,8 +19,6 @@ mod holds;
 mod lease;
 #[cfg(feature = "redis-client")]
 mod lifecycle;
-#[cfg(feature = "admin")]
-mod look_ups;
 mod metrics;
 #[cfg(feature = "control")]
 mod overrides;

@@ -6,7 +6,6 @@
 pub mod cluster;
 pub mod denial_counts;
 pub mod fake;
-pub mod operator;
 pub mod oracle;
 pub mod overlaid;
 pub mod plans;

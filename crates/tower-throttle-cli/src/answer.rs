@@ -6,11 +6,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tower_throttle::{
-    ConfigError, StoreError,
-    config::{ConfigErrors, ConfigProblem},
-    control::ControlError,
-};
+use tower_throttle::{ConfigError, StoreError, control::ControlError};
+use tower_throttle_config::{ConfigErrors, ConfigProblem, UnknownName};
 
 /// The answer of a command that did what it was asked for.
 pub(crate) struct Answer {
@@ -67,6 +64,12 @@ impl From<ConfigErrors> for Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<UnknownName> for Failure {
+    fn from(error: UnknownName) -> Self {
         Self::new(error.to_string())
     }
 }

@@ -1,7 +1,7 @@
 //! `check` and `schema`.
 
 use serde_json::{Value, json};
-use tower_throttle::config::{Config, ConfigErrors, ReaderName};
+use tower_throttle_config::{Config, ConfigErrors, ReaderName};
 
 use crate::{
     answer::{Answer, Failure, problems},

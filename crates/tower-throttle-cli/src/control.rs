@@ -44,7 +44,7 @@ pub(crate) async fn set_quota(arguments: &Override) -> Result<Answer, Failure> {
     let quota: Quota = quota.parse()?;
     let live = Live::open(&arguments.place).await?;
     let (policy, caller) = of(&live, &arguments.policy, caller)?;
-    live.check_quota(policy, quota)?;
+    live.check_quota(policy, &quota)?;
     let change = live.control.override_quota(policy, caller, quota);
     let change = labeled(change, arguments.label.as_ref());
     make(&live, change, &arguments.signature, arguments.until).await
@@ -78,9 +78,7 @@ fn of<'a>(
     policy: &'a str,
     caller: &[String],
 ) -> Result<(&'a str, Fingerprint), Failure> {
-    live.check_policy(policy)?;
-    let caller = live.caller(policy, caller)?;
-    Ok((policy, live.fingerprint(&caller)))
+    Ok((policy, live.caller(policy, caller)?))
 }
 
 fn labeled(change: Change, label: Option<&String>) -> Change {

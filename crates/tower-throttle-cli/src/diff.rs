@@ -1,7 +1,7 @@
 //! `diff`: what a new version of a file changes.
 
 use serde_json::json;
-use tower_throttle::config::{Change, Config, Effect};
+use tower_throttle_config::{Change, Config, Effect};
 
 use crate::{
     answer::{Answer, Failure},

@@ -5,16 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST};
 use serde_json::{Value, json};
 use tower_throttle::{
-    Fingerprint, Key, Limiter, List, Policy, RedisStore, RequestHead,
-    config::{Config, ExplainedPolicy, Explanation, FoundCondition},
-    control::Caller,
-    key::PeerAddr,
+    Key, List, RequestHead,
+    control::{Caller, Mode},
+    inspect::{self, ExplainedPolicy},
+    key::{KeyError, PeerAddr},
 };
+use tower_throttle_config::{Config, Explanation, FoundCondition, FoundKey, FoundPolicy};
 
 use crate::{
     answer::{Answer, Failure},
     arguments::Explain,
-    entries::list_word,
+    entries::{self, list_word},
     readers,
 };
 
@@ -27,17 +28,24 @@ pub(crate) fn run(arguments: &Explain) -> Result<Answer, Failure> {
     let request = request(arguments)?;
     let head = RequestHead::from(&request);
     let layer = &arguments.layer;
-    let Some(explained) = config.explain(layer, &head)? else {
-        let layers = config.names().layers.join(", ");
-        let message = format!("the file has no layer {layer:?}; it has {layers}");
+    let layers = config.names().layers;
+    if !layers.contains(layer) {
+        let message = format!(
+            "the file has no layer {layer:?}; it has {}",
+            layers.join(", ")
+        );
         return Err(Failure::new(message));
+    }
+    // The store names keys. It is not asked, so the server need not be there.
+    let limits = match config.redis(Some(NOWHERE))? {
+        Some((redis, url)) => config.build_on(redis.connect(&url)?)?,
+        None => config.build()?,
     };
-    let names = Naming {
-        typed: typed(arguments),
-        redis: redis(&config)?,
-    };
-    Ok(answer(layer, &explained, &names))
+    let explained = limits.explain(layer, &head)?;
+    Ok(answer(layer, &explained, &typed(arguments)))
 }
+
+const NOWHERE: &str = "redis://127.0.0.1:1/";
 
 fn request(arguments: &Explain) -> Result<Request<()>, Failure> {
     let wrong = |what: &str, text: &str| Failure::new(format!("{what}: {text:?} cannot be sent"));
@@ -66,14 +74,10 @@ fn request(arguments: &Explain) -> Result<Request<()>, Failure> {
     Ok(request)
 }
 
-/// How callers are named for people.
-struct Naming {
-    /// All values of the request and of readers, which the user typed. No other is shown.
-    typed: Vec<(Key, String)>,
-    redis: Option<RedisStore>,
-}
+/// All values of the request and of readers, which the user typed. No other is shown.
+type Typed = Vec<(Key, String)>;
 
-fn typed(arguments: &Explain) -> Vec<(Key, String)> {
+fn typed(arguments: &Explain) -> Typed {
     let mut typed = Vec::new();
     let mut add = |text: &str| {
         typed.push((Key::from(text), text.to_owned()));
@@ -100,72 +104,45 @@ fn typed(arguments: &Explain) -> Vec<(Key, String)> {
     typed
 }
 
-/// Returns a store that names keys. It is not asked, so the server need not be there.
-fn redis(config: &Config) -> Result<Option<RedisStore>, Failure> {
-    const NOWHERE: &str = "redis://127.0.0.1:1/";
-
-    let Some((builder, url)) = config.redis(Some(NOWHERE))? else {
-        return Ok(None);
-    };
-    Ok(Some(builder.connect(&url)?))
+/// Returns a key as the user typed it.
+fn in_words<'a>(typed: &'a Typed, key: &Key) -> Option<&'a str> {
+    if *key == Key::everyone() {
+        return Some("everyone");
+    }
+    let mut typed = typed.iter();
+    typed
+        .find(|(known, _)| known == key)
+        .map(|(_, text)| &**text)
 }
 
-impl Naming {
-    fn key<'a>(&'a self, key: &Key) -> Option<&'a str> {
-        if *key == Key::everyone() {
-            return Some("everyone");
-        }
-        let mut typed = self.typed.iter();
-        typed
-            .find(|(known, _)| known == key)
-            .map(|(_, text)| &**text)
-    }
-
-    /// Returns the name of a bucket in Redis, if it is there.
-    fn bucket(&self, policy: &ExplainedPolicy, key: &Key) -> Option<String> {
-        let policy = Policy::new(&policy.name, policy.quota);
-        let limiter = Limiter::builder().store(self.redis.clone()?).policy(policy);
-        limiter.build().ok()?.storage_keys(key.clone()).pop()
-    }
-
-    fn fingerprint(&self, bucket: Option<&str>, key: &Key) -> Fingerprint {
-        let hash = bucket.and_then(|name| name.split_once('{')?.1.get(..22));
-        hash.and_then(Fingerprint::parse)
-            .unwrap_or_else(|| Fingerprint::from(key))
-    }
-}
-
-fn answer(layer: &str, explained: &Explanation, names: &Naming) -> Answer {
-    let limits = explained.applies() && explained.list.is_none();
-    let mut text = format!("layer {layer:?}: {}\n", state(explained));
+fn answer(layer: &str, explained: &Explanation, typed: &Typed) -> Answer {
+    let found = &explained.layer;
+    let limits = found.applies && found.list.is_none() && found.list_error.is_none();
+    let mut text = format!("layer {layer:?}: {}\n", state(found));
     text.push_str(&conditions(&explained.conditions));
     let mut policies = Vec::new();
     let mut applying = 0;
-    for policy in &explained.policies {
-        let (policy_text, json, applies) = one(policy, limits, names);
+    for (policy, in_file) in found.policies.iter().zip(&explained.policies) {
+        let (policy_text, json, applies) = one(policy, in_file, limits, typed);
         text.push_str(&policy_text);
         policies.push(json);
         applying += usize::from(applies);
     }
     let json = json!({
         "layer": layer,
-        "applies": explained.applies(),
+        "applies": found.applies,
         "conditions": conditions_json(&explained.conditions),
-        "list": explained.list.map(list_word),
-        "address_problem": explained.address_error,
+        "list": found.list.map(list_word),
+        "address_problem": found.list_error.as_ref().map(KeyError::to_string),
         "policies": policies,
     });
-    let is_denied = explained.list == Some(List::Deny) || explained.address_error.is_some();
-    let is_limited = applying > 0 || (explained.applies() && is_denied);
+    let is_denied = found.list == Some(List::Deny) || found.list_error.is_some();
+    let is_limited = applying > 0 || (found.applies && is_denied);
     Answer::fine(text, json).fine_if(is_limited)
 }
 
-fn state(explained: &Explanation) -> String {
-    match (
-        explained.applies(),
-        explained.list,
-        &explained.address_error,
-    ) {
+fn state(found: &inspect::Explanation) -> String {
+    match (found.applies, found.list, &found.list_error) {
         (false, ..) => "passes the request on".to_owned(),
         (_, _, Some(error)) => format!("denies the request, as lists need an address: {error}"),
         (_, Some(List::Allow), _) => {
@@ -176,13 +153,18 @@ fn state(explained: &Explanation) -> String {
     }
 }
 
-fn one(policy: &ExplainedPolicy, limits: bool, names: &Naming) -> (String, Value, bool) {
+fn one(
+    policy: &ExplainedPolicy,
+    in_file: &FoundPolicy,
+    limits: bool,
+    typed: &Typed,
+) -> (String, Value, bool) {
     let is_exempt = limits && policy.is_exempt;
     let caller = policy.caller.as_ref().filter(|_| limits && !is_exempt);
     let denies = limits && policy.denies_missing_key;
     let what = match (caller, denies) {
         (Some(_), _) => "applies",
-        (None, true) if policy.is_enforced => "denies the request, which lacks its key",
+        (None, true) if policy.mode == Mode::Enforce => "denies the request, which lacks its key",
         (None, true) => "would deny the request, which lacks its key",
         (None, false) if is_exempt => "is not asked: its key is on the allow list",
         (None, false) => "does not apply",
@@ -190,15 +172,20 @@ fn one(policy: &ExplainedPolicy, limits: bool, names: &Naming) -> (String, Value
     let mut text = format!(
         "policy {:?}: {what}\n{}",
         policy.name,
-        conditions(&policy.conditions)
+        conditions(&in_file.conditions)
     );
-    for (key, found) in policy.keys.iter().filter(|_| limits && policy.applies()) {
+    for FoundKey {
+        text: key,
+        key: found,
+        ..
+    } in in_file.keys.iter().filter(|_| limits && policy.applies)
+    {
         let found_or_not = match found {
-            Ok(_) => "found",
+            Ok(_) => "found".to_owned(),
             Err(_) if key.starts_with("\"reader:") => {
-                "unknown here; say what it returns with `--reader`"
+                "unknown here; say what it returns with `--reader`".to_owned()
             }
-            Err(error) => error,
+            Err(error) => error.to_string(),
         };
         text.push_str(&format!("  key      {key}: {found_or_not}\n"));
         // The others are not asked.
@@ -206,38 +193,36 @@ fn one(policy: &ExplainedPolicy, limits: bool, names: &Naming) -> (String, Value
             break;
         }
     }
-    let bucket = caller.and_then(|key| names.bucket(policy, key));
-    let fingerprint = caller.map(|key| names.fingerprint(bucket.as_deref(), key).to_string());
+    let bucket = policy.storage_key.as_ref().filter(|_| caller.is_some());
+    let fingerprint = policy.fingerprint.filter(|_| caller.is_some());
+    let fingerprint = fingerprint.map(|fingerprint| fingerprint.to_string());
     // The key of a list has more in it than the value.
-    let found = policy
+    let found = in_file
         .keys
         .iter()
-        .find_map(|(_, found)| found.as_ref().ok());
-    let key = caller.and_then(|key| names.key(found.unwrap_or(key)));
-    let mode = if policy.is_enforced {
-        "enforce"
-    } else {
-        "shadow"
-    };
+        .find_map(|found| found.key.as_ref().ok());
+    let key = caller.and_then(|key| in_words(typed, found.unwrap_or(key)));
+    let mode = entries::word(policy.mode);
     if let Some(fingerprint) = &fingerprint {
         let key = key.map(|key| format!(" ({key})")).unwrap_or_default();
         text.push_str(&format!("  caller   {fingerprint}{key}\n"));
-        if let Some(bucket) = &bucket {
+        if let Some(bucket) = bucket {
             text.push_str(&format!("  redis    {bucket}\n"));
         }
         text.push_str(&format!("  cost     {}\n", policy.cost));
         text.push_str(&format!("  quota    {}\n", policy.quota));
         text.push_str(&format!("  mode     {mode}\n"));
     }
-    let keys = policy.keys.iter();
-    let keys = keys.map(|(key, found)| {
-        json!({ "key": key, "found": found.is_ok(), "problem": found.as_ref().err() })
+    let keys = in_file.keys.iter();
+    let keys = keys.map(|FoundKey { text, key, .. }| {
+        let problem = key.as_ref().err().map(KeyError::to_string);
+        json!({ "key": text, "found": key.is_ok(), "problem": problem })
     });
     let json = json!({
         "policy": policy.name,
         "applies": caller.is_some(),
         "denies_missing_key": denies,
-        "conditions": conditions_json(&policy.conditions),
+        "conditions": conditions_json(&in_file.conditions),
         "keys": keys.collect::<Vec<_>>(),
         "key": key,
         "fingerprint": fingerprint,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tower_throttle::config::{Config, ConfigErrors};
+use tower_throttle_config::{Config, ConfigErrors};
 
 use crate::readers;
 

@@ -2,13 +2,12 @@
 
 use std::env;
 
-use http::Request;
 use tower_throttle::{
-    Fingerprint, Key, Limiter, OnStoreFailure, Policy, Quota, RedisStore, RequestHead,
-    config::Config,
-    control::{Action, Caller, Control, Entry},
-    key::KeyError,
+    Fingerprint, Key, Limiter, Policy, Quota, RedisStore, Source,
+    control::{Caller, Control},
+    inspect::{Bucket, CallerState, Inspect, Inspectable},
 };
+use tower_throttle_config::Config;
 
 use crate::{
     answer::Failure,
@@ -18,8 +17,18 @@ use crate::{
 
 pub(crate) struct Live {
     config: Option<Config>,
+    /// Its layers, and then its limiters.
+    limits: Vec<Inspect>,
     pub(crate) redis: RedisStore,
     pub(crate) control: Control,
+}
+
+/// A policy of a file or of code, and the quota of callers whose requests choose it.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    name: String,
+    of: Inspect,
+    tier: Option<Quota>,
 }
 
 impl Live {
@@ -32,8 +41,15 @@ impl Live {
         let redis = connect(place, config.as_ref())?;
         let control = redis.control();
         control.refresh().await?;
+        let mut limits = Vec::new();
+        if let Some(config) = config.clone() {
+            let built = config.build_on(redis.clone())?;
+            built.follow(&control);
+            limits = built.inspect_all();
+        }
         Ok(Self {
             config,
+            limits,
             redis,
             control,
         })
@@ -45,45 +61,6 @@ impl Live {
         config
             .map(|config| config.names().policies)
             .unwrap_or_default()
-    }
-
-    /// Reads the caller of a policy.
-    pub(crate) fn caller(&self, policy: &str, parts: &[String]) -> Result<Key, Failure> {
-        let caller = self.read_caller(policy, parts)?;
-        match self.has_one_bucket(policy) && caller != Key::everyone() {
-            true => Err(Failure::new(format!(
-                "policy {policy:?} has one bucket for all callers; name it as `everyone:`"
-            ))),
-            false => Ok(caller),
-        }
-    }
-
-    /// Returns whether a policy reads the same key from all requests.
-    fn has_one_bucket(&self, policy: &str) -> bool {
-        let request = Request::new(());
-        let config = self.config.as_ref();
-        let key = config.and_then(|config| config.key_of(policy, &RequestHead::from(&request)));
-        key == Some(Ok(Key::everyone()))
-    }
-
-    fn read_caller(&self, policy: &str, parts: &[String]) -> Result<Key, Failure> {
-        let caller = Caller::parse(parts)?;
-        let Some(config) = &self.config else {
-            let needs_file = || Failure::new("only a file says how a key is read; name one");
-            return caller.key().ok_or_else(needs_file);
-        };
-        self.check_policy(policy)?;
-        let read = |head: &RequestHead<'_>| {
-            let key = config.key_of(policy, head);
-            key.unwrap_or_else(|| Err(KeyError::missing()))
-        };
-        let key = caller.key_by(read);
-        key.map_err(|error| Failure::new(format!("policy {policy:?}: {error}")))
-    }
-
-    /// Returns what the store calls a caller.
-    pub(crate) fn fingerprint(&self, caller: &Key) -> Fingerprint {
-        self.control.fingerprint(caller.clone())
     }
 
     /// Returns an error if the file has no policy of this name.
@@ -98,70 +75,106 @@ impl Live {
         }
     }
 
-    /// Returns an error if a policy of the file cannot have a quota, which processes would not
-    /// follow.
-    pub(crate) fn check_quota(&self, policy: &str, quota: Quota) -> Result<(), Failure> {
-        let Some(config) = &self.config else {
-            return Ok(());
-        };
-        match config.policy(policy, None)? {
-            Some(policy) => self.limiter(policy.with_quota(quota)).map(drop),
-            None => Ok(()),
-        }
+    /// Returns the first layer or limiter of the file with a policy of this name.
+    fn of(&self, name: &str) -> Option<&Inspect> {
+        let mut limits = self.limits.iter();
+        limits.find(|of| of.policies().iter().any(|policy| policy.name == name))
     }
 
     /// Returns a policy with the quota that it has for most callers.
-    pub(crate) fn policy(&self, name: &str, which: &WhichQuota) -> Result<Policy, Failure> {
+    pub(crate) fn policy(&self, name: &str, which: &WhichQuota) -> Result<Asked, Failure> {
         self.check_policy(name)?;
-        match (&self.config, which.quota) {
-            (_, Some(quota)) => Ok(Policy::new(name, quota)),
-            (Some(config), None) => {
-                let policy = config.policy(name, which.tier.as_deref())?;
-                policy.ok_or_else(|| Failure::new(format!("the file has no policy {name:?}")))
-            }
-            (None, None) => Err(Failure::new(format!(
-                "policy {name:?} is in code; say its quota with `--quota \"10 per second\"`"
-            ))),
-        }
-    }
-
-    /// Returns a limiter of one policy, which asks Redis and nothing in its place. `quota`: in place
-    /// of that of the policy.
-    pub(crate) fn limiter(&self, policy: Policy) -> Result<Limiter, Failure> {
-        let limiter = Limiter::builder()
-            .store(self.redis.clone())
-            .policy(policy.on_store_failure(OnStoreFailure::Deny));
-        Ok(limiter.build()?)
-    }
-
-    /// Returns what operators have changed for a caller of a policy.
-    pub(crate) fn entries(&self, policy: &str, caller: Fingerprint) -> Vec<Entry> {
-        let is_meant = |entry: &Entry| match &entry.action {
-            Action::Override {
-                policy: of,
-                caller: other,
-                ..
-            }
-            | Action::Ban {
-                policy: of,
-                caller: other,
-                ..
-            } => of == policy && *other == caller,
-            Action::Mode { policy: of, .. } => of == policy,
-            Action::ListKey { key, .. } => *key == caller,
-            _ => false,
+        let of_code = |quota| {
+            let limiter = Limiter::builder().store(self.redis.clone());
+            let limiter = limiter.control(self.control.clone());
+            Ok::<_, Failure>(limiter.policy(Policy::new(name, quota)).build()?.inspect())
         };
-        let entries = self.control.entries().into_iter();
-        entries.filter(is_meant).collect()
+        let (of, tier) = match (&self.config, which.quota) {
+            (_, Some(quota)) => (of_code(quota)?, None),
+            (Some(config), None) => {
+                let of = self.of(name).cloned();
+                let tier = which.tier.as_deref();
+                let unknown = |tier| Failure::new(format!("policy {name:?} has no tier {tier:?}"));
+                let quota = config.tier(name, tier);
+                if let (Some(tier), None) = (tier, quota) {
+                    return Err(unknown(tier));
+                }
+                let unused =
+                    || Failure::new(format!("no layer and no limiter has policy {name:?}"));
+                (of.ok_or_else(unused)?, quota)
+            }
+            (None, None) => {
+                return Err(Failure::new(format!(
+                    "policy {name:?} is in code; say its quota with `--quota \"10 per second\"`"
+                )));
+            }
+        };
+        let name = name.to_owned();
+        Ok(Asked { name, of, tier })
+    }
+
+    /// Returns an error if callers of a policy of the file cannot have this quota, which processes
+    /// would not follow.
+    pub(crate) fn check_quota(&self, policy: &str, quota: &Quota) -> Result<(), Failure> {
+        let policies = self.of(policy).map(Inspect::policies).unwrap_or_default();
+        let policy = policies.iter().find(|known| known.name == policy);
+        Ok(policy.map_or(Ok(()), |policy| policy.check_override(quota))?)
+    }
+
+    /// Returns what the store calls a caller of a policy.
+    pub(crate) fn caller(&self, policy: &str, parts: &[String]) -> Result<Fingerprint, Failure> {
+        self.check_policy(policy)?;
+        let caller = Caller::parse(parts)?;
+        let Some(of) = self.of(policy) else {
+            let needs_file = || Failure::new("only a file says how a key is read; name one");
+            let key = caller.key().ok_or_else(needs_file)?;
+            return Ok(self.control.fingerprint(key));
+        };
+        let fingerprint = of.fingerprint(&caller, policy);
+        let fingerprint = fingerprint.ok_or_else(|| Failure::new("no such policy"))?;
+        let fingerprint =
+            fingerprint.map_err(|why| Failure::new(format!("policy {policy:?}: {why}")))?;
+        let is_everyone = fingerprint == self.control.fingerprint(Key::everyone());
+        match is_everyone && caller.key() != Some(Key::everyone()) {
+            true => Err(Failure::new(format!(
+                "policy {policy:?} has one bucket for all callers; name it as `everyone:`"
+            ))),
+            false => Ok(fingerprint),
+        }
     }
 }
 
-/// Returns the quota that operators gave a caller.
-pub(crate) fn override_of(entries: &[Entry]) -> Option<Quota> {
-    entries.iter().find_map(|entry| match &entry.action {
-        Action::Override { quota, .. } => Some(*quota),
-        _ => None,
-    })
+impl Asked {
+    /// Looks a caller up in Redis.
+    pub(crate) async fn look_up(
+        &self,
+        caller: Fingerprint,
+    ) -> Result<(CallerState, Bucket), Failure> {
+        let caller = by_fingerprint(caller)?;
+        let tier = self.tier;
+        let found = self.of.look_up_in_tier(&caller, Some(&self.name), tier);
+        let state = found.await.into_iter().next();
+        let state = state.ok_or_else(|| Failure::new("no such policy"))?;
+        match &state.bucket {
+            Ok(bucket) if bucket.source == Source::Store => {
+                let bucket = bucket.clone();
+                Ok((state, bucket))
+            }
+            Ok(_) => Err(Failure::new("Redis: it did not answer in time")),
+            Err(why) => Err(Failure::new(format!("policy {:?}: {why}", self.name))),
+        }
+    }
+
+    /// Gives a caller a full bucket.
+    pub(crate) async fn reset(&self, caller: Fingerprint) -> Result<(), Failure> {
+        let caller = by_fingerprint(caller)?;
+        self.of.reset(&caller, Some(&self.name)).await?;
+        Ok(())
+    }
+}
+
+fn by_fingerprint(caller: Fingerprint) -> Result<Caller, Failure> {
+    Ok(Caller::parse(&[format!("fingerprint:{caller}")])?)
 }
 
 fn connect(place: &Place, config: Option<&Config>) -> Result<RedisStore, Failure> {

@@ -3,35 +3,28 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tower_throttle::{Algorithm, Decision, PolicyDecision, control::Action};
+use tower_throttle::{Algorithm, PolicyDecision, control::Action};
 
 use crate::{
     answer::{Answer, Failure},
     arguments::OneCaller,
     entries,
-    live::{Live, override_of},
+    live::Live,
     time::{moment, span},
 };
 
 pub(crate) async fn run(arguments: &OneCaller) -> Result<Answer, Failure> {
     let live = Live::open(&arguments.place).await?;
     let name = &arguments.policy;
-    let caller = live.caller(name, &arguments.caller)?;
-    let fingerprint = live.fingerprint(&caller);
-    let entries = live.entries(name, fingerprint);
-    let mut policy = live.policy(name, &arguments.quota)?;
-    if let Some(quota) = override_of(&entries) {
-        policy = policy.with_quota(quota);
-    }
-    let limiter = live.limiter(policy)?;
-    let decision = limiter.peek(caller.clone()).await?;
-    let found = only_policy(&decision)?;
+    let fingerprint = live.caller(name, &arguments.caller)?;
+    let policy = live.policy(name, &arguments.quota)?;
+    let (state, bucket) = policy.look_up(fingerprint).await?;
+    let (found, entries) = (&bucket.decision, &state.entries);
     let is_banned = found.quota().algorithm() == Algorithm::Penalty && found.is_denied();
     let by_hand = entries
         .iter()
         .find(|entry| matches!(entry.action, Action::Ban { .. }));
     let banned_for = found.retry_after().filter(|_| is_banned);
-    let key = limiter.storage_keys(caller);
     let mut text = format!(
         "policy {name:?}, caller {fingerprint}\n\
          quota      {}\n\
@@ -50,10 +43,10 @@ pub(crate) async fn run(arguments: &OneCaller) -> Result<Answer, Failure> {
     if let Some(time) = banned_for {
         text.push_str(&format!("banned     by the policy, for {}\n", span(time)));
     }
-    for entry in &entries {
+    for entry in entries {
         text.push_str(&format!("operator   {}\n", entries::line(entry)));
     }
-    for key in &key {
+    if let Some(key) = &state.storage_key {
         text.push_str(&format!("key        {key}\n"));
     }
     let json = json!({
@@ -69,18 +62,10 @@ pub(crate) async fn run(arguments: &OneCaller) -> Result<Answer, Failure> {
         "banned": is_banned || by_hand.is_some(),
         "banned_until": by_hand.and_then(|entry| entry.until).map(moment),
         "entries": entries.iter().map(entries::json).collect::<Vec<Value>>(),
-        "key": key.first(),
+        "key": state.storage_key,
     });
     let is_fine = !found.is_denied() && by_hand.is_none();
     Ok(Answer::fine(text, json).fine_if(is_fine))
-}
-
-/// Returns what a decision says of its only policy.
-pub(crate) fn only_policy(decision: &Decision) -> Result<&PolicyDecision, Failure> {
-    let mut policies = decision.policies();
-    policies
-        .next()
-        .ok_or_else(|| Failure::new("Redis does not decide"))
 }
 
 fn in_words(time: Duration) -> String {

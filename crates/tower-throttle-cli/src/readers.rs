@@ -6,13 +6,8 @@ use std::{
 };
 
 use http::Response;
-use tower_throttle::{
-    Clock, Key, MemoryStore, RequestHead,
-    config::{ReaderName, Readers},
-    key,
-    metrics::Observe,
-    settle,
-};
+use tower_throttle::{Clock, Key, MemoryStore, RequestHead, key, metrics::Observe, settle};
+use tower_throttle_config::{ReaderName, Readers};
 
 use crate::answer::Failure;
 

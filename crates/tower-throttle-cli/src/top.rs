@@ -1,13 +1,14 @@
 //! `top`: the callers that have used most.
 
 use serde_json::{Value, json};
-use tower_throttle::{Fingerprint, Limiter, PolicyDecision};
+use tokio::task::JoinSet;
+use tower_throttle::Fingerprint;
 
 use crate::{
     answer::{Answer, Failure},
     arguments::Top,
-    live::{Live, override_of},
-    peek::{ms, only_policy},
+    live::{Asked, Live},
+    peek::ms,
     time::span,
 };
 
@@ -32,26 +33,18 @@ pub(crate) async fn run(arguments: &Top) -> Result<Answer, Failure> {
 
 async fn of_policy(live: &Live, name: &str, arguments: &Top) -> Result<(String, Value), Failure> {
     let policy = live.policy(name, &arguments.quota)?;
-    let limiter = live.limiter(policy.clone())?;
     let found = live.redis.callers(name, arguments.most_scanned).await?;
     let mut used = Vec::new();
-    for some in found.fingerprints.chunks(AT_A_TIME) {
-        let mut asked = Vec::new();
-        for caller in some {
-            let quota = override_of(&live.entries(name, *caller));
-            let limiter = match quota {
-                Some(quota) => live.limiter(policy.clone().with_quota(quota))?,
-                None => limiter.clone(),
-            };
-            asked.push(tokio::spawn(ask(limiter, *caller)));
+    let mut fingerprints = found.fingerprints.iter();
+    let mut asked = JoinSet::new();
+    loop {
+        for caller in fingerprints.by_ref().take(AT_A_TIME - asked.len()) {
+            asked.spawn(ask(policy.clone(), *caller));
         }
-        for answer in asked {
-            used.extend(
-                answer
-                    .await
-                    .map_err(|error| Failure::new(error.to_string()))??,
-            );
-        }
+        let Some(answer) = asked.join_next().await else {
+            break;
+        };
+        used.extend(answer.map_err(|error| Failure::new(error.to_string()))??);
     }
     let callers = used.len();
     // The fullest first: compares used / capacity without rounding.
@@ -109,15 +102,13 @@ struct Used {
 }
 
 /// Asks how much a caller has used. `None` if it is nothing anymore.
-async fn ask(limiter: Limiter, fingerprint: Fingerprint) -> Result<Option<Used>, Failure> {
-    let decision = limiter.peek(fingerprint).await?;
-    let policy: &PolicyDecision = only_policy(&decision)?;
-    let capacity = policy.capacity();
-    let used = capacity.saturating_sub(policy.remaining());
-    let reset_after = policy.reset_after();
+async fn ask(policy: Asked, fingerprint: Fingerprint) -> Result<Option<Used>, Failure> {
+    let (_, bucket) = policy.look_up(fingerprint).await?;
+    let found = bucket.decision;
+    let (capacity, reset_after) = (found.capacity(), found.reset_after());
     Ok((!reset_after.is_zero()).then_some(Used {
         fingerprint,
-        used,
+        used: capacity.saturating_sub(found.remaining()),
         capacity,
         reset_after,
     }))

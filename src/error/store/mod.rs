@@ -118,8 +118,10 @@ impl StoreError {
         self.kind == StoreErrorKind::Unavailable || self.is_not_sent()
     }
 
-    /// Returns whether units may have been taken.
-    pub(crate) fn may_have_run(&self) -> bool {
+    /// Returns whether the operation may have been done: it was sent, and no answer came. Units may have
+    /// been taken, or a reset made. Otherwise, nothing was done.
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
         self.has_taken
             || self.kind == StoreErrorKind::Crowded
             || self.is_no_answer() && !self.is_not_sent()

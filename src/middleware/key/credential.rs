@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::{
     Key, KeyError, KeyExtractor, KeySource, RequestHead,
     error::{Source, keep_name},
-    host::{Host, Unclear},
+    host::Host,
 };
 use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
 
@@ -52,7 +52,7 @@ impl KeyExtractor for Header {
             return match Host::of(head) {
                 Ok(Some(host)) => Ok(Key::from(&*host.to_string())),
                 Ok(None) => Err(missing(Source::Header)),
-                Err(Unclear) => Err(missing(Source::Headers)),
+                Err(_) => Err(missing(Source::Headers)),
             };
         }
         let lines = head.headers().get_all(name).iter();
@@ -72,6 +72,9 @@ impl KeyExtractor for Header {
         KeySource::Header(name.map_or_else(|_| String::new(), HeaderName::to_string))
     }
 }
+
+/// They are not the same.
+struct Unclear;
 
 /// Returns the value that all of them have.
 fn only<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Unclear> {

@@ -8,22 +8,35 @@ use std::{
 
 use http::header::HOST;
 
-use super::RequestHead;
+use super::{KeyError, RequestHead};
 
-/// Two servers could disagree: the target and the fields do, or it is no valid host.
-pub(crate) struct Unclear;
-
-/// A host, without its port. It is displayed in the one spelling that it has as a key.
-#[derive(Clone, Copy)]
-pub(crate) enum Host<'a> {
-    /// Without a final dot. ASCII.
+/// The host that a request asks for, without its port. Displayed, it is spelled as the key of
+/// [`key::header("host")`](super::header) is: in lower case.
+///
+/// ```
+/// use tower_throttle::{RequestHead, key::Host};
+///
+/// let request = http::Request::get("/").header("host", "Api.Example.com.:8443").body(())?;
+/// let host = Host::of(&RequestHead::from(&request))?.ok_or("no host")?;
+/// assert_eq!(host.to_string(), "api.example.com");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum Host<'a> {
+    /// A name, as it was sent, without a final dot. ASCII.
     Name(&'a str),
+    /// An address. One of IPv4 in IPv6 is that of IPv4.
     Address(IpAddr),
 }
 
 impl<'a> Host<'a> {
-    /// Returns the host of a request. `None`: nothing names it.
-    pub(crate) fn of(head: &RequestHead<'a>) -> Result<Option<Self>, Unclear> {
+    /// Returns the host of a request, from its target and its `Host` field. `None` if nothing names it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an [ambiguous](KeyError::is_ambiguous) error if two servers could disagree about it: the
+    /// target and the fields do, or one of them is no valid host.
+    pub fn of(head: &RequestHead<'a>) -> Result<Option<Self>, KeyError> {
         // Without the user, as in `http://user@host/`.
         let without_user = |text: &'a str| text.rsplit_once('@').map_or(text, |(_, host)| host);
         let target = head.uri().authority();
@@ -33,11 +46,11 @@ impl<'a> Host<'a> {
         let hosts = target.map(Some).into_iter().chain(fields);
         let mut first = None;
         for host in hosts {
-            let (host, _) = host.and_then(Self::parse).ok_or(Unclear)?;
+            let host = host.and_then(Self::parse).ok_or(KeyError::ambiguous())?;
             if first.get_or_insert(host).is_same(&host) {
                 continue;
             }
-            return Err(Unclear);
+            return Err(KeyError::ambiguous());
         }
         Ok(first)
     }
@@ -50,30 +63,28 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Parses a host with or without a port. Returns whether it has one, too.
-    pub(crate) fn parse(text: &'a str) -> Option<(Self, bool)> {
+    /// Parses a host with or without a port. `None` if it is not one.
+    #[must_use]
+    pub fn parse(text: &'a str) -> Option<Self> {
         let text = text.trim_matches([' ', '\t']);
         if let Some(bracketed) = text.strip_prefix('[') {
             let (address, rest) = bracketed.split_once(']')?;
             let address = IpAddr::from(address.parse::<Ipv6Addr>().ok()?);
-            let has_port = match rest.strip_prefix(':') {
-                Some(port) => is_port(port).then_some(true)?,
-                None => rest.is_empty().then_some(false)?,
-            };
-            return Some((Self::Address(address.to_canonical()), has_port));
+            let is_whole = rest.strip_prefix(':').map_or(rest.is_empty(), is_port);
+            return is_whole.then_some(Self::Address(address.to_canonical()));
         }
-        let (name, has_port) = match text.split_once(':') {
-            Some((name, port)) => (name, is_port(port).then_some(true)?),
-            None => (text, false),
-        };
+        let (name, port) = text.split_once(':').unwrap_or((text, ""));
+        if !is_port(port) {
+            return None;
+        }
         let name = name.strip_suffix('.').unwrap_or(name);
         if let Ok(address) = name.parse::<Ipv4Addr>() {
-            return Some((Self::Address(address.into()), has_port));
+            return Some(Self::Address(address.into()));
         }
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         let mut labels = name.split('.');
         let is_name = labels.all(|label| !label.is_empty() && label.bytes().all(is_letter));
-        is_name.then_some((Self::Name(name), has_port))
+        is_name.then_some(Self::Name(name))
     }
 }
 

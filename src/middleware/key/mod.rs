@@ -80,14 +80,12 @@ mod combine;
 mod credential;
 mod error;
 mod forwarded;
-pub(crate) mod host;
+mod host;
 mod known;
 mod proxies;
 pub(crate) mod request_head;
 mod source;
 
-#[cfg(feature = "config")]
-pub(crate) use self::address::DEFAULT_IPV6_PREFIX;
 #[cfg(feature = "control")]
 pub(crate) use self::address::key_of_address;
 pub(crate) use self::error::{Missing, Reason};
@@ -100,6 +98,7 @@ pub use self::{
     combine::Or,
     credential::{BearerToken, Cookie, Header, bearer_token, cookie, header},
     error::KeyError,
+    host::Host,
     known::{Extension, Global, MethodKey, extension, global, method},
     source::KeySource,
 };

@@ -227,12 +227,16 @@ impl RedisStoreBuilder {
         zero.next().map(|(setting, _)| ConfigError::zero(setting))
     }
 
-    /// Returns what [`connect`](Self::connect) would report, without connecting.
-    #[cfg(feature = "config")]
-    pub(crate) fn mistakes(&self, url: &str) -> impl Iterator<Item = ConfigError> {
-        let url = Target::of(url).err();
-        let names = KeyNames::new(self.prefix.clone(), None).err();
-        [url, names, self.zero_setting()].into_iter().flatten()
+    /// Checks the settings and the URL as [`connect`](Self::connect) does, without connecting, to check
+    /// a configuration before it is deployed.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first mistake.
+    pub fn validate(&self, url: &str) -> Result<(), ConfigError> {
+        Target::of(url)?;
+        KeyNames::new(self.prefix.clone(), None)?;
+        self.zero_setting().map_or(Ok(()), Err)
     }
 
     fn build(

@@ -6,10 +6,7 @@ mod words;
 
 use std::ops::Range;
 
-#[cfg(any(feature = "admin", feature = "config"))]
-pub(crate) use self::duration::duration;
-#[cfg(feature = "config")]
-pub(crate) use self::suggest::{closest, proposal};
+pub use self::duration::parse_duration;
 pub(crate) use self::{duration::DurationText, suggest::choice, words::Words};
 
 /// What is wrong with a text, and where.

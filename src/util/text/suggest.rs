@@ -28,27 +28,16 @@ pub(crate) fn closest<'w>(word: &str, among: impl IntoIterator<Item = &'w str>) 
     Some(known)
 }
 
-/// Returns the end of a message about an unknown word: the closest word if there is one, else all
-/// of them. `they_are` is "the units are", say.
-#[cfg(any(test, feature = "config"))]
-pub(crate) fn proposal(word: &str, among: &[&str], they_are: &str) -> String {
-    match closest(word, among.iter().copied()) {
-        Some(known) => format!("; did you mean {known:?}?"),
-        None if among.is_empty() => String::new(),
-        None => format!("; {they_are} {}", listed(among, "and")),
-    }
-}
-
 /// Returns the end of a message about an unknown word where one of these is to be chosen.
 pub(crate) fn choice(word: &str, among: &[&str]) -> String {
     match closest(word, among.iter().copied()) {
         Some(known) => format!("; did you mean {known:?}?"),
         None if among.is_empty() => "; drop it".to_owned(),
-        None => format!("; use {}", listed(among, "or")),
+        None => format!("; use {}", listed(among)),
     }
 }
 
-fn listed(words: &[&str], before_last: &str) -> String {
+fn listed(words: &[&str]) -> String {
     if let Some((first, others)) = words.split_at_checked(MOST_LISTED) {
         if !others.is_empty() {
             let quoted: Vec<String> = first.iter().map(|word| format!("{word:?}")).collect();
@@ -58,7 +47,7 @@ fn listed(words: &[&str], before_last: &str) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
     match quoted.split_last() {
         Some((last, others)) if !others.is_empty() => {
-            format!("{} {before_last} {last}", others.join(", "))
+            format!("{} or {last}", others.join(", "))
         }
         _ => quoted.concat(),
     }
@@ -149,31 +138,23 @@ mod tests {
 
     #[test]
     fn a_word_that_is_like_none_has_all_as_its_proposal() {
-        let units = |word, among: &[&str]| proposal(word, among, "the units are");
         let many: Vec<_> = (0..1_000).map(|number| format!("p{number}")).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();
-        let listed = units("fortnight", &many);
+        let listed = choice("fortnight", &many);
         assert!(
-            listed.starts_with("; the units are \"p0\", ")
-                && listed.ends_with("\"p31\" and 968 more"),
+            listed.starts_with("; use \"p0\", ") && listed.ends_with("\"p31\" and 968 more"),
             "{listed}"
         );
-        for (known, proposal, choice) in [
+        for (known, proposal) in [
             (
                 &UNITS[..],
-                "; the units are \"ms\", \"second\", \"minute\" and \"hour\"",
                 "; use \"ms\", \"second\", \"minute\" or \"hour\"",
             ),
-            (&["ms"], "; the units are \"ms\"", "; use \"ms\""),
-            (&[], "", "; drop it"),
-            (
-                &["ms", "fort-night"],
-                "; did you mean \"fort-night\"?",
-                "; did you mean \"fort-night\"?",
-            ),
+            (&["ms"], "; use \"ms\""),
+            (&[], "; drop it"),
+            (&["ms", "fort-night"], "; did you mean \"fort-night\"?"),
         ] {
-            assert_eq!(units("fortnight", known), proposal);
-            assert_eq!(super::choice("fortnight", known), choice);
+            assert_eq!(choice("fortnight", known), proposal);
         }
     }
 }

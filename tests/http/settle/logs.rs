@@ -6,7 +6,7 @@ use http_body_util::Full;
 use tower_throttle::{Outcome, RateLimitLayer, Settle, settle};
 
 use super::{answered, window};
-use crate::{standards::logs::logged, support::web::layer_of};
+use crate::{logged::logged, support::web::layer_of};
 
 fn ask_with(layer: &RateLimitLayer, field: &'static str, value: &'static str) {
     answered(layer, || {

@@ -1,8 +1,6 @@
 //! Checklist 23, and what an operator reads: no line shows a key, and each mistake is logged
 //! once.
 
-use std::{cell::RefCell, io, sync::Once};
-
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
@@ -13,45 +11,11 @@ use tower_throttle::{
 };
 use tracing_subscriber::{Layer as _, filter::Targets, layer::SubscriberExt};
 
+use crate::logged::{ToLog, logged};
 use crate::support::web::{
     Answer, Down, as_grpc, ask, ask_service, cost_in, get, hello, layer_of, layer_with, plain,
     request,
 };
-
-thread_local! {
-    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Writes to the log of the thread that runs the test.
-struct ToLog;
-
-impl io::Write for ToLog {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LOG.with_borrow_mut(|log| log.extend_from_slice(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Returns all lines that this thread logs while `run` runs.
-pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
-    static INIT: Once = Once::new();
-    INIT.call_once(|| {
-        tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_ansi(false)
-            .without_time()
-            .with_writer(|| ToLog)
-            .init();
-    });
-    LOG.take();
-    run();
-    let text = String::from_utf8(LOG.take()).unwrap();
-    text.lines().map(str::to_owned).collect()
-}
 
 #[test]
 fn a_missing_peer_address_is_logged_once_with_what_to_change() {

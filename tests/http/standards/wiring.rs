@@ -11,7 +11,7 @@ use tower_throttle::{
     key::{self, ClientIp, KeyExtractor, PeerAddr},
 };
 
-use super::logs::logged;
+use crate::logged::logged;
 use crate::support::web::{ask, get, layer_of, layer_with, plain};
 
 fn from_peer(peer: &str, header: &'static str) -> Request<Full<Bytes>> {

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 
 use http::Request;
 use tower_throttle::{
-    Limiter, Policy, RedisStore, RequestHead,
-    config::{Config, Explanation, Readers},
+    RedisStore, RequestHead,
+    control::Mode,
+    inspect::Explanation,
     key::{self, PeerAddr},
 };
+use tower_throttle_config::{Config, Readers};
 
 /// Naming a key needs no server.
 const FILE: &str = r#"
@@ -117,37 +119,29 @@ fn requests() -> Vec<Request<()>> {
 }
 
 /// The names of the buckets that an explanation says to be charged.
-fn buckets(explained: &Explanation, store: &RedisStore) -> Vec<String> {
+fn buckets(explained: &Explanation) -> Vec<String> {
     let mut buckets = Vec::new();
     // Enforced policies come first, as they are one check.
-    for is_enforced in [true, false] {
+    for mode in [Mode::Enforce, Mode::Shadow] {
         let policies = explained.policies.iter();
-        for policy in policies.filter(|policy| policy.is_enforced == is_enforced) {
-            if let Some(caller) = &policy.caller {
-                let limiter = Limiter::new(store.clone(), Policy::new(&policy.name, policy.quota));
-                buckets.extend(limiter.storage_keys(caller.clone()));
-            }
-        }
+        let policies = policies.filter(|policy| policy.mode == mode);
+        buckets.extend(policies.filter_map(|policy| policy.storage_key.clone()));
     }
     buckets
 }
 
 #[tokio::test]
 async fn an_explanation_names_the_buckets_that_the_layer_charges() {
-    let config = config();
     let store = RedisStore::connect("redis://127.0.0.1:1/").expect("a store");
-    let limits = config.clone().build().expect("limits");
+    let limits = config().build_on(store).expect("limits");
     let (mut charged, mut denied) = (0, 0);
     for layer in ["api", "few"] {
         let built = limits.layer(layer).expect("a layer");
         for request in requests() {
             let head = RequestHead::from(&request);
-            let explained = config
-                .explain(layer, &head)
-                .expect("no mistakes")
-                .expect("a layer");
+            let explained = limits.explain(layer, &head).expect("a layer").layer;
             let lacks_key = explained.policies.iter().any(|policy| {
-                policy.denies_missing_key && policy.is_enforced && explained.applies()
+                policy.denies_missing_key && policy.mode == Mode::Enforce && explained.applies
             });
             match built.buckets(&head) {
                 Err(_) => {
@@ -156,8 +150,8 @@ async fn an_explanation_names_the_buckets_that_the_layer_charges() {
                 }
                 Ok(actual) => {
                     assert!(!lacks_key, "{layer}: {request:?}: {explained:?}");
-                    let expected = match explained.applies() {
-                        true => buckets(&explained, &store),
+                    let expected = match explained.applies {
+                        true => buckets(&explained),
                         false => Vec::new(),
                     };
                     charged += expected.len();

@@ -10,7 +10,7 @@ use crate::{
     switches::switch,
 };
 
-#[path = "../../outage/url.rs"]
+#[path = "../../src/outage/url.rs"]
 #[allow(unreachable_pub, reason = "of the example")]
 mod url;
 

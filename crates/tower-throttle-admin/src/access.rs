@@ -1,0 +1,199 @@
+//! The access to the page.
+
+use std::{env, fmt, sync::Arc};
+
+use tower_throttle::{Key, RequestHead};
+
+use super::{
+    attempts::{Attempts, Budget, peer},
+    bearer::{Bearer, presented},
+    error::AccessError,
+    loopback,
+    problem::{Code, Problem},
+    who::Who,
+};
+
+/// Says who may look at the admin page, and who may change things if that is allowed at all.
+///
+/// | access | for | who it is |
+/// |---|---|---|
+/// | [`loopback`](Self::loopback) | a listener that only this machine can reach | `loopback` |
+/// | [`bearer`](Self::bearer) | operators and scripts that have a secret | `operator` |
+/// | [`check`](Self::check) | applications with users of their own | what the check returns |
+///
+/// `docs/admin-security.md` lists the attacks that were thought of, with what stops each.
+#[derive(Clone)]
+pub struct Access(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Loopback,
+    Bearer(Arc<Bearer>),
+    Check(Arc<Check>),
+}
+
+type Check = dyn Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync;
+
+/// The sender of a request, as far as it is known.
+pub(crate) struct Visitor {
+    /// `None`: somebody who may log in.
+    pub(crate) who: Option<Who>,
+    pub(crate) budget: Budget,
+}
+
+impl Access {
+    /// Gives access to programs and browsers on the machine of the server.
+    ///
+    /// All of these must hold: the socket's peer has a loopback address; the request names its host
+    /// `localhost`, `127.0.0.1` or `[::1]`, which a page of another site cannot achieve by its own
+    /// DNS; and no header field tells of a proxy, such as `Forwarded`, `X-Forwarded-For` or `Via`.
+    /// Requests of HTTP/1.0 are denied, too: nginx before 1.29.7 sends those, and no field, unless
+    /// it is configured otherwise.
+    ///
+    /// **The danger** is a proxy or tunnel on the same machine that adds no such field: HAProxy
+    /// without `option forwardfor`, newer versions of nginx, `ssh -R`, `socat`. Everybody who
+    /// reaches it has access. Serve the page on a listener of its own that no proxy forwards to.
+    /// All users of the machine have access, too.
+    ///
+    /// The server must pass the peer's address
+    /// (`into_make_service_with_connect_info::<SocketAddr>()`). Without it, the response is 500.
+    #[must_use]
+    pub fn loopback() -> Self {
+        Self(Kind::Loopback)
+    }
+
+    /// Gives access to those who know a secret of at least 16 characters:
+    /// `openssl rand -hex 32` makes one.
+    ///
+    /// Programs send it as `Authorization: Bearer ..`. People type it into the page, once in 12
+    /// hours: it is exchanged for a cookie that scripts cannot read, and that each process with
+    /// the same secret accepts. To end all sessions, change the secret.
+    ///
+    /// In any minute, five wrong secrets are compared from one peer, and 300 from all peers
+    /// together. Further secrets are denied, even the right one. Sessions continue meanwhile.
+    /// Behind a proxy, all clients have one peer address: there, five guesses a minute keep others
+    /// from logging in.
+    ///
+    /// **The danger** is plain HTTP: the secret and the cookie can be read on the way. Browsers
+    /// keep the cookie only from HTTPS and from `localhost`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the secret has fewer than 16 characters, or one that no header field
+    /// can carry: only printable ASCII without spaces can be used.
+    pub fn bearer(secret: impl AsRef<str>) -> Result<Self, AccessError> {
+        let bearer = Bearer::new(secret.as_ref())?;
+        Ok(Self(Kind::Bearer(Arc::new(bearer))))
+    }
+
+    /// Does the same as [`bearer`](Self::bearer), with the secret in an environment variable.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the variable is not set, and those of [`bearer`](Self::bearer).
+    pub fn bearer_env(name: &str) -> Result<Self, AccessError> {
+        let secret = env::var(name).map_err(|_| {
+            let message = format!(
+                "the environment variable {name:?} for `Access::bearer_env(..)` is not set, or is no text; set it to a secret of 16 characters or more"
+            );
+            AccessError::new("access-variable", message)
+        })?;
+        Self::bearer(secret)
+    }
+
+    /// Gives access to those requests for which `check` returns who sends them. It runs for each
+    /// request, after the application's own layers: it reads what they found out.
+    ///
+    /// ```
+    /// use tower_throttle::RequestHead;
+    /// use tower_throttle_admin::{Access, Who};
+    ///
+    /// #[derive(Clone)]
+    /// struct User { name: String, is_operator: bool } // your authentication inserts it
+    ///
+    /// let access = Access::check(|head: &RequestHead<'_>| {
+    ///     let user = head.extensions().get::<User>()?;
+    ///     user.is_operator.then(|| Who::new(&user.name))
+    /// });
+    /// ```
+    ///
+    /// Cookies of the application may be used: changes are safe from other sites whatever their
+    /// `SameSite` is.
+    #[must_use]
+    pub fn check(check: impl Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync + 'static) -> Self {
+        Self(Kind::Check(Arc::new(check)))
+    }
+
+    /// Returns whether all users of the machine have access.
+    pub(crate) const fn is_for_all_users(&self) -> bool {
+        matches!(self.0, Kind::Loopback)
+    }
+
+    /// Checks what a request says of its way here.
+    pub(crate) fn check_way(
+        &self,
+        head: &RequestHead<'_>,
+        host: Option<&str>,
+    ) -> Result<(), Problem> {
+        match self.0 {
+            Kind::Loopback => loopback::check(head, host),
+            Kind::Bearer(_) | Kind::Check(_) => Ok(()),
+        }
+    }
+
+    /// Returns whose request it is.
+    pub(crate) async fn visitor(
+        &self,
+        head: &RequestHead<'_>,
+        attempts: &Attempts,
+        now_ms: u64,
+    ) -> Result<Visitor, Problem> {
+        let known = |who, key| Visitor {
+            who: Some(who),
+            budget: Budget::Known(key),
+        };
+        match &self.0 {
+            Kind::Loopback => Ok(known(Who::new("loopback"), Key::everyone())),
+            Kind::Check(check) => match check(head) {
+                Some(who) => {
+                    let key = Key::from(who.name());
+                    Ok(known(who, key))
+                }
+                None => Err(Problem::new(Code::NoAccess)),
+            },
+            Kind::Bearer(bearer) => {
+                let operator = Who::new("operator");
+                if let Some(session) = bearer.sessions.find(head.headers(), now_ms) {
+                    return Ok(known(operator, Key::from(session)));
+                }
+                let Some(token) = presented(head.headers()) else {
+                    return Ok(Visitor {
+                        who: None,
+                        budget: Budget::Stranger(peer(head)),
+                    });
+                };
+                attempts.check_token(bearer, token, head).await?;
+                Ok(known(operator, peer(head)))
+            }
+        }
+    }
+
+    /// Returns the secret, if there is one.
+    pub(crate) fn secret(&self) -> Option<&Bearer> {
+        match &self.0 {
+            Kind::Bearer(bearer) => Some(bearer),
+            Kind::Loopback | Kind::Check(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Access {
+    /// Shows the kind. A secret is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::Loopback => "Access::loopback()",
+            Kind::Bearer(_) => "Access::bearer(..)",
+            Kind::Check(_) => "Access::check(..)",
+        })
+    }
+}

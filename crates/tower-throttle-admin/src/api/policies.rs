@@ -1,0 +1,171 @@
+//! The policies as they are now, and the entries of the control document.
+
+use serde::Serialize;
+use tower_throttle::{
+    List, Quota,
+    control::{Action, Control, Entry, Mode},
+    inspect::Inspect,
+    key::KeySource,
+};
+
+use super::epoch_ms;
+
+/// A policy as it is now.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Policy {
+    pub(crate) limiter: String,
+    pub(crate) kind: &'static str,
+    /// The place of the layer or limiter in other lists: others may have its name.
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) quota: Option<String>,
+    pub(crate) tiers: Vec<String>,
+    pub(crate) mode: &'static str,
+    pub(crate) enforced_percent: u8,
+    /// The mode that an operator has set.
+    pub(crate) by_hand: Option<ControlEntry>,
+    /// Whether its layer or limiter follows the document. `None` without a document.
+    pub(crate) followed: Option<bool>,
+    pub(crate) counts_by: String,
+    pub(crate) shared: bool,
+    pub(crate) overrides: usize,
+    pub(crate) bans: usize,
+    pub(crate) on_store_failure: String,
+}
+
+/// An entry of the control document.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ControlEntry {
+    pub(crate) kind: &'static str,
+    pub(crate) policy: Option<String>,
+    pub(crate) fingerprint: Option<String>,
+    pub(crate) quota: Option<String>,
+    pub(crate) mode: Option<&'static str>,
+    pub(crate) list: Option<&'static str>,
+    pub(crate) range: Option<String>,
+    pub(crate) until_ms: Option<u64>,
+    pub(crate) created_ms: u64,
+    pub(crate) author: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) label: Option<String>,
+}
+
+/// Returns all policies. `name`: those of this name only.
+pub(crate) fn policies(
+    inspected: &[Inspect],
+    control: Option<&Control>,
+    name: Option<&str>,
+) -> Vec<Policy> {
+    let entries = control.map(Control::entries).unwrap_or_default();
+    let mut all = Vec::new();
+    for (index, of) in inspected.iter().enumerate() {
+        let followed = control.map(|control| of.follows(control));
+        let states = of.policies().into_iter();
+        for state in states.filter(|state| name.is_none_or(|name| name == state.name)) {
+            // Entries for a policy of this name have no effect on one that does not follow.
+            let entry = followed
+                .filter(|is_followed| *is_followed)
+                .and_then(|_| mode_entry(&entries, &state.name));
+            all.push(Policy {
+                limiter: of.name().to_owned(),
+                kind: of.kind(),
+                index,
+                by_hand: entry.map(ControlEntry::from),
+                followed,
+                quota: state.quota.map(|quota| quota.to_string()),
+                tiers: state.tiers.iter().map(Quota::to_string).collect(),
+                mode: mode(state.mode),
+                enforced_percent: state.enforced_percent,
+                shared: state.counts_by == KeySource::Everyone,
+                counts_by: state.counts_by.to_string(),
+                overrides: state.overrides,
+                bans: state.bans,
+                on_store_failure: state.on_store_failure.to_string(),
+                name: state.name,
+            });
+        }
+    }
+    all
+}
+
+/// Returns the entry that sets the mode of a policy.
+pub(super) fn mode_entry<'a>(entries: &'a [Entry], policy: &str) -> Option<&'a Entry> {
+    let is_meant =
+        |entry: &&Entry| matches!(&entry.action, Action::Mode { policy: of, .. } if of == policy);
+    entries.iter().find(is_meant)
+}
+
+/// Returns the entries in force, the oldest first.
+pub(crate) fn entries(control: Option<&Control>) -> Vec<ControlEntry> {
+    let entries = control.map(Control::entries).unwrap_or_default();
+    entries.iter().map(ControlEntry::from).collect()
+}
+
+impl From<&Entry> for ControlEntry {
+    fn from(entry: &Entry) -> Self {
+        let mut found = Self {
+            kind: "list",
+            policy: None,
+            fingerprint: None,
+            quota: None,
+            mode: None,
+            list: None,
+            range: None,
+            until_ms: entry.until.map(epoch_ms),
+            created_ms: epoch_ms(entry.created),
+            author: entry.author.clone(),
+            reason: entry.reason.clone(),
+            label: entry.label.clone(),
+        };
+        match &entry.action {
+            Action::Override {
+                policy,
+                caller,
+                quota,
+                ..
+            } => {
+                found.kind = "override";
+                found.policy = Some(policy.clone());
+                found.fingerprint = Some(caller.to_string());
+                found.quota = Some(quota.to_string());
+            }
+            Action::Ban { policy, caller, .. } => {
+                found.kind = "ban";
+                found.policy = Some(policy.clone());
+                found.fingerprint = Some(caller.to_string());
+            }
+            Action::Mode {
+                policy, mode: set, ..
+            } => {
+                found.kind = "mode";
+                found.policy = Some(policy.clone());
+                found.mode = Some(mode(*set));
+            }
+            Action::ListIp { list, range, .. } => {
+                found.list = Some(list_word(*list));
+                found.range = Some(range.clone());
+            }
+            Action::ListKey { list, key, .. } => {
+                found.list = Some(list_word(*list));
+                found.fingerprint = Some(key.to_string());
+            }
+            _ => found.kind = "other",
+        }
+        found
+    }
+}
+
+pub(super) const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+        Mode::Off => "off",
+    }
+}
+
+pub(super) const fn list_word(list: List) -> &'static str {
+    match list {
+        List::Allow => "allow",
+        List::Deny => "deny",
+    }
+}

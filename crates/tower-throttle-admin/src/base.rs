@@ -1,0 +1,74 @@
+//! Where the page is, as its own links see it.
+//!
+//! All URLs are relative, so that they are right behind a proxy that shows the page at another path
+//! than this process sees.
+
+use axum::extract::OriginalUri;
+use http::request::Parts;
+
+/// The start of all relative URLs of the page: `./`, or `./admin/` if the page is at `/admin`
+/// without a slash at its end. It can be written into HTML as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Base(pub(crate) String);
+
+impl Base {
+    /// Returns that of a request for the page.
+    pub(crate) fn of(parts: &Parts) -> Self {
+        let original = original_path(parts);
+        let last = original.rsplit('/').next().unwrap_or_default();
+        Self(match parts.uri.path() == "/" && !last.is_empty() {
+            true => format!("./{}/", escaped(last)),
+            false => "./".to_owned(),
+        })
+    }
+}
+
+/// Returns the path before routers that this one is nested in took their part of it.
+fn original_path(parts: &Parts) -> &str {
+    let original = parts.extensions.get::<OriginalUri>();
+    original.map_or(parts.uri.path(), |original| original.path())
+}
+
+/// Encodes what has a meaning in HTML. A path rarely has it, and then it may be a hostile one.
+fn escaped(segment: &str) -> String {
+    let mut escaped = String::new();
+    for byte in segment.bytes() {
+        match byte.is_ascii_graphic() && !b"\"&'<>\\".contains(&byte) {
+            true => escaped.push(char::from(byte)),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::extract::OriginalUri;
+    use http::{Request, request::Parts};
+
+    use super::Base;
+
+    fn parts(original: &str, path: &str) -> Parts {
+        let mut parts = Request::get(path).body(()).unwrap().into_parts().0;
+        parts
+            .extensions
+            .insert(OriginalUri(original.parse().unwrap()));
+        parts
+    }
+
+    #[test]
+    fn urls_are_relative_to_where_the_browser_sees_the_page() {
+        for (original, path, base) in [
+            ("/", "/", "./"),
+            ("/admin/", "/", "./"),
+            ("/admin", "/", "./admin/"),
+            ("/a/b/admin?c=d/e", "/", "./admin/"),
+            ("/admin/look-up", "/look-up", "./"),
+            ("/x%22%3Ey&'\"", "/", "./x%22%3Ey%26%27%22/"),
+            ("/\u{e9}", "/", "./%C3%A9/"),
+        ] {
+            assert_eq!(Base::of(&parts(original, path)).0, base, "{original}");
+        }
+    }
+}

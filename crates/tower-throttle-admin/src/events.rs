@@ -1,0 +1,72 @@
+//! All log events of this crate: under the target `tower_throttle::admin`. None holds a key or a secret.
+
+use std::net::IpAddr;
+
+/// Logs that somebody logged in to the admin page.
+pub(crate) fn session_began(peer: Option<IpAddr>) {
+    tracing::info!(
+        target: "tower_throttle::admin",
+        peer = peer.map(tracing::field::display),
+        "admin session began"
+    );
+}
+
+/// Logs that too many wrong tokens came from one address.
+pub(crate) fn attempts_denied(peer: Option<IpAddr>) {
+    tracing::warn!(
+        target: "tower_throttle::admin",
+        peer = peer.map(tracing::field::display),
+        "too many wrong tokens for the admin page; tokens from this address are denied for up to a minute"
+    );
+}
+
+/// Logs that too many wrong tokens came from all addresses together.
+pub(crate) fn attempts_of_all_denied() {
+    tracing::warn!(
+        target: "tower_throttle::admin",
+        "too many wrong tokens for the admin page from all addresses; all tokens are denied for up to a minute, sessions continue"
+    );
+}
+
+/// Logs what an operator changed, or may have changed. `before` and `after` describe the policy, and
+/// what it does with the caller.
+pub(crate) fn change(
+    who: &str,
+    action: &str,
+    policy: &str,
+    fingerprint: &str,
+    before: &str,
+    after: &str,
+) {
+    tracing::info!(
+        target: "tower_throttle::admin",
+        who,
+        action,
+        policy,
+        fingerprint,
+        before,
+        after,
+        "an operator made a change"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::repository;
+
+    #[test]
+    fn every_line_of_the_log_is_in_the_runbook() {
+        let Some(page) = repository::read("docs/runbook.md") else {
+            return;
+        };
+        let code = include_str!("events.rs").split("#[cfg(test)]").next();
+        let calls = code.unwrap_or_default().split("tracing::").skip(1);
+        let calls = calls.filter(|call| call.contains("target: "));
+        let lines = calls.filter_map(|call| call.split(");\n").next()?.rsplit('"').nth(1));
+        let lines: Vec<_> = lines.collect();
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        for line in lines {
+            assert!(page.contains(line), "{line:?} is not in the runbook");
+        }
+    }
+}

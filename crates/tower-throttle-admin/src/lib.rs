@@ -1,0 +1,201 @@
+//! A page and an API for the operators of [tower-throttle]'s limits: which limits are in force, why a
+//! caller is denied, and what can be done for it.
+//!
+//! ```
+//! use std::net::SocketAddr;
+//! use axum::{Router, routing::get};
+//! use tower_throttle::{RateLimitLayer, TokenBucket};
+//! use tower_throttle_admin::{Access, Admin};
+//!
+//! let limits = RateLimitLayer::new(TokenBucket::per_second(10).burst(20));
+//! // Only for programs and browsers on this machine, and without a way to change anything.
+//! let admin = Admin::new(&limits).access(Access::loopback());
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(limits)
+//!     .nest_service("/admin", admin.into_router());
+//! # drop(app.into_make_service_with_connect_info::<SocketAddr>());
+//! ```
+//!
+//! **Where.** [`into_router`](Admin::into_router) returns an [`axum::Router`]: nest it, or serve it
+//! on a listener of its own, which is the safest place. With `nest_service("/admin", ..)`, both
+//! `/admin` and `/admin/` are the page; with `nest("/admin", ..)`, the first one is. Add it after
+//! the application's own layers, so that these do not limit the operator.
+//!
+//! **Who.** An [`Access`] says who may look: there is no default, and without one there is no
+//! router. Changes are possible only after [`allow_changes`](Admin::allow_changes). [Attacks] lists
+//! what the page is safe against, and what is left to you.
+//!
+//! **Programs** use the same [API] as the page.
+//!
+//! # Words
+//!
+//! The words of [tower-throttle's glossary] apply here. These are added:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | target | what a page shows: a layer, a limiter, or all of a file |
+//! | access | who may look at the page, and how they prove it |
+//! | token | the secret of those with [`Access::bearer`], as a program or the login form sends it |
+//! | session | what a browser gets for the token: a cookie with an end |
+//! | look-up | what each policy does with one caller |
+//! | change | a reset, a ban, another quota or a mode, made by an operator |
+//! | sample | what happened in one second. The sampler takes one a second while somebody looks |
+//! | viewer | an open page, which gets the samples by a stream |
+//!
+//! [tower-throttle]: https://docs.rs/tower-throttle
+//! [tower-throttle's glossary]: https://github.com/tower-throttle/tower-throttle/blob/main/ARCHITECTURE.md#words
+//! [Attacks]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/admin-security.md
+//! [API]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/admin-api.md
+
+// Library code must not panic on any input. Tests may.
+#![warn(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
+mod access;
+mod api;
+mod attempts;
+mod base;
+mod bearer;
+mod body;
+mod error;
+mod events;
+mod form;
+mod login;
+mod loopback;
+mod origin;
+mod page;
+mod problem;
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod repository;
+mod router;
+mod session;
+mod shared;
+mod target;
+mod who;
+
+use std::{fmt, sync::Arc};
+
+use tower_throttle::{Clock, control::Control, inspect::Inspectable};
+
+pub use self::{access::Access, error::AccessError, who::Who};
+use self::{api::sampler::Sampler, attempts::Attempts, shared::Shared, target::Targets};
+
+/// Builds the admin page and its API: see the [crate](self).
+///
+/// `A` is `()` until [`access`](Self::access) was called, and there is no router before:
+///
+/// ```compile_fail,E0599
+/// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+/// use tower_throttle_admin::Admin;
+///
+/// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_second(10));
+/// let _router = Admin::new(&limiter).into_router();
+/// ```
+#[must_use = "it is served once `into_router` made a router of it"]
+pub struct Admin<A = ()> {
+    targets: Targets,
+    control: Option<Control>,
+    allows_changes: bool,
+    clock: Option<Arc<dyn Clock>>,
+    access: A,
+}
+
+impl Admin {
+    /// Starts with a layer, a limiter, or all of a configuration file.
+    pub fn new(target: &(impl Inspectable + Clone)) -> Self {
+        Self {
+            targets: Targets::default(),
+            control: None,
+            allows_changes: false,
+            clock: None,
+            access: (),
+        }
+        .target(target)
+    }
+}
+
+impl<A> Admin<A> {
+    /// Adds another layer or limiter, or all of another configuration file. One that is there already is
+    /// shown once.
+    pub fn target(mut self, target: &(impl Inspectable + Clone)) -> Self {
+        self.targets.push(target.clone());
+        self
+    }
+
+    /// Sets the control document in which bans, overrides and modes are made. Default: that of the
+    /// configuration file, if one was given and its store has one. Without a document, a caller can
+    /// be looked up and reset, and nothing else can be changed.
+    pub fn control(mut self, control: &Control) -> Self {
+        self.control = Some(control.clone());
+        self
+    }
+
+    /// Chooses who may look, and who may change things if [`allow_changes`](Self::allow_changes) is
+    /// set.
+    pub fn access(self, access: Access) -> Admin<Access> {
+        Admin {
+            targets: self.targets,
+            control: self.control,
+            allows_changes: self.allows_changes,
+            clock: self.clock,
+            access,
+        }
+    }
+
+    /// Lets everybody with access change things: reset and ban callers, override quotas, and switch
+    /// modes of policies. Default: they can look only.
+    pub const fn allow_changes(mut self) -> Self {
+        self.allows_changes = true;
+        self
+    }
+
+    /// Reads the time from `clock`, in tests for example: for the end of sessions and for the limits
+    /// of the page itself. Default: the machine's clock.
+    pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+}
+
+impl Admin<Access> {
+    /// Returns the page and its API as a router.
+    pub fn into_router(self) -> axum::Router {
+        let control = self.control.or_else(|| self.targets.control());
+        router::build(Shared {
+            sampler: Sampler::new(self.targets.clone(), control.clone()),
+            targets: self.targets,
+            control,
+            changes: self.allows_changes,
+            access: self.access,
+            attempts: Attempts::new(self.clock.as_ref()),
+            clock: self.clock,
+        })
+    }
+}
+
+impl<A> fmt::Debug for Admin<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin")
+            .field("allows_changes", &self.allows_changes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The samples of the README and the guides, compiled and run as tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/admin.md")]
+    mod admin {}
+    #[doc = include_str!("../../../docs/admin-security.md")]
+    mod admin_security {}
+}

@@ -1,0 +1,182 @@
+//! Errors as the API answers them: problem documents (RFC 9457) with a code.
+
+use std::{borrow::Cow, time::Duration};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use serde::Serialize;
+
+/// An error. `Result<T, Problem>` is what handlers return.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    code: Code,
+    detail: Cow<'static, str>,
+    retry_after: Option<Duration>,
+}
+
+impl Problem {
+    /// Creates an error whose `detail` is the one of its code.
+    pub(crate) fn new(code: Code) -> Self {
+        Self {
+            code,
+            detail: code.detail().into(),
+            retry_after: None,
+        }
+    }
+
+    /// Replaces `detail`: what is wrong with this request. It must not hold a key.
+    pub(crate) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// Adds `Retry-After`, in whole seconds, rounded up.
+    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// Returns what is wrong, for people.
+    pub(crate) fn message(&self) -> &str {
+        &self.detail
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    code: &'static str,
+}
+
+const TYPE: &str =
+    "https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md#the-admin-api";
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        let document = Document {
+            r#type: TYPE,
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: &self.detail,
+            code: self.code.name(),
+        };
+        // A document of texts and a number is always JSON.
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(CONTENT_TYPE, json);
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, seconds.max(1).into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Gives each error its status, its code and its usual detail: `docs/errors.md` explains all.
+macro_rules! codes {
+    ($($variant:ident => $status:ident $name:literal $detail:literal,)+) => {
+        /// What an error is. Each has a row in `docs/errors.md`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Code {
+            $($variant),+
+        }
+
+        impl Code {
+            const fn status(self) -> StatusCode {
+                match self {
+                    $(Self::$variant => StatusCode::$status,)+
+                }
+            }
+
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            const fn detail(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $detail,)+
+                }
+            }
+        }
+
+        #[cfg(test)]
+        const CODES: &[(&str, StatusCode)] = &[$(($name, StatusCode::$status)),+];
+    };
+}
+
+codes! {
+    NotFound => NOT_FOUND "not-found" "there is nothing at this path",
+    MethodNotAllowed => METHOD_NOT_ALLOWED "method-not-allowed" "this path has other methods: see the field Allow",
+    Host => BAD_REQUEST "host" "the request names several hosts, or one that cannot be read",
+    NoPeer => INTERNAL_SERVER_ERROR "no-peer" "the request carries no peer address; serve the router with `into_make_service_with_connect_info::<SocketAddr>()`",
+    NotLoopback => FORBIDDEN "not-loopback" "only programs on the machine of the server have access",
+    HostNotLocal => FORBIDDEN "host-not-local" "open the page as localhost, 127.0.0.1 or [::1]",
+    Forwarded => FORBIDDEN "forwarded" "the request came through a proxy, and only programs on the machine of the server have access",
+    CrossOrigin => FORBIDDEN "cross-origin" "another site sent the request, a proxy replaced the field Host, or a form has no field Origin; programs send JSON with a token",
+    NoAccess => FORBIDDEN "no-access" "the application gives this request no access",
+    NoToken => UNAUTHORIZED "no-token" "log in on the page, or send the token as `Authorization: Bearer ..`",
+    WrongToken => UNAUTHORIZED "wrong-token" "the token is wrong",
+    TooManyWrongTokens => TOO_MANY_REQUESTS "too-many-wrong-tokens" "too many wrong tokens came from this address, or from all addresses together; wait up to a minute",
+    TooManyCalls => TOO_MANY_REQUESTS "too-many-calls" "more than 10 calls a second",
+    ContentType => UNSUPPORTED_MEDIA_TYPE "content-type" "the body must be `application/json`",
+    NoCustomHeader => FORBIDDEN "no-custom-header" "the request must have the field `x-tower-throttle: 1`",
+    ReadOnly => FORBIDDEN "read-only" "nothing can be changed here; the application would have to call `Admin::allow_changes()`",
+    TooLarge => PAYLOAD_TOO_LARGE "too-large" "the body has more than 16 KiB",
+    TooSlow => REQUEST_TIMEOUT "too-slow" "the body took more than 10 seconds",
+    Malformed => BAD_REQUEST "malformed" "the body is not what this path takes",
+    UnknownPolicy => NOT_FOUND "unknown-policy" "no layer and no limiter has this policy",
+    UnknownLimiter => NOT_FOUND "unknown-limiter" "there is no layer and no limiter of this name",
+    KeyTooLong => PAYLOAD_TOO_LARGE "key-too-long" "the caller has more than 4096 bytes; name it by its fingerprint",
+    SharedPolicy => CONFLICT "shared-policy" "the policy has one bucket for all callers; name it as `everyone:`",
+    CannotOverride => CONFLICT "cannot-override" "the policy does not take this quota",
+    CannotShadow => CONFLICT "cannot-shadow" "the policy cannot be a shadow policy",
+    NoControl => CONFLICT "no-control" "there is no control document; the application would have to give it to `Admin::control(..)`, and to the builders of its limits",
+    NotFollowed => CONFLICT "not-followed" "no layer and no limiter follows the control document under this policy; build them with `.control(..)`",
+    NotChanged => CONFLICT "not-changed" "the control document was not changed",
+    StoreUnavailable => SERVICE_UNAVAILABLE "store-unavailable" "the store does not answer",
+    Panicked => INTERNAL_SERVER_ERROR "panicked" "code of the application panicked while it was asked: a key extractor or a store, for example",
+    TooManyStreams => SERVICE_UNAVAILABLE "too-many-streams" "32 streams are open, which are the most; close one",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CODES;
+    use crate::repository;
+
+    /// One row of the page for each code, and no others.
+    #[test]
+    #[allow(clippy::expect_used)]
+    fn the_page_of_errors_lists_every_code_of_the_api_once() {
+        let Some(page) = repository::read("docs/errors.md") else {
+            return;
+        };
+        let table = page
+            .split("## ")
+            .find(|part| part.starts_with("The admin API"));
+        let rows = table.expect("its table").lines();
+        let listed = rows.filter_map(|row| {
+            let (code, rest) = row.strip_prefix("| `")?.split_once("` | ")?;
+            Some((code, rest.split(' ').next()?))
+        });
+        let codes = CODES.iter().map(|(name, status)| (*name, status.as_str()));
+        assert_eq!(listed.collect::<Vec<_>>(), codes.collect::<Vec<_>>());
+    }
+}

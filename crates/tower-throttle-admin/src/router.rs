@@ -1,0 +1,177 @@
+//! The routes, and the way of a request:
+//!
+//! 1. [`guard`] is around all routes, also around 404 and 405. [`admit`] makes the checks, in the
+//!    order in which they are written there. [`secure`] adds header fields to all responses.
+//! 2. A handler of `api::routes()`, `page::routes()` or `login::routes()` runs. It finds in the
+//!    request:
+//!    - `State<Handle>`;
+//!    - `Extension<Who>`: who has access. It is there in all handlers but those of [`OPEN`], where
+//!      it may be absent (`Option<Extension<Who>>`): then the page asks for the token;
+//!    - `Extension<Base>`: the start of all relative URLs of the page;
+//!    - if it is a `POST`, a body that has arrived in full (`axum::body::Bytes`). Below `/api/` it
+//!      is `application/json`. Elsewhere it may be a form, too (`body::is_form`, `form::field`).
+//! 3. An error is a [`Problem`].
+//!
+//! Paths are those below the place where the router is nested. A `POST` below `/api/`, except those
+//! in [`READS`], is a change: the guards deny it without `allow_changes()`. No path has other methods
+//! than `GET` and `POST`.
+
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderName, HeaderValue, Method,
+    header::{
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+        X_FRAME_OPTIONS,
+    },
+};
+use tower_throttle::RequestHead;
+
+use super::{
+    api,
+    base::Base,
+    body, login, origin, page,
+    problem::{Code, Problem},
+    shared::{Handle, Shared},
+    who::Who,
+};
+
+/// The paths whose `POST` changes nothing.
+const READS: [&str; 1] = ["/api/v1/lookup"];
+/// What somebody who is not known can ask for, to log in.
+const OPEN: [(Method, &str); 7] = [
+    (Method::GET, "/"),
+    (Method::GET, "/admin.css"),
+    (Method::GET, "/admin.js"),
+    (Method::GET, "/admin.svg"),
+    (Method::GET, "/session"),
+    (Method::POST, "/session"),
+    (Method::POST, "/session-end"),
+];
+
+pub(crate) fn build(shared: Shared) -> Router {
+    let shared = Arc::new(shared);
+    Router::new()
+        .merge(page::routes())
+        .merge(api::routes())
+        .merge(login::routes())
+        .fallback(|| async { Problem::new(Code::NotFound) })
+        .method_not_allowed_fallback(|| async { Problem::new(Code::MethodNotAllowed) })
+        .layer(from_fn_with_state(Arc::clone(&shared), guard))
+        .with_state(shared)
+}
+
+async fn guard(State(shared): State<Handle>, request: Request, next: Next) -> Response {
+    let answer = async {
+        match admit(&shared, request).await {
+            Ok(request) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        }
+    };
+    let answer = unless_panicking(answer).await;
+    secure(answer.unwrap_or_else(|| Problem::new(Code::Panicked).into_response()))
+}
+
+/// Returns the output of a future, or `None` if it panics. The application's closures read requests
+/// here that an operator made up, and lack what the application adds to each.
+async fn unless_panicking<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let poll = AssertUnwindSafe(|| future.as_mut().poll(context));
+        match catch_unwind(poll) {
+            Ok(polled) => polled.map(Some),
+            Err(_) => Poll::Ready(None),
+        }
+    })
+    .await
+}
+
+/// Checks a request, in the order in which the checks are written here.
+async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
+    let (mut parts, mut body) = request.into_parts();
+    let head = RequestHead::from(&parts);
+    let host = origin::host(&head)?;
+    shared.access.check_way(&head, host)?;
+    origin::check(&head, host)?;
+    let visitor = shared
+        .access
+        .visitor(&head, &shared.attempts, shared.now_ms());
+    let visitor = visitor.await?;
+    shared.attempts.count_call(&visitor.budget)?;
+    if visitor.who.is_none() && !is_open(&head) {
+        return Err(Problem::new(Code::NoToken));
+    }
+    if head.method() == Method::POST {
+        body::check(&head)?;
+        if !shared.changes && is_change(&head) {
+            return Err(Problem::new(Code::ReadOnly));
+        }
+        body = Body::from(body::read(&head, body).await?);
+    }
+    let base = Base::of(&parts);
+    parts.extensions.insert(base);
+    // The application may have put one there for its own check.
+    parts.extensions.remove::<Who>();
+    if let Some(who) = visitor.who {
+        parts.extensions.insert(who);
+    }
+    Ok(Request::from_parts(parts, body))
+}
+
+fn is_open(head: &RequestHead<'_>) -> bool {
+    let method = match *head.method() {
+        Method::HEAD => &Method::GET,
+        ref other => other,
+    };
+    OPEN.iter()
+        .any(|open| (&open.0, open.1) == (method, head.uri().path()))
+}
+
+/// Returns whether a `POST` changes something.
+fn is_change(head: &RequestHead<'_>) -> bool {
+    let path = head.uri().path();
+    path.starts_with("/api/") && !READS.contains(&path)
+}
+
+const HEADERS: [(HeaderName, HeaderValue); 7] = [
+    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+             img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+        ),
+    ),
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+];
+
+/// Adds the header fields that every response has.
+fn secure(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}

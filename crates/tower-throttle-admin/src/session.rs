@@ -1,0 +1,164 @@
+//! Sessions: a cookie that says until when it is valid, with a MAC.
+//!
+//! No process keeps a state of them, so each process with the same secret accepts them.
+
+use std::time::Duration;
+
+use blake3::Hash;
+use http::{HeaderMap, HeaderValue, header::COOKIE};
+
+const NAME: &str = "tower_throttle";
+/// How long a session lasts.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(12 * 3_600);
+/// The cookie has no `Path`: then it is that of the request, up to its last slash. That is where
+/// the router is, as the browser sees it. A proxy may have shown it another path than this process
+/// sees. So the paths that set and remove the cookie are at the top of the router.
+const ATTRIBUTES: &str = "HttpOnly; Secure; SameSite=Strict";
+
+/// Makes sessions, and finds them in requests.
+pub(crate) struct Sessions {
+    key: [u8; 32],
+}
+
+impl Sessions {
+    pub(crate) fn new(secret: &[u8]) -> Self {
+        Self {
+            key: blake3::derive_key("tower-throttle v1 admin session", secret),
+        }
+    }
+
+    /// Returns the cookie of a new session, for `Set-Cookie`.
+    #[expect(clippy::expect_used, reason = "numbers and hashes are ASCII")]
+    pub(crate) fn begin(&self, now_ms: u64) -> HeaderValue {
+        let seconds = LIFETIME.as_secs();
+        let end = now_ms.saturating_add(seconds * 1_000).to_string();
+        let mac = self.mac(&end);
+        let cookie = format!("{NAME}={end}.{mac}; Max-Age={seconds}; {ATTRIBUTES}");
+        HeaderValue::try_from(cookie).expect("numbers and hashes are ASCII")
+    }
+
+    /// Returns a cookie that removes the one of a session.
+    #[expect(clippy::expect_used, reason = "it is ASCII")]
+    pub(crate) fn end() -> HeaderValue {
+        let cookie = format!("{NAME}=; Max-Age=0; {ATTRIBUTES}");
+        HeaderValue::try_from(cookie).expect("it is ASCII")
+    }
+
+    /// Returns when the session of a request ends, in milliseconds since the epoch. Other cookies
+    /// of the name are ignored: any page of the same host can set one for a shorter path.
+    pub(crate) fn find(&self, headers: &HeaderMap, now_ms: u64) -> Option<u64> {
+        let fields = headers.get_all(COOKIE).iter();
+        let cookies = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';'));
+        let values = cookies.filter_map(|cookie| {
+            let text = std::str::from_utf8(cookie.trim_ascii()).ok()?;
+            text.strip_prefix(NAME)?.strip_prefix('=')
+        });
+        let mut valid = values.filter_map(|value| self.end_of(value));
+        valid.find(|end_ms| *end_ms > now_ms)
+    }
+
+    /// Returns the end of a session that has a right MAC.
+    fn end_of(&self, value: &str) -> Option<u64> {
+        let (end, mac) = value.split_once('.')?;
+        let mac = Hash::from_hex(mac).ok()?;
+        // Hashes are compared in constant time.
+        if self.mac(end) != mac {
+            return None;
+        }
+        end.parse().ok()
+    }
+
+    fn mac(&self, end: &str) -> Hash {
+        blake3::keyed_hash(&self.key, end.as_bytes())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header::COOKIE};
+
+    use super::{LIFETIME, Sessions};
+
+    const NOW_MS: u64 = 1_795_242_000_000;
+
+    fn sessions() -> Sessions {
+        Sessions::new(b"a secret of a test")
+    }
+
+    fn begun() -> String {
+        let cookie = sessions().begin(NOW_MS);
+        let (pair, attributes) = cookie.to_str().unwrap().split_once("; ").unwrap();
+        assert_eq!(
+            attributes,
+            "Max-Age=43200; HttpOnly; Secure; SameSite=Strict"
+        );
+        pair.to_owned()
+    }
+
+    fn find(fields: &[&[u8]], now_ms: u64) -> Option<u64> {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(COOKIE, HeaderValue::from_bytes(field).unwrap());
+        }
+        sessions().find(&headers, now_ms)
+    }
+
+    #[test]
+    fn a_session_is_found_among_other_cookies_and_ends() {
+        let cookie = begun();
+        let end = NOW_MS + u64::try_from(LIFETIME.as_millis()).unwrap();
+        let alone = cookie.as_bytes();
+        let among = format!("a=b; tower_throttle=1.2;tower_throttle; =;;{cookie} ; c=\"d");
+        let hostile = [b"x=\xff\xfe; tower_throttle=\xff; ", alone].concat();
+        for fields in [
+            vec![alone],
+            vec![among.as_bytes()],
+            vec![b"tower_throttle=", alone],
+            vec![&hostile],
+        ] {
+            assert_eq!(find(&fields, NOW_MS), Some(end), "{fields:?}");
+            assert_eq!(find(&fields, end - 1), Some(end), "{fields:?}");
+            assert_eq!(find(&fields, end), None, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_was_changed_is_none() {
+        let cookie = begun();
+        let (end, mac) = cookie.split_once('=').unwrap().1.split_once('.').unwrap();
+        assert!(find(&[format!("tower_throttle={end}.{mac}").as_bytes()], NOW_MS).is_some());
+        let later = end.parse::<u64>().unwrap() + 1;
+        let cut = mac.get(1..).unwrap();
+        let zeros = "0".repeat(64);
+        for value in [
+            format!("{later}.{mac}"),
+            format!("0{end}.{mac}"),
+            format!("+{end}.{mac}"),
+            format!("{end}.{cut}"),
+            format!("{end}.{mac}0"),
+            format!("{end}.{zeros}"),
+            end.to_string(),
+            format!(".{mac}"),
+            format!("{end}.{mac}.{mac}"),
+            format!("\"{end}.{mac}\""),
+            String::new(),
+        ] {
+            let field = format!("tower_throttle={value}");
+            assert_eq!(find(&[field.as_bytes()], NOW_MS), None, "{field}");
+        }
+        for name in ["Tower_throttle", "tower_throttle2", "xtower_throttle"] {
+            let field = format!("{name}={end}.{mac}");
+            assert_eq!(find(&[field.as_bytes()], NOW_MS), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_session_under_another_secret_is_none() {
+        let others = Sessions::new(b"another secret");
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, others.begin(NOW_MS));
+        assert!(others.find(&headers, NOW_MS).is_some());
+        assert_eq!(sessions().find(&headers, NOW_MS), None);
+    }
+}

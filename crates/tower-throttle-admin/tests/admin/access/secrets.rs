@@ -1,0 +1,104 @@
+//! Texts that hold no secret: those of `Debug`, of errors and of the log.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+use tower_throttle_admin::{Access, Admin};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::{App, SECRET, STATUS, get, post};
+
+#[test]
+fn no_debug_output_holds_the_secret() {
+    let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_second(1));
+    let access = Access::bearer(SECRET).unwrap();
+    let admin = Admin::new(&limiter).access(access.clone());
+    for text in [
+        format!("{access:?} {access:#?}"),
+        format!("{admin:?} {admin:#?}"),
+    ] {
+        assert!(!text.contains("horse"), "{text}");
+        // Nor the bytes of a hash of it.
+        assert!(text.len() < 100, "{text}");
+    }
+    for secret in ["horse-staple", "horse staple is a long secret"] {
+        let error = Access::bearer(secret).unwrap_err();
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("horse"), "{text}");
+    }
+}
+
+/// Keeps what is logged.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Keeps what this thread logs until the guard is dropped.
+    pub(super) fn start(&self) -> DefaultGuard {
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(self.clone())
+            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+            .with_ansi(false)
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn no_log_and_no_error_holds_the_secret_or_a_guess() {
+    let log = Log::default();
+    let _guard = log.start();
+
+    let app = App::bearer();
+    let session = app.log_in().await;
+    let (_, mac) = session.split_once('.').unwrap();
+    let mut answers = vec![app.ask(&get(STATUS).bearer(SECRET)).await];
+    for guess in ["guess-1", "guess-2", "guess\\nERROR forged"] {
+        let body = format!(r#"{{"token":"{guess}"}}"#);
+        answers.push(app.ask(&post("/admin/session", &body)).await);
+        answers.push(app.ask(&get(STATUS).bearer(guess)).await);
+    }
+    for body in [
+        r#"{"token":"guess-3""#,
+        r#"{"guess-4":1}"#,
+        r#"{"token":["guess-5"]}"#,
+    ] {
+        answers.push(app.ask(&post("/admin/session", body)).await);
+    }
+    let log = log.text();
+    assert!(log.contains("admin session began peer=127.0.0.1"), "{log}");
+    assert!(log.contains("too many wrong tokens"), "{log}");
+    let texts = answers.iter().map(|answer| format!("{answer:?}"));
+    for text in texts.chain([log]) {
+        for secret in [SECRET, "guess", "forged", mac] {
+            assert!(!text.contains(secret), "{secret}: {text}");
+        }
+    }
+}

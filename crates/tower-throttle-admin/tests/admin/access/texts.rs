@@ -1,0 +1,78 @@
+//! Texts of others in the page: names, keys, labels and reasons with markup in them.
+
+use std::time::Duration;
+
+use axum::Router;
+use http::StatusCode;
+use tower::ServiceExt;
+use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy, control::Control};
+use tower_throttle_admin::{Access, Admin, Who};
+
+use super::{Answer, Asked, form, get, post};
+
+/// Ends an attribute, an element, and a script.
+const HOSTILE: &str = "\"'></td></script><img src=x onerror=alert(1)>";
+/// What a key, a label or a reason can hold besides.
+const WORSE: &str =
+    "\u{202e}\u{2028}<svg/onload=alert(2)>\"'></textarea></title><script>alert(3)</script>";
+
+async fn ask(router: &Router, asked: &Asked) -> Answer {
+    Answer::read(router.clone().oneshot(asked.request()).await).await
+}
+
+#[track_caller]
+fn assert_is_plain(answer: &Answer) {
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    let body = answer.body.to_lowercase();
+    for markup in ["<img", "<svg", "alert(1)>", "<script>", "onerror=alert(1)>"] {
+        assert!(!body.contains(markup), "{markup}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn texts_of_others_stay_texts() {
+    let control = Control::in_memory();
+    let policy = Policy::new(HOSTILE, FixedWindow::per_day(1));
+    let limiter = Limiter::builder()
+        .store(MemoryStore::new())
+        .name(HOSTILE)
+        .policy(policy)
+        .control(control.clone())
+        .build()
+        .expect("a limiter");
+    control
+        .ban(HOSTILE, WORSE, Duration::from_secs(60))
+        .author(HOSTILE)
+        .because(HOSTILE)
+        .label(HOSTILE)
+        .await
+        .expect("a ban");
+    let admin = Admin::new(&limiter)
+        .control(&control)
+        .access(Access::check(|_| Some(Who::new(WORSE))))
+        .allow_changes();
+    let router = Router::new().nest("/admin", admin.into_router());
+
+    let page = ask(&router, &get("/admin")).await;
+    assert_is_plain(&page);
+    assert!(page.body.contains("&lt;img src=x"), "{page:?}");
+    // A look-up by a form, of the key as somebody typed it.
+    for caller in [HOSTILE, WORSE] {
+        let encoded: String = caller.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let body = format!("caller={encoded}&policy=");
+        let page = ask(&router, &form("/admin/look-up", &body)).await;
+        assert_is_plain(&page);
+        // Of a policy that is not there.
+        let body = format!("caller=ann&policy={encoded}");
+        let page = ask(&router, &form("/admin/look-up", &body)).await;
+        assert_is_plain(&page);
+    }
+    // The API is JSON, and no browser takes it for a page.
+    let entries = ask(&router, &get("/admin/api/v1/entries")).await;
+    assert!(entries.body.contains("<img"), "{entries:?}");
+    assert_eq!(entries.field("content-type"), "application/json");
+    let body = serde_json::json!({ "caller": WORSE, "policy": HOSTILE });
+    let look_up = ask(&router, &post("/admin/api/v1/lookup", &body.to_string())).await;
+    assert_eq!(look_up.field("content-type"), "application/json");
+    assert!(look_up.body.contains(r#""banned":true"#), "{look_up:?}");
+}

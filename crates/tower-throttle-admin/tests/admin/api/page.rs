@@ -1,0 +1,185 @@
+//! `docs/admin-api.md`: its requests are accepted, and its answers have the fields of the true ones.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use tower_throttle::{FixedWindow, Policy, RateLimitLayer, key};
+
+use crate::operator::{Operator, request};
+use crate::support::web::{ask, get, standing_store};
+
+struct Section {
+    method: Method,
+    path: String,
+    /// What `curl` sends.
+    bodies: Vec<Value>,
+    answer: Option<Value>,
+    /// Whether its look-ups or policies lack fields.
+    is_shortened: bool,
+}
+
+fn sections() -> Vec<Section> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin-api.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let sections = page.split("\n### ").skip(1);
+    sections.map(section).collect()
+}
+
+fn section(text: &str) -> Section {
+    let (heading, text) = text.split_once('\n').expect("a heading");
+    let (method, path) = heading.split_once(' ').expect("a method");
+    let text = text.split("\n## ").next().expect("a text");
+    let blocks = |kind: &str| {
+        let fence = format!("```{kind}\n");
+        let rest: Vec<_> = text.split(&*fence).skip(1).collect();
+        rest.into_iter()
+            .map(|rest| rest.split("\n```").next().expect("an end").to_owned())
+    };
+    let json =
+        |text: &str| serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let curl = blocks("sh").filter(|block| block.contains(" -d "));
+    let bodies = curl.map(|block| {
+        assert!(block.contains(path), "{block}");
+        assert!(block.contains("-H 'x-tower-throttle: 1'"), "{block}");
+        let body = block
+            .split("-d '")
+            .nth(1)
+            .and_then(|rest| rest.split('\'').next());
+        json(body.expect("a body"))
+    });
+    Section {
+        method: method.parse().expect("a method"),
+        path: path.to_owned(),
+        bodies: bodies.collect(),
+        answer: blocks("json").map(|block| json(&block)).next(),
+        is_shortened: text.contains("shortened here"),
+    }
+}
+
+/// Compares names of fields and kinds of values. `null` may stand for anything.
+fn compare(written: &Value, answered: &Value, is_shortened: bool, path: &str) {
+    match (written, answered) {
+        (Value::Null, _) | (_, Value::Null) => {}
+        (Value::Object(written), Value::Object(answered)) => {
+            let names = |fields: &serde_json::Map<String, Value>| {
+                fields.keys().cloned().collect::<BTreeSet<_>>()
+            };
+            let (names_written, names_answered) = (names(written), names(answered));
+            match is_shortened {
+                true => assert!(
+                    names_written.is_subset(&names_answered),
+                    "{path}: {names_written:?}"
+                ),
+                false => assert_eq!(names_written, names_answered, "{path}"),
+            }
+            for (name, value) in written {
+                compare(
+                    value,
+                    &answered[name],
+                    is_shortened,
+                    &format!("{path}.{name}"),
+                );
+            }
+        }
+        (Value::Array(written), Value::Array(answered)) => {
+            if let (Some(written), Some(answered)) = (written.first(), answered.first()) {
+                compare(written, answered, is_shortened, path);
+            }
+        }
+        (Value::Number(written), Value::Number(answered)) => {
+            assert_eq!(written.is_f64(), answered.is_f64(), "{path}: {answered}");
+        }
+        (Value::String(_), Value::String(_)) | (Value::Bool(_), Value::Bool(_)) => {}
+        (written, answered) => panic!("{path}: {written} and {answered}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_of_the_api_has_the_fields_of_all_answers() {
+    let (store, _) = standing_store();
+    let control = store.control();
+    let plan = Policy::new("plan", FixedWindow::per_hour(2)).key(key::header("x-api-key"));
+    let builder = RateLimitLayer::builder().store(store).policy(plan);
+    let layer = builder.control(control.clone()).build().expect("a layer");
+    let ann = Operator::new(&layer).with(&control);
+    (0..3).for_each(|_| drop(ask(&layer, get([("x-api-key", "k1")]))));
+    let ban = json!({ "caller": "k2", "policy": "plan", "for": "1h", "reason": "r", "label": "l" });
+    ann.post("/api/v1/ban", ban).await;
+
+    let sections = sections();
+    for Section {
+        method,
+        path,
+        bodies,
+        answer,
+        is_shortened,
+    } in &sections
+    {
+        let answers = match (method, &**path) {
+            (_, "/api/v1/stream") => vec![sample(&ann).await],
+            (&Method::GET, path) => vec![ann.get(path).await],
+            (_, path) => {
+                let mut answers = Vec::new();
+                for body in bodies {
+                    answers.push(ann.post(path, body.clone()).await);
+                }
+                assert!(!answers.is_empty(), "{path} has no example");
+                answers
+            }
+        };
+        if *method == Method::GET {
+            assert!(answer.is_some(), "{path} has no answer");
+        }
+        for (written, answered) in answer.iter().zip(&answers) {
+            assert!(answered != &json!([]), "{path}: nothing to compare");
+            compare(written, answered, *is_shortened, path);
+        }
+    }
+}
+
+async fn sample(ann: &Operator) -> Value {
+    let asked = request(Method::GET, "/api/v1/stream", "");
+    let response = ann.router().oneshot(asked).await.expect("a response");
+    // The router is gone, and with it the stream ends after its first event.
+    let body = response.into_body().collect().await.expect("a body");
+    assert!(body.to_bytes().starts_with(b"event: history\n"));
+    let router = ann.router();
+    let asked = request(Method::GET, "/api/v1/stream", "");
+    let mut body = router
+        .clone()
+        .oneshot(asked)
+        .await
+        .expect("a response")
+        .into_body();
+    let mut text = String::new();
+    while !text.starts_with("event: sample\n") {
+        let frame = body.frame().await.expect("a frame").expect("a frame");
+        let bytes = frame.into_data().expect("data");
+        text = String::from_utf8(bytes.to_vec()).expect("text");
+    }
+    let (event, data) = text.split_once("\ndata: ").expect("an event with data");
+    assert!(event.starts_with("event: sample\nid: "), "{event}");
+    serde_json::from_str(data).expect("JSON")
+}
+
+/// Every route is on the page, and the page has no other.
+#[test]
+fn the_page_of_the_api_lists_all_paths() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/api/mod.rs");
+    let source = std::fs::read_to_string(source).expect("the routes");
+    let routes = source.split("\"/api/v1/").skip(1);
+    let routes: BTreeSet<_> = routes
+        .filter_map(|rest| rest.split('"').next())
+        .map(str::to_owned)
+        .collect();
+    let sections = sections();
+    let written = sections
+        .iter()
+        .filter_map(|section| section.path.strip_prefix("/api/v1/"));
+    let written: BTreeSet<_> = written.map(str::to_owned).collect();
+    assert_eq!(written, routes);
+    assert_eq!(written.len(), 15);
+}

@@ -1,0 +1,13 @@
+//! The admin page and its API: over HTTP, and on real Redis servers.
+
+mod access;
+mod api;
+mod cluster;
+#[path = "../../../../tests/http/logged.rs"]
+mod logged;
+mod operator;
+mod page;
+mod redis;
+mod redis_look_ups;
+#[path = "../../../../tests/support/mod.rs"]
+mod support;

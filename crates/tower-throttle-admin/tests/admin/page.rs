@@ -1,0 +1,390 @@
+//! The page: what the server renders, for browsers with and without scripts.
+
+use std::time::Duration;
+
+use axum::{Router, body::Body, routing::get};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::json;
+use tower::ServiceExt;
+use tower_throttle::{MemoryStore, Policy, RateLimitLayer, TokenBucket, control::Control, key};
+use tower_throttle_admin::{Access, Admin, Who};
+
+use crate::operator::{Operator, request};
+use crate::support::web::{Down, layer_on};
+
+const HOSTILE: &str = "\"><img src=x onerror=alert(1)>\u{202e}<!--'&amp;";
+
+/// A layer with two policies and a control document.
+fn limits(control: &Control) -> RateLimitLayer {
+    RateLimitLayer::builder()
+        .name("api")
+        .store(MemoryStore::new())
+        .control(control.clone())
+        .policy(Policy::new("burst", TokenBucket::per_hour(2)).key(key::header("x-api-key")))
+        .policy(Policy::new("hourly", TokenBucket::per_hour(1_000)).key(key::header("x-api-key")))
+        .name_offenders(|_| Some(HOSTILE.to_owned()))
+        .build()
+        .expect("limits")
+}
+
+async fn send(limits: &RateLimitLayer, key: &str, requests: usize) {
+    let app: Router = Router::new()
+        .route("/", get(|| async {}))
+        .layer(limits.clone());
+    for _ in 0..requests {
+        let request = Request::get("/").header("x-api-key", key);
+        let request = request.body(Body::empty()).expect("a request");
+        app.clone().oneshot(request).await.expect("a response");
+    }
+}
+
+async fn page(operator: &Operator) -> String {
+    let said = operator.send(Method::GET, "/", "").await;
+    assert_eq!(said.status, StatusCode::OK);
+    assert!(!said.text.contains("{{"), "a placeholder is left");
+    said.text
+}
+
+/// Returns the text between two others.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, rest) = text.split_once(start).expect(start);
+    rest.split_once(end).expect(end).0
+}
+
+/// Returns the rows of a table: the texts of their cells.
+fn rows(page: &str, id: &str) -> Vec<Vec<String>> {
+    let table = between(page, &format!("id=\"{id}\""), "</table>");
+    let body = between(table, "<tbody>", "</tbody>");
+    let rows = body.split("<tr>").skip(1);
+    let cells = |row: &str| {
+        row.split("</t")
+            .map(text)
+            .filter(|cell| !cell.is_empty())
+            .collect()
+    };
+    rows.map(cells).collect()
+}
+
+/// Leaves the tags out.
+fn text(markup: &str) -> String {
+    let markup = markup.split_once('>').map_or("", |(_, rest)| rest);
+    let mut parts = markup.split('<');
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.filter_map(|part| Some(part.split_once('>')?.1));
+    rest.fold(first, |all, part| all + part)
+}
+
+#[tokio::test]
+async fn the_page_shows_what_the_api_says() {
+    let control = Control::in_memory();
+    let limits = limits(&control);
+    send(&limits, "ann", 5).await;
+    let ban = control.ban("hourly", "bob", Duration::from_secs(3_600));
+    ban.author("ann").because("scraping").await.expect("a ban");
+    let operator = Operator::new(&limits).with(&control);
+    let page = page(&operator).await;
+
+    let metrics = operator.get("/api/v1/metrics").await;
+    let policies = operator.get("/api/v1/policies").await;
+    let table = rows(&page, "policies");
+    assert_eq!(table.len(), 2);
+    for (index, row) in table.iter().enumerate() {
+        let checks = &metrics[0]["policies"][index]["checks"];
+        let number = |name: &str| checks[name].as_u64().expect("a number");
+        let allowed = number("allowed") + number("near");
+        let denied = number("denied") + number("impossible") + number("key_missing");
+        assert!(row[0].starts_with(policies[index]["name"].as_str().expect("a name")));
+        assert!(row[1].starts_with(policies[index]["quota"].as_str().expect("a quota")));
+        assert_eq!(row[2], policies[index]["mode"].as_str().expect("a mode"));
+        assert_eq!(row[3], allowed.to_string(), "{row:?}");
+        assert_eq!(row[4], denied.to_string(), "{row:?}");
+    }
+    assert_eq!((&*table[0][3], &*table[0][4]), ("2", "3"));
+
+    let decisions = &metrics[0]["decisions"]["store"];
+    assert_eq!(
+        rows(&page, "sources")[0][1..],
+        ["100 %".to_owned(), decisions.to_string()]
+    );
+
+    let top = operator.get("/api/v1/top").await;
+    let fingerprint = top[0]["fingerprint"].as_str().expect("a fingerprint");
+    let offender = &rows(&page, "top")[0];
+    assert!(
+        offender[0].ends_with(fingerprint) && offender[2] == "3",
+        "{offender:?}"
+    );
+
+    let denials = operator.get("/api/v1/denials").await;
+    let shown = rows(&page, "denials");
+    assert_eq!(shown.len(), denials.as_array().expect("denials").len());
+    assert!(
+        shown[0][0].starts_with(fingerprint) && shown[0][1] == "no roomburst",
+        "{shown:?}"
+    );
+
+    let entry = &rows(&page, "entries")[0];
+    assert!(entry[0].starts_with("ban denies all requests"), "{entry:?}");
+    assert!(
+        entry[1].starts_with("ann") && entry[1].ends_with("scraping"),
+        "{entry:?}"
+    );
+    assert!(entry[2].starts_with("in "), "{entry:?}");
+
+    let status = operator.get("/api/v1/status").await;
+    let tile = text(&format!(
+        ">{}",
+        between(&page, "id=\"tile-document\"", "</div>\n")
+    ));
+    assert!(
+        tile.contains("1 entry") && status["control"]["entries"] == 1,
+        "{tile}"
+    );
+    assert!(page.contains("No Redis: in memory"));
+}
+
+#[tokio::test]
+async fn a_page_without_traffic_says_that_there_is_none() {
+    let limits = limits(&Control::in_memory());
+    let page = page(&Operator::new(&limits)).await;
+    for text in [
+        "No denial yet.",
+        "No caller has been denied.",
+        "Nothing is changed by hand.",
+        "Each process counts for itself",
+        "In code",
+        "Not in use",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_only_shows_has_nothing_to_change_anything_with() {
+    let control = Control::in_memory();
+    let limits = limits(&control);
+    let ban = control.ban("burst", "ann", Duration::from_secs(60));
+    ban.await.expect("a ban");
+    let may = Operator::new(&limits).with(&control);
+    assert!(page(&may).await.contains("data-changes=\"true\""));
+
+    let only_looks = Operator::new(&limits).with(&control).who_only_looks();
+    let page = page(&only_looks).await;
+    assert!(page.contains("data-changes=\"false\"") && page.contains(">read-only<"));
+    assert!(!page.contains("Remove"));
+    let buttons: Vec<_> = page.split("<button").skip(1).collect();
+    assert_eq!(buttons.len(), 1, "{buttons:?}");
+    assert!(buttons[0].contains(">Look up</button>"));
+    assert_eq!(page.matches("<form").count(), 1);
+}
+
+#[tokio::test]
+async fn texts_of_others_are_no_markup() {
+    let control = Control::in_memory();
+    let limits = limits(&control);
+    send(&limits, "ann", 5).await;
+    let ban = control.ban("burst", "ann", Duration::from_secs(60));
+    let ban = ban.author("<b>").because("'\"><script>alert(1)</script>");
+    ban.label("</bdi></td></table><h1>&lt;")
+        .await
+        .expect("a ban");
+    let operator = Operator::new(&limits).with(&control);
+    let shown = page(&operator).await;
+    let answer = look_up(&operator.router(), "caller=%22%3E%3Cimg+src%3Dx%3E&policy=")
+        .await
+        .1;
+    for page in [shown, answer] {
+        for markup in [
+            "<img",
+            "<script>",
+            "</table><h1>",
+            "<b>",
+            "<!--'",
+            "\u{202e}",
+        ] {
+            assert!(!page.contains(markup), "{markup}");
+        }
+        assert!(
+            page.contains("&quot;&gt;&lt;img src=x"),
+            "the name of an offender"
+        );
+        assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+        assert!(
+            page.contains("&amp;lt;"),
+            "an entity stays the text that it is"
+        );
+        assert_eq!(page.matches("<script").count(), 1);
+        assert_eq!(page.matches("<h1").count(), 1);
+    }
+}
+
+/// Asks by the form of the page.
+async fn look_up(router: &Router, form: &'static str) -> (StatusCode, String) {
+    let mut request = request(Method::POST, "/look-up", form);
+    let headers = request.headers_mut();
+    let kind = "application/x-www-form-urlencoded".parse().expect("a type");
+    headers.insert("content-type", kind);
+    headers.remove("x-tower-throttle");
+    headers.insert("origin", "http://localhost".parse().expect("an origin"));
+    headers.insert("sec-fetch-site", "same-origin".parse().expect("a site"));
+    let response = router.clone().oneshot(request).await.expect("a response");
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    (head.status, String::from_utf8(body.to_vec()).expect("text"))
+}
+
+#[tokio::test]
+async fn a_browser_without_scripts_looks_a_caller_up() {
+    let control = Control::in_memory();
+    let limits = limits(&control);
+    send(&limits, "k 1", 3).await;
+    let operator = Operator::new(&limits).with(&control);
+    let router = operator.router();
+    let (status, page) = look_up(&router, "caller=header%3Ax-api-key%3Dk+1&policy=").await;
+    assert_eq!(status, StatusCode::OK);
+    let result = between(&page, "<div id=\"result\">", "</section>");
+    let found = operator
+        .post(
+            "/api/v1/lookup",
+            json!({ "caller": "header:x-api-key=k 1" }),
+        )
+        .await;
+    for policy in found["policies"].as_array().expect("policies") {
+        let left = format!("{} of {}", policy["remaining"], policy["limit"]);
+        let left = left.replace("1000", "1,000");
+        assert!(
+            result.contains(&format!("<dd>{left}</dd>")),
+            "{left}: {result}"
+        );
+        assert!(result.contains(policy["fingerprint"].as_str().expect("a fingerprint")));
+    }
+    assert!(result.contains("✕ No room") && result.contains("✓ Has room"));
+    assert!(text(&format!(">{result}")).contains("Denied by burst"));
+
+    let (_, page) = look_up(&router, "caller=k1&policy=burst").await;
+    let result = between(&page, "<div id=\"result\">", "</section>");
+    assert_eq!(result.matches("<article").count(), 1);
+
+    let (status, page) = look_up(&router, "caller=k1&policy=absent").await;
+    assert_eq!(status, StatusCode::OK);
+    let problem = between(&page, "id=\"ask-problem\" role=\"alert\">", "</p>");
+    assert!(problem.contains("burst, hourly"), "{problem}");
+    assert!(between(&page, "<div id=\"result\">", "</section>").starts_with("</div>"));
+}
+
+/// Returns the answer to a path.
+async fn fetch(router: &Router, path: &str) -> (StatusCode, String, String) {
+    let request = request(Method::GET, path, "");
+    let response = router.clone().oneshot(request).await.expect("a response");
+    let (head, body) = response.into_parts();
+    let kind = head.headers.get("content-type");
+    let kind = kind
+        .map_or("", |kind| kind.to_str().expect("text"))
+        .to_owned();
+    let body = body.collect().await.expect("a body").to_bytes();
+    (
+        head.status,
+        kind,
+        String::from_utf8(body.to_vec()).expect("text"),
+    )
+}
+
+#[tokio::test]
+async fn the_page_finds_its_files_wherever_it_is() {
+    let limits = limits(&Control::in_memory());
+    let admin = || {
+        let access = Access::check(|_| Some(Who::new("ann")));
+        Admin::new(&limits).access(access).into_router()
+    };
+    for (router, pages) in [
+        (admin(), &["/"][..]),
+        (Router::new().nest("/admin", admin()), &["/admin"]),
+        (
+            Router::new().nest_service("/admin", admin()),
+            &["/admin", "/admin/"],
+        ),
+        (
+            Router::new().nest_service("/a/b", admin()),
+            &["/a/b", "/a/b/"],
+        ),
+    ] {
+        for page in pages {
+            let (status, _, markup) = fetch(&router, page).await;
+            assert_eq!(status, StatusCode::OK, "{page}");
+            for (attribute, file) in [
+                ("href", "admin.css"),
+                ("src", "admin.js"),
+                ("href", "admin.svg"),
+            ] {
+                let start = between(&markup, "<script type=\"module\" src=\"", "admin.js");
+                assert!(
+                    markup.contains(&format!("{attribute}=\"{start}{file}\"")),
+                    "{file}"
+                );
+                // As a browser resolves it.
+                let folder = page.rsplit_once('/').expect("a slash").0;
+                let path = format!("{folder}/{}", start.trim_start_matches("./")) + file;
+                let (status, kind, text) = fetch(&router, &path).await;
+                assert_eq!(status, StatusCode::OK, "{path}");
+                let kinds = ["text/css", "text/javascript", "image/svg+xml"];
+                assert!(kinds.iter().any(|known| kind.starts_with(known)), "{kind}");
+                assert!(!text.is_empty());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn somebody_unknown_sees_the_form_for_the_token() {
+    let limits = limits(&Control::in_memory());
+    let access = Access::bearer("a secret of a test".replace(' ', "-")).expect("a secret");
+    let router = Admin::new(&limits).access(access).into_router();
+    let (status, kind, page) = fetch(&router, "/").await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(kind, "text/html; charset=utf-8");
+    assert!(page.contains("type=\"password\"") && page.contains("action=\"./session\""));
+    assert!(!page.contains("burst") && !page.contains("id=\"policies\""));
+    for file in ["/admin.css", "/admin.svg"] {
+        assert_eq!(fetch(&router, file).await.0, StatusCode::OK, "{file}");
+    }
+}
+
+/// Layers that are given no name have one name, and so have their policies.
+#[tokio::test]
+async fn namesakes_have_their_own_counts() {
+    let layers = [2, 4].map(|burst| {
+        let bucket = TokenBucket::per_hour(1).burst(burst);
+        RateLimitLayer::new(Policy::new("burst", bucket).key(key::header("x-api-key")))
+    });
+    send(&layers[0], "ann", 3).await;
+    send(&layers[1], "ann", 9).await;
+    let page = page(&Operator::new(&layers[0]).also(&layers[1])).await;
+    let rows = rows(&page, "policies");
+    let counts = rows.iter().map(|row| [&*row[3], &*row[4]]);
+    assert_eq!(counts.collect::<Vec<_>>(), [["2", "1"], ["4", "5"]]);
+}
+
+/// A store that does not say how many buckets it has is none without buckets.
+#[tokio::test]
+async fn unknown_numbers_of_a_store_are_no_zeros() {
+    let layer = layer_on(Down, Policy::new("plan", TokenBucket::per_hour(2)).shared());
+    let operator = Operator::new(&layer);
+    let stores = async || rows(&page(&operator).await, "stores").remove(0);
+    assert_eq!(stores().await[2..], ["-", "0", "-"]);
+    send(&layer, "ann", 1).await;
+    assert_eq!(stores().await[2..], ["-", "1", "-1 local"]);
+}
+
+#[tokio::test]
+async fn of_many_entries_the_latest_are_shown() {
+    let control = Control::in_memory();
+    for number in 0..501 {
+        let ban = control.ban("burst", number, Duration::from_secs(60));
+        ban.label(format!("caller {number}")).await.expect("a ban");
+    }
+    let page = page(&Operator::new(&limits(&control)).with(&control)).await;
+    assert!(page.contains("the latest 500 of 501"));
+    assert!(!page.contains("caller 0<") && page.contains("caller 1<"));
+    assert!(page.contains("caller 500<"));
+}

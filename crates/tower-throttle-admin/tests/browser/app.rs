@@ -1,0 +1,250 @@
+//! An application with limits and an admin page, on a port of its own.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{Next, from_fn},
+    routing::get,
+};
+use tokio::{net::TcpListener, runtime::Runtime, sync::watch};
+use tower_throttle::{
+    FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer, RedisStore, RequestHead,
+    TokenBucket, control::Control, key, store::Store,
+};
+use tower_throttle_admin::{Access, Admin};
+
+use crate::{
+    client::ask,
+    support::{DEADLINE, RedisServer},
+};
+
+/// What differs between applications.
+pub(crate) struct Options {
+    pub(crate) access: Access,
+    pub(crate) changes: bool,
+    pub(crate) redis: bool,
+    /// The timeout of calls to Redis.
+    pub(crate) timeout: Duration,
+    /// The name of the policy that denies.
+    pub(crate) policy: &'static str,
+    pub(crate) limiter: &'static str,
+    /// The port to listen on; 0: a free one.
+    pub(crate) port: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            access: Access::loopback(),
+            changes: true,
+            redis: false,
+            timeout: DEADLINE,
+            policy: "burst",
+            limiter: "api",
+            port: 0,
+        }
+    }
+}
+
+impl Options {
+    /// A store that an outage can reach, on a server of its own.
+    pub(crate) fn with_redis() -> Self {
+        Self {
+            redis: true,
+            ..Self::default()
+        }
+    }
+
+    /// The same, of which an outage shows after seconds.
+    pub(crate) fn with_outages() -> Self {
+        Self {
+            timeout: Duration::from_secs(2),
+            ..Self::with_redis()
+        }
+    }
+}
+
+/// A running application. Each key has five requests, and one more in an hour. The admin page
+/// is at `/admin`.
+pub(crate) struct App {
+    pub(crate) address: SocketAddr,
+    pub(crate) layer: RateLimitLayer,
+    jobs: Limiter,
+    pub(crate) redis: Option<RedisServer>,
+    answers: Answers,
+    /// Whether streams that a browser opens again wait.
+    holds_streams: watch::Sender<bool>,
+    runtime: Runtime,
+}
+
+/// Method, path and status of each request, in the order of the answers.
+type Answers = Arc<Mutex<Vec<(String, u16)>>>;
+
+impl App {
+    pub(crate) fn start(options: Options) -> Self {
+        let runtime = Runtime::new().expect("a runtime");
+        let _entered = runtime.enter();
+        if !options.redis {
+            let store = MemoryStore::new();
+            let control = store.control();
+            return Self::serve(options, store, &control, None, runtime);
+        }
+        let redis = RedisServer::start();
+        let builder = RedisStore::builder().secret("s").timeout(options.timeout);
+        let store = builder.connect(&redis.url()).expect("a store");
+        let control = store.control();
+        runtime.block_on(control.refresh()).expect("Redis runs");
+        Self::serve(options, store, &control, Some(redis), runtime)
+    }
+
+    fn serve(
+        options: Options,
+        store: impl Store + Clone,
+        control: &Control,
+        redis: Option<RedisServer>,
+        runtime: Runtime,
+    ) -> Self {
+        let api_key = || key::header("x-api-key");
+        let burst = Policy::new(options.policy, TokenBucket::per_hour(1).burst(5));
+        let strict = Policy::new("strict", FixedWindow::per_day(2)).shadow();
+        let layer = RateLimitLayer::builder()
+            .store(store.clone())
+            .control(control.clone())
+            .name(options.limiter)
+            .policy(burst.key(api_key()))
+            .policy(Policy::new("day", FixedWindow::per_day(1_000)).key(api_key()))
+            .policy(strict.key(api_key()))
+            .name_offenders(|head| {
+                let name = head.headers().get("x-name")?;
+                Some(String::from_utf8_lossy(name.as_bytes()).into_owned())
+            })
+            .build()
+            .expect("a layer");
+        let jobs = Limiter::builder()
+            .store(store)
+            .control(control.clone())
+            .name("jobs")
+            .policy(Policy::new("job", FixedWindow::per_day(50)))
+            .build()
+            .expect("a limiter");
+        let mut admin = Admin::new(&layer)
+            .target(&jobs)
+            .control(control)
+            .access(options.access);
+        if options.changes {
+            admin = admin.allow_changes();
+        }
+        let answers = Answers::default();
+        let kept = Arc::clone(&answers);
+        let (holds_streams, held) = watch::channel(false);
+        let keep = move |request: Request, next: Next| {
+            let (kept, mut held) = (Arc::clone(&kept), held.clone());
+            let call = format!("{} {}", request.method(), request.uri().path());
+            async move {
+                if request.headers().contains_key("last-event-id") {
+                    let _ = held.wait_for(|held| !held).await;
+                }
+                let response = next.run(request).await;
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push((call, response.status().as_u16()));
+                response
+            }
+        };
+        let app = Router::new()
+            .route("/items/{id}", get(|| async { "an item" }))
+            .layer(layer.clone())
+            .nest_service("/admin", admin.into_router())
+            .layer(from_fn(keep))
+            .into_make_service_with_connect_info::<SocketAddr>();
+        let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port));
+        let listener = runtime.block_on(listening).expect("a port");
+        let address = listener.local_addr().expect("its address");
+        runtime.spawn(async move { axum::serve(listener, app).await });
+        Self {
+            address,
+            layer,
+            jobs,
+            redis,
+            answers,
+            holds_streams,
+            runtime,
+        }
+    }
+
+    /// Lets streams that a browser opens again wait, or go on.
+    pub(crate) fn hold_streams(&self, hold: bool) {
+        self.holds_streams.send_replace(hold);
+    }
+
+    /// Kills the Redis server, and sends a request that meets the outage.
+    pub(crate) fn lose_redis(&mut self) {
+        self.redis.as_mut().expect("its server").kill();
+        self.ask("ann");
+    }
+
+    /// Returns the status of each answer to such a call so far: `POST /admin/session`.
+    pub(crate) fn statuses(&self, call: &str) -> Vec<u16> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let such = answers.iter().filter(|(made, _)| made == call);
+        such.map(|(_, status)| *status).collect()
+    }
+
+    pub(crate) fn admin(&self) -> String {
+        format!("http://{}/admin", self.address)
+    }
+
+    /// Sends a request with this API key and returns the status.
+    pub(crate) fn ask(&self, api_key: &str) -> u16 {
+        self.ask_with(&[("x-api-key", api_key)])
+    }
+
+    /// Sends a request with these header fields and returns the status.
+    pub(crate) fn ask_with(&self, fields: &[(&str, &str)]) -> u16 {
+        ask(self.address, "GET", "/items/1", fields, "").0
+    }
+
+    /// Sends requests with this API key until two are denied.
+    pub(crate) fn exhaust(&self, api_key: &str) {
+        self.exhaust_with(&[("x-api-key", api_key)]);
+    }
+
+    /// Sends requests with these header fields until two are denied. Every ten minutes of the clock,
+    /// the counts of the callers that are denied most are halved: one denial would be none.
+    pub(crate) fn exhaust_with(&self, fields: &[(&str, &str)]) {
+        while self.ask_with(fields) != 429 {}
+        assert_eq!(self.ask_with(fields), 429);
+    }
+
+    /// Takes from the limiter of jobs, and returns what is left there.
+    pub(crate) fn take_job(&self, key: &str) -> u64 {
+        let taken = self.runtime.block_on(self.jobs.check(key));
+        let decision = taken.expect("a decision");
+        let mut policies = decision.policies();
+        policies.next().expect("its policy").remaining()
+    }
+
+    /// Returns what remains in each policy, by the layer itself.
+    pub(crate) fn peek(&self, api_key: &str) -> Vec<(String, u64, u64)> {
+        let request = http::Request::builder().header("x-api-key", api_key);
+        let request = request.body(()).expect("a request");
+        let buckets = self.layer.buckets(&RequestHead::from(&request));
+        let buckets = buckets.expect("a key");
+        let decision = self.runtime.block_on(buckets.peek()).expect("a decision");
+        let policies = decision.policies().chain(decision.shadow_policies());
+        policies
+            .map(|policy| {
+                (
+                    policy.name().to_owned(),
+                    policy.remaining(),
+                    policy.capacity(),
+                )
+            })
+            .collect()
+    }
+}

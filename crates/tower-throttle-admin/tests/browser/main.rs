@@ -1,0 +1,20 @@
+//! Drives the admin page in Chromium.
+
+mod app;
+#[path = "../driver/mod.rs"]
+mod browser;
+mod changing;
+mod client;
+mod harness;
+mod hostile;
+mod layout;
+mod many;
+mod origins;
+mod page;
+mod plain;
+mod reconnecting;
+mod signing_in;
+mod site;
+#[path = "../../../../tests/support/mod.rs"]
+mod support;
+mod watching;

@@ -1,0 +1,287 @@
+//! Pages of many layers, policies and entries, and what the script of the page does by itself.
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    http::{StatusCode, header::CONTENT_TYPE},
+    routing::get,
+};
+use serde_json::json;
+use tokio::{net::TcpListener, runtime::Runtime};
+use tower_throttle::{
+    FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket, control::Control,
+    inspect::Inspectable,
+};
+use tower_throttle_admin::{Access, Admin};
+use tower_throttle_config::Config;
+
+use crate::{
+    browser::Tab,
+    page::{self, WIDE, card, look_up, submit},
+    site,
+};
+
+/// Serves an admin page about these at `/admin`, below routes that take calls in its place.
+fn serve<T: Inspectable + Clone, const N: usize>(
+    runtime: &Runtime,
+    targets: [&T; N],
+    control: Option<&Control>,
+    routes: Router,
+) -> SocketAddr {
+    let mut targets = targets.into_iter();
+    let first = Admin::new(targets.next().expect("a target"));
+    let admin = targets.fold(first, |admin, target| admin.target(target));
+    let admin = match control {
+        Some(control) => admin.control(control).allow_changes(),
+        None => admin,
+    };
+    let admin = admin.access(Access::loopback()).into_router();
+    let app = routes.nest_service("/admin", admin);
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let listener = listener.expect("a port");
+    let address = listener.local_addr().expect("its address");
+    runtime.spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+fn open(address: SocketAddr) -> Option<Tab> {
+    let mut tab = Tab::open(WIDE.0, WIDE.1)?;
+    tab.navigate(&format!("http://{address}/admin"));
+    Some(tab)
+}
+
+fn deny(limiter: &Limiter, times: usize) {
+    (0..times).for_each(|_| drop(limiter.check_now("ann").expect("a decision")));
+}
+
+/// Layers that are given no name have one name, and so have their policies.
+#[test]
+fn namesakes_are_shown_each_with_its_own_numbers() {
+    let runtime = Runtime::new().expect("a runtime");
+    let limiters = [2, 3].map(|most| Limiter::new(MemoryStore::new(), FixedWindow::per_day(most)));
+    limiters.iter().for_each(|limiter| deny(limiter, 4));
+    let targets = [&limiters[0], &limiters[1]];
+    let address = serve(&runtime, targets, None, Router::new());
+    let Some(mut tab) = open(address) else { return };
+    page::wait_until_live(&tab);
+    let column = |index| {
+        format!(
+            "[...document.querySelectorAll('#policies tbody tr')]
+               .map((row) => row.cells[{index}].firstChild.textContent)"
+        )
+    };
+    // The script has counted them.
+    let lines = "document.querySelectorAll('#policies tbody svg').length";
+    tab.wait_until(&format!("{lines} === 2"));
+    let expected = json!(["fixed window of 2 per day", "fixed window of 3 per day"]);
+    assert_eq!(tab.evaluate(&column(1)), expected);
+    assert_eq!(tab.evaluate(&column(3)), json!(["2", "3"]));
+    assert_eq!(tab.evaluate(&column(4)), json!(["2", "1"]));
+    look_up(&tab, "bob");
+    let left = "[...document.querySelectorAll('#result .usage b')].map((one) => one.textContent)";
+    assert_eq!(tab.evaluate(left), json!(["2 of 2 left", "3 of 3 left"]));
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+/// A new version of a file drops a policy while a caller is looked at.
+#[test]
+fn a_look_up_drops_policies_that_are_gone() {
+    let config = |names: &[&str]| {
+        let policies = names
+            .iter()
+            .map(|name| format!("[[policy]]\nname = {name:?}\nquota = \"5 per hour\"\n"));
+        let text = format!("version = 1\n{}", policies.collect::<String>());
+        Config::from_toml(&text).expect("a file")
+    };
+    let runtime = Runtime::new().expect("a runtime");
+    let limits = config(&["stays", "goes"]).build().expect("limits");
+    let address = serve(&runtime, [&limits], None, Router::new());
+    let Some(mut tab) = open(address) else { return };
+    look_up(&tab, "everyone:");
+    tab.wait_until(&format!("({}) !== undefined", card("goes")));
+    limits.replace(config(&["stays"])).expect("it is taken");
+    tab.wait_until(&format!("({}) === undefined", card("goes")));
+    tab.wait_until(&format!("({}) !== undefined", card("stays")));
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+/// An entry may be of a policy that no layer has, and a policy of a layer that follows no document.
+#[test]
+fn what_has_no_effect_is_said_and_can_be_removed() {
+    let runtime = Runtime::new().expect("a runtime");
+    let control = Control::in_memory();
+    let hour = Duration::from_secs(3_600);
+    let ban = async { control.ban("gone", "ann", hour).await };
+    runtime.block_on(ban).expect("made");
+    let layer = RateLimitLayer::new(Policy::new("alone", TokenBucket::per_hour(5)).shared());
+    let targets = [&layer];
+    let address = serve(&runtime, targets, Some(&control), Router::new());
+    let Some(mut tab) = open(address) else { return };
+    let remove = "document.querySelector('#entries tbody td:last-child button')";
+    tab.wait_until(&format!("{remove} !== null"));
+    let tile = page::text(&tab, "#tile-document");
+    for part in ["No such policy here: gone", "Not followed under alone"] {
+        assert!(tile.contains(part), "{tile}");
+    }
+    let policies = page::text(&tab, "#policies tbody");
+    assert!(
+        policies.contains("does not follow the control document"),
+        "{policies}"
+    );
+    let changes = "document.querySelectorAll('#policies tbody button').length";
+    assert_eq!(tab.evaluate(changes), 0);
+    look_up(&tab, "everyone:");
+    let buttons =
+        "[...document.querySelectorAll('#result article button')].map((one) => one.textContent)";
+    assert_eq!(tab.evaluate(buttons), json!(["Reset…"]));
+
+    tab.click(remove);
+    submit(&tab, &[]);
+    tab.wait_until("document.querySelector('#entries tbody').innerText.includes('Nothing')");
+    assert!(control.entries().is_empty());
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+#[test]
+fn only_policies_with_denials_have_a_line_of_them() {
+    let runtime = Runtime::new().expect("a runtime");
+    let [quiet, busy] = ["quiet", "busy"].map(|name| {
+        let builder = Limiter::builder().name(name);
+        let builder = builder.policy(FixedWindow::per_day(1));
+        builder.build().expect("a limiter")
+    });
+    let targets = [&quiet, &busy];
+    let address = serve(&runtime, targets, None, Router::new());
+    let Some(mut tab) = open(address) else { return };
+    tab.wait_until("document.querySelector('#traffic-chart path.line.allowed')?.hasAttribute('d')");
+    deny(&quiet, 1);
+    deny(&busy, 3);
+    let lines = "[...document.querySelectorAll('#policies tbody svg')]
+        .map((svg) => svg.querySelectorAll('path').length)";
+    tab.wait_until(&format!("{lines}[1] === 1"));
+    assert_eq!(tab.evaluate(lines), json!([0, 1]));
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+/// The stream goes on, and a call fails.
+#[test]
+fn tables_that_are_not_up_to_date_are_said_to_be() {
+    let runtime = Runtime::new().expect("a runtime");
+    let layer = RateLimitLayer::new(TokenBucket::per_hour(5));
+    let fails = get(async || (StatusCode::BAD_GATEWAY, "a proxy"));
+    let routes = Router::new().route("/admin/api/v1/top", fails);
+    let address = serve(&runtime, [&layer], None, routes);
+    let Some(mut tab) = open(address) else { return };
+    tab.wait_until(
+        "document.getElementById('live').textContent
+           === 'not up to date: the application answered with status 502'",
+    );
+    tab.expect_problem("status of 502");
+}
+
+/// The stream of a page with this many policies that was open for five minutes, all of them busy.
+fn five_minutes(policies: usize) -> String {
+    let rates =
+        |name: String| json!({ "name": name, "allowed": 1.0, "denied": 1.0, "shadow_denied": 0.0 });
+    let policies = (0..policies).map(|number| rates(format!("policy {number}")));
+    let mut limiter = rates("many".to_owned());
+    limiter["policies"] = policies.collect();
+    limiter["sources"] = json!({ "store": 2.0 });
+    let sample = |second: u64| {
+        let at_ms = 1_795_242_000_000 + second * 1_000;
+        let sample = json!({
+            "at_ms": at_ms, "over_ms": 1_000, "limiters": [limiter], "denials": [], "version": 0,
+            "stores": [{ "name": "memory", "up": true }],
+        });
+        sample.to_string()
+    };
+    let history: Vec<_> = (0..300).map(sample).collect();
+    let history = history.join(",");
+    let mut text = format!("event: history\nretry: 600000\ndata: [{history}]\n\n");
+    for second in 300..310 {
+        text += &format!("event: sample\ndata: {}\n\n", sample(second));
+    }
+    text
+}
+
+#[test]
+fn a_page_of_a_thousand_policies_answers_its_user() {
+    const POLICIES: usize = 1_000;
+
+    let runtime = Runtime::new().expect("a runtime");
+    let policies = (0..POLICIES)
+        .map(|number| Policy::new(format!("policy {number}"), TokenBucket::per_second(5)));
+    let builder = policies.fold(Limiter::builder().name("many"), |builder, policy| {
+        builder.policy(policy)
+    });
+    let limiter = builder.build().expect("a limiter");
+    let stream: &'static str = five_minutes(POLICIES).leak();
+    let stream = get(async move || ([(CONTENT_TYPE, "text/event-stream")], stream));
+    let routes = Router::new().route("/admin/api/v1/stream", stream);
+    let address = serve(&runtime, [&limiter], None, routes);
+    let Some(mut tab) = open(address) else { return };
+    tab.wait_until("document.querySelectorAll('#policies tbody svg path').length === 1000");
+    tab.evaluate("(globalThis.ticks = 0, setInterval(() => { ticks += 1; }, 100), null)");
+    // They take a second on a page with nothing else to do.
+    tab.wait_until("ticks >= 10");
+    let choices = "document.querySelectorAll('#traffic-of option').length";
+    assert_eq!(tab.evaluate(choices), 1 + POLICIES);
+    assert_eq!(tab.overflow(), 0);
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+#[test]
+fn of_many_entries_the_latest_are_shown() {
+    let runtime = Runtime::new().expect("a runtime");
+    let control = Control::in_memory();
+    runtime.block_on(async {
+        for number in 0..501 {
+            let ban = control.ban("api", number, Duration::from_secs(3_600));
+            ban.label(format!("caller {number}")).await.expect("made");
+        }
+    });
+    let policy = Policy::new("api", TokenBucket::per_hour(5));
+    let limiter = Limiter::builder().policy(policy).control(control.clone());
+    let limiter = limiter.build().expect("a limiter");
+    let targets = [&limiter];
+    let address = serve(&runtime, targets, Some(&control), Router::new());
+    let Some(mut tab) = open(address) else { return };
+    tab.wait_until("document.querySelectorAll('#entries tbody button').length === 1000");
+    assert_eq!(page::text(&tab, "#entries-note"), "the latest 500 of 501");
+    let first = tab.text("document.querySelector('#entries tbody button').textContent");
+    assert_eq!(first, "caller 1");
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+/// The server writes numbers and times as the script does: a test of it reads the same examples.
+#[test]
+fn words_of_the_script_are_those_of_the_server() {
+    const PAGE: &str = concat!(
+        "<!doctype html><title>words</title><script type=\"module\">",
+        include_str!("../../src/page/assets/script/elements.js"),
+        "const since = (form) => (at, now) => FORMS[form](at - now);
+        globalThis.words = { count, share, duration, ago: since('ago'), ahead: since('in') };
+        </script>",
+    );
+    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
+        return;
+    };
+    tab.navigate(&format!("http://{}/", site::serve(PAGE)));
+    let mut tried = BTreeSet::new();
+    for example in include_str!("../../src/page/words.txt").lines() {
+        let (call, expected) = example.split_once(" = ").expect("an example");
+        let (name, numbers) = call.split_once(' ').expect("a name");
+        let numbers = numbers.replace(' ', ", ");
+        let words = tab.text(&format!("words.{name}({numbers})"));
+        assert_eq!(words, expected, "{call}");
+        tried.insert(name);
+    }
+    assert_eq!(tried.len(), 5);
+    assert_eq!(tab.problems(), [""; 0]);
+}

@@ -1,0 +1,74 @@
+//! From a checked file to the builders of layers and limiters.
+//!
+//! The [check](super::check) of the form has found all fields in their place. What is left are
+//! mistakes in values, which the constructors of the crate report, and names of readers. Each
+//! mistake is reported at its field, and all of them at once.
+
+mod addresses;
+mod blame;
+mod conditions;
+mod explain;
+mod keys;
+mod layer;
+mod lists;
+mod lookup;
+mod policy;
+mod reading;
+mod settler;
+mod store;
+#[cfg(test)]
+#[allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::needless_pass_by_value,
+    clippy::panic
+)]
+mod tests;
+mod tiers;
+
+use self::{addresses::Addresses, reading::Reading};
+pub(super) use self::{
+    layer::{Layers, Limiters},
+    store::{OpenStore, StoreChoice},
+};
+use super::{Config, ConfigErrors};
+use std::sync::Arc;
+use tower_throttle::store::Store;
+
+/// What a file says, as the builders that say the same in code. They have no store yet: all of
+/// them get the one of the file.
+#[derive(Debug)]
+pub(super) struct Builders {
+    pub(super) store: StoreChoice,
+    pub(super) layers: Layers,
+    pub(super) limiters: Limiters,
+}
+
+impl Builders {
+    /// Reads a file. Nothing is connected or started. `other`: a store in place of that of the file.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes.
+    pub(super) fn read(
+        config: &Config,
+        other: Option<Arc<dyn Store>>,
+    ) -> Result<Self, ConfigErrors> {
+        let file = config.root();
+        let mut reading = Reading::new(&config.readers);
+        let store = match other {
+            Some(store) => StoreChoice::Registered(store),
+            None => store::read(&mut reading, &file, None),
+        };
+        let addresses = Addresses::read(&mut reading, &file);
+        let lists = lists::read(&mut reading, &file, &addresses, config.path());
+        let policies = policy::read_all(&mut reading, &file, &addresses);
+        let (layers, limiters) = layer::read_all(&mut reading, &file, &policies, lists.as_ref());
+        reading.problems.finish(config.file_name().as_ref())?;
+        Ok(Self {
+            store,
+            layers,
+            limiters,
+        })
+    }
+}

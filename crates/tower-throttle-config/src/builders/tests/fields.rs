@@ -1,0 +1,136 @@
+//! Each field of a file changes something, and does the same as the method in code.
+
+use std::collections::BTreeSet;
+
+use super::world::World;
+use crate::{
+    descriptor::FILE,
+    form::{Form, Table},
+};
+
+mod of_layers;
+mod of_policies;
+mod of_requests;
+mod of_stores;
+
+/// A field, a file with it and without it, the same in code, and requests that show the difference.
+struct Case {
+    field: &'static str,
+    /// In brackets stands what the file says with the field, and after a bar what it says without.
+    file: &'static str,
+    code: fn(&World) -> tower_throttle::RateLimitLayerBuilder,
+    requests: &'static str,
+}
+
+const START: char = '⟦';
+const BAR: char = '¦';
+const END: char = '⟧';
+
+fn variants(file: &str) -> (String, String) {
+    let (start, rest) = file.split_once(START).expect("brackets");
+    let (choice, end) = rest.split_once(END).expect("brackets");
+    let (with, without) = choice.split_once(BAR).expect("a bar");
+    (
+        format!("{start}{with}{end}"),
+        format!("{start}{without}{end}"),
+    )
+}
+
+fn check(cases: &[Case]) {
+    for Case {
+        field,
+        file,
+        code,
+        requests,
+    } in cases
+    {
+        let (with, without) = variants(file);
+        let world = World::new();
+        let said = world.talk(&world.layer_of_file(&with), requests);
+        let world = World::new();
+        let layer = code(&world);
+        let layer = match file.contains("broken") {
+            true => world.broken_layer(layer),
+            false => world.layer_of_code(layer),
+        };
+        assert_eq!(said, world.talk(&layer, requests), "{field}: {with}");
+        let world = World::new();
+        let other = world.talk(&world.layer_of_file(&without), requests);
+        assert_ne!(said, other, "{field} changes nothing: {with}");
+    }
+}
+
+#[test]
+fn each_field_of_a_policy_changes_what_it_says() {
+    check(of_policies::CASES);
+}
+
+#[test]
+fn each_field_that_reads_requests_changes_what_it_says() {
+    check(of_requests::CASES);
+}
+
+#[test]
+fn each_field_of_a_layer_changes_what_it_says() {
+    check(of_layers::CASES);
+}
+
+/// The names of all fields, as `policy.cost`. Forms may hold themselves: a list of keys is a key.
+#[derive(Default)]
+struct Fields {
+    names: BTreeSet<String>,
+    seen: Vec<*const Form>,
+}
+
+impl Fields {
+    fn of_table(&mut self, table: &'static Table) {
+        for known in table.fields {
+            self.names.insert(format!("{}.{}", table.name, known.name));
+            self.of_form(known.form);
+        }
+    }
+
+    fn of_form(&mut self, form: &'static Form) {
+        if self.seen.contains(&std::ptr::from_ref(form)) {
+            return;
+        }
+        self.seen.push(form);
+        match form {
+            Form::Table(table) => self.of_table(table),
+            Form::List(form) | Form::Tables(form) | Form::Map { form, .. } => self.of_form(form),
+            Form::Either(forms) => forms.iter().for_each(|form| self.of_form(form)),
+            _ => {}
+        }
+    }
+}
+
+/// Their fields are what changes something, and the version is checked before anything is read.
+const WITHOUT_A_CASE: [&str; 8] = [
+    "file.version",
+    "file.store",
+    "file.client_ip",
+    "file.peer",
+    "file.lists",
+    "file.policy",
+    "file.layer",
+    "file.limiter",
+];
+
+#[test]
+fn no_field_is_without_a_case() {
+    let mut fields = Fields::default();
+    fields.of_table(&FILE);
+    let fields = fields.names;
+    let cases = [of_policies::CASES, of_requests::CASES, of_layers::CASES];
+    let cases = cases.into_iter().flatten().map(|case| case.field);
+    let others = of_stores::CASES.iter().map(|(field, ..)| *field);
+    let covered: BTreeSet<_> = cases
+        .chain(others)
+        .chain(WITHOUT_A_CASE)
+        .map(str::to_owned)
+        .collect();
+    let missing: Vec<_> = fields.difference(&covered).collect();
+    assert!(missing.is_empty(), "no case for {missing:?}");
+    let unknown: Vec<_> = covered.difference(&fields).collect();
+    assert!(unknown.is_empty(), "no field is called {unknown:?}");
+}

@@ -1,0 +1,376 @@
+//! [`Limits`]: the layers and limiters of a file.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use tokio::{runtime::Handle, task::spawn_blocking, time::sleep};
+
+use super::{
+    Changes, Config, ConfigErrors, Explanation, ReloadError, Status,
+    shared::{Reloaded, Shared},
+};
+use crate::suggest::proposal;
+use tower_throttle::{
+    Limiter, RateLimitLayer, RequestHead,
+    control::Control,
+    metrics::{self, Snapshot},
+    store::Store,
+};
+
+/// The layers and limiters of a [`Config`], which can be changed while requests are served.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use axum::{Router, routing::get};
+/// use tower_throttle_config::Config;
+///
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// let limits = Config::from_path("limits.toml")?.build()?;
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(limits.layer("default")?);
+/// limits.watch(Duration::from_secs(2))?;
+/// # Ok(()) }
+/// ```
+///
+/// **A new version of the file** is read, checked and built in full before it has any effect. Then
+/// each layer and limiter takes its new settings at once: a request has either the former ones or
+/// the new ones, for all of its way. Layers and limiters change one right after the other. Waits,
+/// permits and holds end under the version that they began with. A [`Responder`](tower_throttle::Responder)
+/// keeps the settings that its layer had when it was made.
+///
+/// **Buckets go on** if a policy keeps its name and its algorithm: callers keep what they have used,
+/// under the new numbers. [`Config::diff`] says what becomes of each policy. Counts in
+/// [metrics](tower_throttle::metrics) go on, too.
+///
+/// **A wrong version** has no effect. It is logged once, with all mistakes, and shown by
+/// [`status`](Self::status) and by the metrics until the file is right again.
+///
+/// **What cannot change** without a restart: the table `[store]`. A layer that is new has no effect
+/// until code asks for it: it is in the [`Changes`]. A version without a layer or limiter that the
+/// process uses is rejected, as the next start with it would fail.
+///
+/// Clones share everything.
+#[derive(Clone)]
+pub struct Limits {
+    shared: Arc<Shared>,
+    /// Is counted, to know when nothing uses the limits any more.
+    _in_use: Arc<()>,
+}
+
+impl Config {
+    /// Builds all layers and limiters of the file, and its store.
+    ///
+    /// It may wait for the file system. A store in Redis needs a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes.
+    pub fn build(self) -> Result<Limits, ConfigErrors> {
+        Limits::new(&self, None)
+    }
+
+    /// Builds all layers and limiters of the file on a store of the application, in place of that of the
+    /// file.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes.
+    pub fn build_on(self, store: impl Store) -> Result<Limits, ConfigErrors> {
+        Limits::new(&self, Some(Arc::new(store)))
+    }
+}
+
+impl Limits {
+    fn new(config: &Config, store: Option<Arc<dyn Store>>) -> Result<Self, ConfigErrors> {
+        let shared = Arc::new(Shared::new(config, store)?);
+        Ok(Self {
+            _in_use: shared.in_use(),
+            shared,
+        })
+    }
+
+    /// Returns a layer by its name. A file without `[layer.NAME]` and `[limiter.NAME]` has one of
+    /// the name `default`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such layer.
+    pub fn layer(&self, name: &str) -> Result<RateLimitLayer, UnknownName> {
+        let layers = self.shared.layers();
+        let known = layers.keys().cloned().collect();
+        let layer = layers.get(name).cloned();
+        layer.ok_or_else(|| UnknownName::new("layer", name, known))
+    }
+
+    /// Returns a limiter by its name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such limiter.
+    pub fn limiter(&self, name: &str) -> Result<Limiter, UnknownName> {
+        let limiters = self.shared.limiters();
+        let known = limiters.keys().cloned().collect();
+        let limiter = limiters.get(name).cloned();
+        limiter.ok_or_else(|| UnknownName::new("limiter", name, known))
+    }
+
+    /// Returns all layers of the version in force, and all limiters.
+    pub(super) fn all(&self) -> (BTreeMap<String, RateLimitLayer>, BTreeMap<String, Limiter>) {
+        (self.shared.layers(), self.shared.limiters())
+    }
+
+    /// Explains what a layer does with a request: which policies apply, who is charged, and how much.
+    /// It asks no store, and charges nothing.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_throttle::RequestHead;
+    /// use tower_throttle_config::Config;
+    ///
+    /// let limits = Config::from_toml(r#"
+    ///     version = 1
+    ///     [[policy]]
+    ///     name = "burst"
+    ///     quota = "10 per second"
+    ///     key = "header:x-api-key"
+    ///     when = { path = "/api/**" }
+    /// "#)?.build()?;
+    /// let request = Request::get("/login").body(())?;
+    /// let explained = limits.explain("default", &RequestHead::from(&request))?;
+    /// let condition = &explained.policies[0].conditions[0];
+    /// assert_eq!((&*condition.text, condition.holds), (r#"path = "/api/**""#, Some(false)));
+    /// assert!(!explained.layer.policies[0].applies);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such layer.
+    pub fn explain(&self, layer: &str, head: &RequestHead<'_>) -> Result<Explanation, UnknownName> {
+        let explained = self.layer(layer)?.explain(head);
+        let (conditions, policies) = self.shared.config().find(layer, head);
+        Ok(Explanation {
+            layer: explained,
+            conditions,
+            policies,
+        })
+    }
+
+    /// Returns the store of the file.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(self.shared.store())
+    }
+
+    /// Reads the file again, and applies it if it has changed: on `SIGHUP`, or from a page for
+    /// operators.
+    ///
+    /// It takes the file when two readings in a row agree, 50 ms apart. Call it inside a Tokio runtime
+    /// with timers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file is not applied. The limits stay as they are then.
+    pub async fn reload(&self) -> Result<Changes, ReloadError> {
+        const PAUSE: Duration = Duration::from_millis(50);
+        const MOST_READINGS: usize = 40;
+
+        Handle::try_current().map_err(|_| ReloadError::NoRuntime)?;
+        let mut before = None;
+        for reading in 0..MOST_READINGS {
+            if reading > 0 {
+                sleep(PAUSE).await;
+            }
+            let shared = Arc::clone(&self.shared);
+            let reloaded = spawn_blocking(move || shared.reload(before)).await;
+            match reloaded.map_err(|_| ReloadError::NoRuntime)?? {
+                Reloaded::Taken(changes) => return Ok(changes),
+                Reloaded::Read(content) => before = Some(content),
+            }
+        }
+        Err(ReloadError::Unsettled)
+    }
+
+    /// Watches the file: reads it at this interval, at least 10 ms, and applies it when it has
+    /// changed and two readings in a row agree.
+    ///
+    /// A version in which a table or a field is gone is applied when the file has been the same for
+    /// five seconds, as half a file that a slow writer has begun may have no mistake. A policy that is
+    /// gone is logged as a warning. [`reload`](Self::reload) does not wait for that, and a file of
+    /// lists is not asked: move a new one into place.
+    ///
+    /// It reads the whole content, so it sees a file that is moved into place, a link that
+    /// points elsewhere, as of a Kubernetes ConfigMap, a file that is written in place, and one on a
+    /// network file system. A file that is gone or wrong changes nothing: see
+    /// [`status`](Self::status).
+    ///
+    /// It goes on until all of these limits, their layers and limiters are dropped, or the runtime ends.
+    /// Call it again to change the interval.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error outside of a Tokio runtime, and if the limits are not from a file.
+    pub fn watch(&self, interval: Duration) -> Result<(), ReloadError> {
+        const SHORTEST: Duration = Duration::from_millis(10);
+
+        if !self.shared.has_file() {
+            return Err(ReloadError::NoFile);
+        }
+        let runtime = Handle::try_current().map_err(|_| ReloadError::NoRuntime)?;
+        let shared = Arc::clone(&self.shared);
+        let interval = interval.max(SHORTEST);
+        let task = runtime.spawn(async move {
+            while shared.is_used() {
+                let polling = Arc::clone(&shared);
+                // It fails only when the runtime ends: a panic of a check is a rejection.
+                let _ = spawn_blocking(move || polling.poll()).await;
+                sleep(interval).await;
+            }
+        });
+        self.shared.keep_watcher(task.abort_handle());
+        Ok(())
+    }
+
+    /// Replaces the limits by those of another configuration: of one that is not in a file, or not in
+    /// TOML. The [readers](Config::readers) are those of the first one. It may wait for the file system.
+    ///
+    /// While a file is watched, its next change replaces this one.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes. The limits stay as they are then.
+    pub fn replace(&self, config: Config) -> Result<Changes, ConfigErrors> {
+        self.shared.replace(config)
+    }
+
+    /// Returns the control document of the file's store: what operators change at run time, on top of
+    /// the file. All layers and limiters follow it from then on, in each version of the file.
+    /// `None` if the store is one that the application has [registered](super::Readers::store).
+    ///
+    /// Call it inside a Tokio runtime with timers, which looks at the document.
+    #[must_use]
+    pub fn control(&self) -> Option<Control> {
+        let control = self.shared.own_control()?;
+        self.follow(&control);
+        Some(control)
+    }
+
+    /// Lets all layers and limiters follow a control document from now on, in each version of the file:
+    /// for a store that the application has [registered](super::Readers::store). The first document
+    /// stays.
+    pub fn follow(&self, control: &Control) {
+        self.shared.follow(control);
+    }
+
+    /// Stops watching the file, and ends the store of the file: waits up to a second until Redis has
+    /// what was refunded and settled, and then closes its connections. See
+    /// [`RedisStore::shutdown`](tower_throttle::RedisStore::shutdown).
+    ///
+    /// Call it last, when no request is being served. Without it, each deployment leaves behind what
+    /// this process had taken for a while: permits for 30 seconds, leased units for good. A store
+    /// that the application has [registered](super::Readers::store) is the application's to end.
+    ///
+    /// ```no_run
+    /// # use tower_throttle_config::Limits;
+    /// # async fn serve(limits: Limits) -> Result<(), std::io::Error> {
+    /// # let (listener, app) = (tokio::net::TcpListener::bind("127.0.0.1:0").await?, axum::Router::new());
+    /// # async fn ctrl_c() {}
+    /// axum::serve(listener, app).with_graceful_shutdown(ctrl_c()).await?;
+    /// limits.shutdown().await;
+    /// # Ok(()) }
+    /// ```
+    pub async fn shutdown(&self) {
+        self.shared.shutdown().await;
+    }
+
+    /// Returns which version is in force, and whether a newer one was rejected.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Returns the numbers of all layers and limiters: see [`metrics`](tower_throttle::metrics).
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        let (layers, limiters) = self.all();
+        let layers = layers.values().map(RateLimitLayer::metrics);
+        layers
+            .chain(limiters.values().map(Limiter::metrics))
+            .collect()
+    }
+
+    /// Writes all numbers as a text for Prometheus, and those of the configuration:
+    /// [`PROMETHEUS_CONTENT_TYPE`](tower_throttle::metrics::PROMETHEUS_CONTENT_TYPE) is its type.
+    #[must_use]
+    pub fn to_prometheus(&self) -> String {
+        let mut text = metrics::to_prometheus(&self.snapshots());
+        self.shared.numbers().add_to(&mut text);
+        text
+    }
+
+    /// Does the same as [`to_prometheus`](Self::to_prometheus) in the format of OpenMetrics 1.0.
+    #[must_use]
+    pub fn to_openmetrics(&self) -> String {
+        let mut text = metrics::to_openmetrics(&self.snapshots());
+        self.shared.numbers().add_to(&mut text);
+        text
+    }
+
+    /// Returns a publisher of all numbers through the facade `metrics`, with those of the
+    /// configuration. It keeps these limits.
+    #[cfg(feature = "metrics-facade")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics-facade")))]
+    #[must_use]
+    pub fn publisher(&self) -> metrics::Publisher {
+        let limits = self.clone();
+        metrics::Publisher::new(move || {
+            limits.shared.numbers().publish();
+            limits.snapshots()
+        })
+    }
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layers, limiters) = self.all();
+        f.debug_struct("Limits")
+            .field("layers", &layers.keys())
+            .field("limiters", &limiters.keys())
+            .field("status", &self.status())
+            .finish()
+    }
+}
+
+/// There is no layer or limiter of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    kind: &'static str,
+    name: String,
+    known: Vec<String>,
+}
+
+impl UnknownName {
+    fn new(kind: &'static str, name: &str, known: Vec<String>) -> Self {
+        Self {
+            kind,
+            name: name.to_owned(),
+            known,
+        }
+    }
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, known } = self;
+        let known: Vec<_> = known.iter().map(String::as_str).collect();
+        let they_are = format!("it has the {kind}s");
+        let proposal = proposal(name, &known, &they_are);
+        write!(f, "the file has no {kind} {name:?}{proposal}")
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Files that change in every way in which files are deployed.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+};
+
+use super::{Folder, deployed, of, poll_twice, rejected, standing};
+use crate::MAX_BYTES;
+
+#[test]
+fn a_file_that_is_moved_into_place_is_taken() {
+    let (folder, limits) = deployed();
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (1, false, 10));
+    folder.write("next", &of(20));
+    fs::rename(folder.path("next"), folder.path("limits.toml")).expect("moved");
+    limits.shared.poll();
+    assert_eq!(standing(&limits), (1, false, 10));
+    limits.shared.poll();
+    assert_eq!(standing(&limits), (2, false, 20));
+}
+
+#[test]
+fn a_file_that_is_written_in_place_is_taken_also_with_its_old_length_and_time() {
+    let (folder, limits) = deployed();
+    let path = folder.path("limits.toml");
+    let time = fs::metadata(&path)
+        .and_then(|data| data.modified())
+        .expect("a time");
+    folder.write("limits.toml", &of(20));
+    let file = fs::File::options().write(true).open(&path).expect("a file");
+    file.set_modified(time).expect("set");
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (2, false, 20));
+}
+
+/// As Kubernetes changes a ConfigMap: only the link in the middle changes.
+#[test]
+fn a_link_that_points_elsewhere_is_followed() {
+    let folder = Folder::new();
+    for (version, limit) in [("..1", 10), ("..2", 20)] {
+        fs::create_dir(folder.path(version)).expect("a folder");
+        folder.write(&format!("{version}/limits.toml"), &of(limit));
+    }
+    symlink("..1", folder.path("..data")).expect("a link");
+    symlink("..data/limits.toml", folder.path("limits.toml")).expect("a link");
+    let limits = folder.limits();
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (1, false, 10));
+    symlink("..2", folder.path("..data_tmp")).expect("a link");
+    fs::rename(folder.path("..data_tmp"), folder.path("..data")).expect("moved");
+    fs::remove_dir_all(folder.path("..1")).expect("removed");
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (2, false, 20));
+}
+
+#[test]
+fn a_file_that_is_being_written_is_not_taken() {
+    let (folder, limits) = deployed();
+    let whole = format!("{}[layer.default]\npolicies = [\"burst\"]\n", of(20));
+    // Each part is a right file by itself.
+    let parts = [&of(20)[..], &whole[..], &whole[..]];
+    for (index, part) in parts.into_iter().enumerate() {
+        assert_eq!(standing(&limits), (1, false, 10), "part {index}");
+        folder.write("limits.toml", part);
+        limits.shared.poll();
+    }
+    assert_eq!(standing(&limits), (2, false, 20));
+    let changes = limits.status().changes;
+    assert!(
+        changes.to_string().contains("layer \"default\""),
+        "{changes}"
+    );
+}
+
+#[test]
+fn a_file_that_is_gone_changes_nothing_and_is_loud() {
+    let (folder, limits) = deployed();
+    let path = folder.path("limits.toml");
+    fs::remove_file(&path).expect("removed");
+    limits.shared.poll();
+    // It may be on its way.
+    assert_eq!(standing(&limits), (1, false, 10));
+    limits.shared.poll();
+    assert_eq!(standing(&limits), (1, true, 10));
+    let expected = format!("{}: cannot read the file (No such file", path.display());
+    assert!(
+        rejected(&limits).starts_with(&expected),
+        "{}",
+        rejected(&limits)
+    );
+    // The same content again.
+    folder.write("limits.toml", &of(10));
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (1, false, 10));
+}
+
+#[test]
+fn a_file_that_must_not_be_read_changes_nothing() {
+    let (folder, limits) = deployed();
+    let path = folder.path("limits.toml");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).expect("set");
+    // The superuser reads it all the same.
+    let is_unreadable = fs::read(&path).is_err();
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (1, is_unreadable, 10));
+}
+
+#[test]
+fn what_is_no_file_is_rejected() {
+    let (folder, limits) = deployed();
+    let path = folder.path("limits.toml");
+    fs::remove_file(&path).expect("removed");
+    fs::create_dir(&path).expect("a folder");
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (1, true, 10));
+    assert!(
+        rejected(&limits).contains("not a regular file"),
+        "{}",
+        rejected(&limits)
+    );
+}
+
+#[test]
+fn a_file_that_is_too_large_is_rejected() {
+    let (folder, limits) = deployed();
+    folder.write(
+        "limits.toml",
+        &format!("{}{}", of(20), "#".repeat(MAX_BYTES)),
+    );
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (1, true, 10));
+    assert!(
+        rejected(&limits).ends_with("(file-too-large)"),
+        "{}",
+        rejected(&limits)
+    );
+}

@@ -1,0 +1,192 @@
+//! Patterns of paths.
+//!
+//! A path is compared segment by segment, without its query. A trailing slash does not matter.
+//! Segments are compared with their case, after percent-decoding.
+//!
+//! A path that servers could read as another one is [unclear](Finding::Unclear): it has an empty
+//! segment or one that ends with a dot, a backslash, a semicolon or a control character, or it encodes
+//! a character that needs no encoding, a slash, a blank, `?`, `#` or a percent sign, or it is not UTF-8.
+
+use super::Finding;
+
+/// A pattern of paths: `*` is any one segment, `**` is any number of segments, also none.
+#[derive(Clone, Debug)]
+pub(crate) struct PathPattern(Vec<Segment>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Text(Box<str>),
+    Any,
+    AnyNumber,
+}
+
+impl PathPattern {
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and what to write instead.
+    pub(crate) fn parse(pattern: &str) -> Result<Self, String> {
+        if !pattern.starts_with('/') {
+            return Err(format!(
+                "path {pattern:?} does not begin with a slash; write \"/{pattern}\""
+            ));
+        }
+        if pattern.contains(['?', '#']) {
+            return Err(format!(
+                "path {pattern:?} has a query, which is not compared; leave it out"
+            ));
+        }
+        let path = Path::read(pattern).ok_or_else(|| {
+            format!(
+                "path {pattern:?} can be read in more than one way, and such requests are not compared; \
+                 write it without blanks, empty segments, `;`, segments that end with a dot, and needless \
+                 percent-encoding"
+            )
+        })?;
+        let mut segments = Vec::new();
+        let mut rest = path.segments();
+        while let Some((segment, others)) = rest.and_then(split) {
+            segments.push(match segment {
+                "*" => Segment::Any,
+                "**" => Segment::AnyNumber,
+                text if text.contains('*') => {
+                    return Err(format!(
+                        "path {pattern:?}: `*` is a whole segment, and {text:?} is not; write `*` or `**` in its place"
+                    ));
+                }
+                text => Segment::Text(text.into()),
+            });
+            rest = others;
+        }
+        Ok(Self(segments))
+    }
+
+    /// Compares, in time proportional to the length of the path and the number of segments of the
+    /// pattern: only the last `**` is tried again.
+    fn matches(&self, path: &Path<'_>) -> bool {
+        let mut pattern = self.0.as_slice();
+        let mut rest = path.segments();
+        let mut retry = None;
+        loop {
+            match (pattern.split_first(), rest.and_then(split)) {
+                (None, None) => return true,
+                (Some((Segment::AnyNumber, after)), _) => {
+                    retry = Some((after, rest));
+                    pattern = after;
+                    continue;
+                }
+                (Some((segment, after)), Some((first, others))) if segment.is(first) => {
+                    (pattern, rest) = (after, others);
+                    continue;
+                }
+                _ => {}
+            }
+            // `**` takes one segment more.
+            let Some((after, from)) = retry else {
+                return false;
+            };
+            let Some((_, others)) = from.and_then(split) else {
+                return false;
+            };
+            retry = Some((after, others));
+            (pattern, rest) = (after, others);
+        }
+    }
+}
+
+impl Segment {
+    fn is(&self, segment: &str) -> bool {
+        match self {
+            Self::Text(text) => **text == *segment,
+            Self::Any => true,
+            Self::AnyNumber => false,
+        }
+    }
+}
+
+/// Returns whether one of the patterns matches.
+pub(super) fn find(patterns: &[PathPattern], path: &str) -> Finding {
+    match Path::read(path) {
+        Some(path) => patterns.iter().any(|pattern| pattern.matches(&path)).into(),
+        None => Finding::Unclear,
+    }
+}
+
+/// Splits off the first segment. `None` after it if there are no more.
+fn split(path: &str) -> Option<(&str, Option<&str>)> {
+    Some(match path.split_once('/') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (path, None),
+    })
+}
+
+/// A path that is understood in one way, percent-decoded, without the slashes around it.
+enum Path<'a> {
+    AsSent(&'a str),
+    Decoded(Vec<u8>),
+}
+
+impl<'a> Path<'a> {
+    /// Returns `None` if it could be understood in several ways.
+    fn read(path: &'a str) -> Option<Self> {
+        let inner = path.strip_prefix('/')?;
+        if inner.is_empty() {
+            return Some(Self::AsSent(inner));
+        }
+        let inner = inner.strip_suffix('/').unwrap_or(inner);
+        let mut segments = inner.split('/');
+        // Some file systems leave out a final dot.
+        if segments.any(|segment| segment.is_empty() || segment.ends_with('.')) {
+            return None;
+        }
+        if !inner.bytes().all(|byte| byte != b'%' && is_clear(byte)) {
+            return Self::decode(inner);
+        }
+        Some(Self::AsSent(inner))
+    }
+
+    fn decode(path: &str) -> Option<Self> {
+        let mut decoded = Vec::new();
+        let mut bytes = path.bytes();
+        while let Some(byte) = bytes.next() {
+            let byte = match byte {
+                b'%' => {
+                    let mut digit = || char::from(bytes.next()?).to_digit(16);
+                    let byte = u8::try_from(digit()? << 4 | digit()?).ok()?;
+                    Some(byte).filter(|byte| needs_encoding(*byte))?
+                }
+                byte => byte,
+            };
+            decoded.push(Some(byte).filter(|byte| is_clear(*byte))?);
+        }
+        std::str::from_utf8(&decoded).ok()?;
+        Some(Self::Decoded(decoded))
+    }
+
+    /// Returns the segments as one text; `None` if there are none.
+    fn segments(&self) -> Option<&str> {
+        let text = match self {
+            Self::AsSent(text) => text,
+            Self::Decoded(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+        };
+        Some(text).filter(|text| !text.is_empty())
+    }
+}
+
+/// Returns whether all servers read this character in the same way: some take a backslash for a
+/// slash, and cut a segment at a semicolon. A proxy that decodes a path before it sends it on makes
+/// a blank the end of the path.
+const fn is_clear(byte: u8) -> bool {
+    !byte.is_ascii_control() && !matches!(byte, b'\\' | b';' | b' ')
+}
+
+/// Returns whether a path can hold this character only in its encoding (RFC 3986, `pchar`). An
+/// encoded slash, percent sign, question mark or number sign is read in more than one way.
+const fn needs_encoding(byte: u8) -> bool {
+    !matches!(
+        byte,
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&'
+            | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/' | b'%' | b'?' | b'#'
+    )
+}

@@ -1,0 +1,378 @@
+#![allow(clippy::expect_used, clippy::indexing_slicing)]
+
+use http::{Request, header::HOST};
+use proptest::prelude::*;
+
+use super::{
+    Condition, Finding, HeaderCondition, HeaderValueIs, HostPattern, Matcher, PathPattern, method,
+    parse_method, path,
+};
+use tower_throttle::RequestHead;
+
+fn pattern(text: &str) -> PathPattern {
+    PathPattern::parse(text).expect("a pattern")
+}
+
+fn path_is(patterns: &[&str], path: &str) -> Finding {
+    let patterns: Vec<_> = patterns.iter().map(|text| pattern(text)).collect();
+    path::find(&patterns, path)
+}
+
+#[test]
+fn patterns_match_whole_paths() {
+    for (text, path, matches) in [
+        ("/", "/", true),
+        ("/", "/a", false),
+        ("/a", "/a", true),
+        ("/a", "/a/", true),
+        ("/a/", "/a", true),
+        ("/a", "/ab", false),
+        ("/a", "/A", false),
+        ("/a", "/a/b", false),
+        ("/a/b", "/a", false),
+        ("/*", "/a", true),
+        ("/*", "/", false),
+        ("/*", "/a/b", false),
+        ("/*/b", "/a/b", true),
+        ("/**", "/", true),
+        ("/**", "/a/b/c", true),
+        ("/a/**", "/a", true),
+        ("/a/**", "/a/b/c", true),
+        ("/a/**", "/ab", false),
+        ("/**/z", "/z", true),
+        ("/**/z", "/a/b/z", true),
+        ("/**/z", "/a/z/b", false),
+        ("/a/**/z", "/a/z", true),
+        ("/a/**/z", "/a/b/z/c/z", true),
+        ("/a/**/*", "/a", false),
+        ("/**/a/*/b/**", "/x/a/a/b/b/y", true),
+        ("/café/a.b", "/caf%C3%A9/a.b", true),
+        ("/caf%c3%a9", "/caf%C3%A9", true),
+        ("/a+b@c", "/a+b@c", true),
+    ] {
+        assert_eq!(path_is(&[text], path), matches.into(), "{text} {path}");
+    }
+    assert_eq!(path_is(&["/a", "/b/*"], "/b/c"), Finding::Holds);
+}
+
+/// Spellings that some server or proxy reads as `/login`.
+const TRICKS: [&str; 32] = [
+    "//login",
+    "/login//",
+    "///login",
+    "/./login",
+    "/login/.",
+    "/x/../login",
+    "/../login",
+    "/login/..",
+    "/%6cogin",
+    "/%6Cogin",
+    "/log%69n",
+    "/%2flogin",
+    "/login%2F",
+    "/x%2f..%2flogin",
+    "/%2e/login",
+    "/x/%2e%2e/login",
+    "/%252e/login",
+    "/%256cogin",
+    "/login;a=1",
+    "/login%3b",
+    "/x\\..\\login",
+    "/%5clogin",
+    "/login%00",
+    "/login%c0%af",
+    "/login%",
+    "/login%2",
+    // A proxy that decodes the path before it sends it on ends it there.
+    "/login%20",
+    "/login%3F",
+    "/login%23x",
+    "/x%20y/login",
+    // Windows opens `login` for it.
+    "/login.",
+    "/login./",
+];
+
+#[test]
+fn a_trick_gets_past_no_limit() {
+    for trick in TRICKS {
+        assert_eq!(path_is(&["/login"], trick), Finding::Unclear, "{trick}");
+        assert_eq!(path_is(&["/other"], trick), Finding::Unclear, "{trick}");
+    }
+    // What `Uri` lets through reaches the matcher; a limit on all but one path holds, too.
+    for trick in [
+        "/health/../login",
+        "/health/%2e%2e/login",
+        "/health;/../login",
+        "/health%2f..%2flogin",
+    ] {
+        let request = Request::get(trick).body(()).expect("a request");
+        let health = Matcher(vec![Condition::Path(vec![pattern("/health/**")])]);
+        let others = Matcher(vec![Condition::Not(health.clone())]);
+        let head = RequestHead::from(&request);
+        assert!(others.applies(&head) && health.applies(&head), "{trick}");
+    }
+}
+
+#[test]
+fn a_target_without_a_path_is_unclear() {
+    for path in ["", "*"] {
+        assert_eq!(path_is(&["/**"], path), Finding::Unclear);
+    }
+}
+
+#[test]
+fn patterns_that_no_path_could_match_are_errors() {
+    for (text, says) in [
+        ("login", "write \"/login\""),
+        ("", "write \"/\""),
+        ("/a?b=c", "leave it out"),
+        ("/a//b", "more than one way"),
+        ("/a/../b", "more than one way"),
+        ("/%61", "more than one way"),
+        ("/a;b", "more than one way"),
+        ("/a b", "more than one way"),
+        ("/a./b", "more than one way"),
+        ("/*.png", "`*` is a whole segment"),
+        ("/a/***", "`*` is a whole segment"),
+    ] {
+        let error = PathPattern::parse(text).expect_err(text);
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+/// Matches by trying everything.
+fn naive(pattern: &[&str], path: &[&str]) -> bool {
+    match pattern {
+        [] => path.is_empty(),
+        ["**", rest @ ..] => (0..=path.len()).any(|taken| naive(rest, &path[taken..])),
+        [first, rest @ ..] => match path {
+            [segment, others @ ..] => (first == &"*" || first == segment) && naive(rest, others),
+            [] => false,
+        },
+    }
+}
+
+fn segments(text: &str) -> Vec<&str> {
+    text.split('/')
+        .filter(|segment| !segment.is_empty())
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn matching_agrees_with_a_naive_model(
+        pattern_of in "(/(a|b|\\*|\\*\\*)){0,7}/?",
+        path in "/((a|b|ab)/){0,9}(a|b)?",
+    ) {
+        let text = if pattern_of.is_empty() { "/" } else { &pattern_of };
+        let expected = naive(&segments(text), &segments(&path));
+        prop_assert_eq!(path_is(&[text], &path), expected.into());
+    }
+
+    #[test]
+    fn no_path_panics_and_only_clear_ones_are_compared(path in "[/%.a-c0-9;\\\\é ]{0,20}|.{0,30}") {
+        let finding = path_is(&["/a/**"], &path);
+        let is_clear = path.starts_with('/')
+            && !path.contains(['\\', ';', '%'])
+            && !path.contains(char::is_control)
+            && !path.contains(' ')
+            && !path.split('/').any(|segment| segment.ends_with('.'))
+            && !path.contains("//");
+        if is_clear {
+            prop_assert_eq!(finding, naive(&["a", "**"], &segments(&path)).into());
+        } else if !path.contains('%') {
+            prop_assert!(finding == Finding::Unclear || !path.starts_with('/') || path.contains(char::is_control), "{}", path);
+        }
+    }
+}
+
+/// Trying each `**` at each place would not end before the sun does.
+#[test]
+fn many_wildcards_do_not_slow_a_long_path_down() {
+    let text = "/**/a".repeat(30) + "/b";
+    let path = "/a".repeat(500_000);
+    assert_eq!(path_is(&[&text], &path), Finding::Fails);
+}
+
+fn host_is(patterns: &[&str], target: &str, fields: &[&str]) -> Finding {
+    let mut request = Request::get(target);
+    for field in fields {
+        request = request.header(HOST, *field);
+    }
+    let request = request.body(()).expect("a request");
+    let patterns = patterns.iter().map(|text| HostPattern::parse(text));
+    let patterns: Vec<_> = patterns.collect::<Result<_, _>>().expect("patterns");
+    Condition::Host(patterns).find(&RequestHead::from(&request))
+}
+
+#[test]
+fn hosts_are_compared_as_dns_does() {
+    for (text, field, matches) in [
+        ("example.com", "example.com", true),
+        ("example.com", "EXAMPLE.com", true),
+        ("Example.COM", "example.com", true),
+        ("example.com", "example.com:8443", true),
+        ("example.com", "example.com:", true),
+        ("example.com", "example.com.", true),
+        ("example.com.", "example.com:80", true),
+        ("example.com", "www.example.com", false),
+        ("example.com", "notexample.com", false),
+        ("*.example.com", "www.example.com", true),
+        ("*.example.com", "A.B.example.com.:1", true),
+        ("*.example.com", "example.com", false),
+        ("*.example.com", "notexample.com", false),
+        ("127.0.0.1", "127.0.0.1:80", true),
+        ("127.0.0.1", "127.0.0.1.", true),
+        ("127.0.0.1", "127.0.0.1.:80", true),
+        ("127.0.0.1", "127.0.0.2", false),
+        ("[::1]", "[::1]:80", true),
+        ("::1", "[0:0::1]", true),
+        ("::1", "[::2]", false),
+        ("127.0.0.1", "[::ffff:127.0.0.1]", true),
+        ("localhost", "127.0.0.1", false),
+    ] {
+        assert_eq!(
+            host_is(&[text], "/", &[field]),
+            matches.into(),
+            "{text} {field}"
+        );
+        let target = format!("http://user:word@{field}/");
+        if target.parse::<http::Uri>().is_ok() {
+            assert_eq!(
+                host_is(&[text], &target, &[]),
+                matches.into(),
+                "{text} {target}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_host_that_is_named_in_two_ways_is_unclear() {
+    for (target, fields) in [
+        ("/", &[][..]),
+        ("/", &["example.com", "other.example"]),
+        ("http://other.example/", &["example.com"]),
+        ("http://example.com/", &["other.example"]),
+        ("/", &[""]),
+        ("/", &["user@example.com"]),
+        ("/", &["example.com/"]),
+        ("/", &["example.com:80:80"]),
+        ("/", &["example.com:http"]),
+        ("/", &["example%2ecom"]),
+        ("/", &["exa mple.com"]),
+        ("/", &["example..com"]),
+        ("/", &["[::1"]),
+        ("/", &["[::1]x"]),
+        ("/", &["[fe80::1%25eth0]"]),
+        ("/", &["::1"]),
+    ] {
+        let finding = host_is(&["example.com", "::1"], target, fields);
+        assert_eq!(finding, Finding::Unclear, "{target} {fields:?}");
+    }
+    for fields in [&["example.com"][..], &["EXAMPLE.com:80", "example.com."]] {
+        let finding = host_is(&["example.com"], "http://example.com:8080/", fields);
+        assert_eq!(finding, Finding::Holds, "{fields:?}");
+    }
+}
+
+#[test]
+fn patterns_that_no_host_could_match_are_errors() {
+    for (text, says) in [
+        ("", "not a host name"),
+        ("example.com:80", "leave it out"),
+        ("[::1]:80", "leave it out"),
+        ("*", "not a host name"),
+        ("*.127.0.0.1", "not a host name"),
+        ("a.*.example", "not a host name"),
+        ("https://example.com", "not a host name"),
+        ("example.com/a", "not a host name"),
+        ("bücher.example", "not a host name"),
+    ] {
+        let error = HostPattern::parse(text).expect_err(text);
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_limit_on_get_includes_head() {
+    let methods = |names: &[&str]| -> Vec<_> {
+        let methods = names.iter().map(|name| parse_method(name));
+        methods.collect::<Result<_, _>>().expect("methods")
+    };
+    let (get, writes) = (methods(&["GET"]), methods(&["POST", "PURGE"]));
+    for (method, is_get, is_write) in [
+        ("GET", Finding::Holds, Finding::Fails),
+        ("HEAD", Finding::Holds, Finding::Fails),
+        ("POST", Finding::Fails, Finding::Holds),
+        ("PURGE", Finding::Fails, Finding::Holds),
+        ("PUT", Finding::Fails, Finding::Fails),
+        // Some servers read these in upper case.
+        ("get", Finding::Unclear, Finding::Fails),
+        ("Head", Finding::Unclear, Finding::Fails),
+        ("post", Finding::Fails, Finding::Unclear),
+        ("pURGE", Finding::Fails, Finding::Unclear),
+    ] {
+        let method = method.parse().expect("a method");
+        let find = |methods| method::find(methods, &method);
+        assert_eq!((find(&get), find(&writes)), (is_get, is_write), "{method}");
+    }
+    let error = parse_method("get").expect_err("lower case");
+    assert_eq!(error, "no method \"get\"; did you mean \"GET\"?");
+    assert!(parse_method("GET /").is_err());
+}
+
+#[test]
+fn header_fields_are_compared_whole() {
+    let find = |value: &HeaderValueIs, fields: &[&str]| {
+        let mut request = Request::get("/");
+        for field in fields {
+            request = request.header("x-plan", *field);
+        }
+        let request = request.body(()).expect("a request");
+        let condition = HeaderCondition {
+            name: "x-plan".parse().expect("a name"),
+            value: value.clone(),
+        };
+        condition.find(request.headers())
+    };
+    let one_of = HeaderValueIs::OneOf(vec!["free".to_owned(), "trial".to_owned()]);
+    for (value, fields, finding) in [
+        (&HeaderValueIs::Present, &["x"][..], Finding::Holds),
+        (&HeaderValueIs::Present, &[], Finding::Fails),
+        (&one_of, &["free"], Finding::Holds),
+        (&one_of, &[" trial "], Finding::Holds),
+        (&one_of, &["Free"], Finding::Fails),
+        (&one_of, &["free, paid"], Finding::Fails),
+        (&one_of, &[], Finding::Fails),
+        (&one_of, &["free", "trial"], Finding::Holds),
+        (&one_of, &["paid", "free"], Finding::Unclear),
+        (&one_of, &["paid", "other"], Finding::Fails),
+    ] {
+        assert_eq!(find(value, fields), finding, "{value:?} {fields:?}");
+    }
+}
+
+#[test]
+fn unclear_is_neither_a_condition_nor_its_opposite() {
+    let request = Request::get("//login").body(()).expect("a request");
+    let head = RequestHead::from(&request);
+    let login = || Condition::Path(vec![pattern("/login")]);
+    let post = || Condition::Method(vec![http::Method::POST]);
+    let not = |conditions| Condition::Not(Matcher(conditions));
+    for (conditions, applies) in [
+        (vec![], true),
+        (vec![login()], true),
+        (vec![not(vec![login()])], true),
+        (vec![login(), post()], false),
+        (vec![post(), login()], false),
+        (vec![not(vec![post()])], true),
+        // Not both: the method alone decides.
+        (vec![not(vec![login(), post()])], true),
+        (vec![not(vec![])], false),
+    ] {
+        let matcher = Matcher(conditions);
+        assert_eq!(matcher.applies(&head), applies, "{head:?}");
+    }
+}

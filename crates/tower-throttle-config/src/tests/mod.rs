@@ -1,0 +1,221 @@
+pub(crate) mod log;
+mod reach;
+mod reference;
+pub(crate) mod repository;
+
+use std::time::Duration;
+
+use super::{Config, variables::expand, wording};
+use tower_throttle::{
+    HeaderFormat, Limiter, Lists, Percent, Policy, RateLimitLayer, RedisStore, TokenBucket,
+    key::{self, KeyExtractor},
+};
+
+fn problems(text: &str) -> String {
+    let errors = Config::from_toml(text).expect_err("mistakes");
+    errors.to_string()
+}
+
+#[test]
+fn the_text_of_very_many_mistakes_is_bounded() {
+    let policies = "[[policy]]\n".repeat(300);
+    let text = problems(&format!("version = 1\n{policies}"));
+    assert_eq!(text.lines().count(), 101);
+    assert_eq!(text.lines().last(), Some("and 500 more"));
+}
+
+#[test]
+fn all_mistakes_are_reported_in_the_order_of_the_text() {
+    let found = problems(
+        r#"version = 1
+[[policy]]
+name = "burst"
+quota = "10 per second"
+cost = "2"
+keys = "peer"
+[[policy]]
+quota = "10 per second"
+mode = "shadows"
+key = ["heeder:x-api-key", "peer"]
+[store]
+timeout = "50ms"
+"#,
+    );
+    assert_eq!(
+        found,
+        r#"5:8: policy "burst".cost: expected a whole number or a table, found a text (wrong-type)
+6:1: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)
+7:1: policy 2: the field "name" is missing; add it: name = a text (missing-field)
+9:8: policy 2.mode: unknown word "shadows"; did you mean "shadow"? (unknown-word)
+10:8: policy 2.key[0]: unknown word "heeder:x-api-key"; did you mean "header:x-api-key"? (unknown-word)
+11:1: store: one of "redis", "memory" or "reader" is missing; add it (not-exactly-one)
+12:1: store: "timeout" is for "redis"; add that, or leave it out (unused-field)"#
+    );
+}
+
+#[test]
+fn fields_of_a_file_are_read_by_their_form() {
+    let text = r#"
+        version = 1
+        [store]
+        redis = "redis://localhost/"
+        timeout = "50ms"
+        [[policy]]
+        name = "burst"
+        quota = "10 per second, burst 20"
+        key = ["header:x-api-key", "client_ip"]
+        [[policy]]
+        name = "login"
+        quota = "sliding log of 10 per hour"
+        [layer.api]
+        policies = ["burst", "login"]
+    "#;
+    let config = Config::from_toml(text).expect("no mistake");
+    let root = config.root();
+    let policies = root.get("policy").expect("policies").items();
+    assert_eq!(policies.len(), 2);
+    let key = policies[0].get("key").expect("a key").items();
+    let words: Vec<_> = key.iter().filter_map(|key| key.word()).collect();
+    assert_eq!(words, [("header:", "x-api-key"), ("client_ip", "")]);
+    let store = root.get("store").expect("a store");
+    let timeout = store.get("timeout").and_then(|field| field.duration());
+    assert_eq!(timeout, Some(Duration::from_millis(50)));
+    let layers = root.get("layer").expect("layers");
+    let names: Vec<_> = layers
+        .entries()
+        .map(|(name, field)| (name, field.path))
+        .collect();
+    assert_eq!(names, [("api", r#"layer "api""#.to_owned())]);
+}
+
+#[test]
+fn variables_of_the_environment_are_put_into_a_text() {
+    let find = |name: &str| match name {
+        "HOST" => Some("10.0.0.7".to_owned()),
+        "EMPTY" => Some(String::new()),
+        "NESTED" => Some("${HOST}".to_owned()),
+        _ => None,
+    };
+    for (text, expanded) in [
+        ("", ""),
+        ("redis://127.0.0.1/", "redis://127.0.0.1/"),
+        ("${HOST}", "10.0.0.7"),
+        ("redis://${HOST}:6379/${EMPTY}", "redis://10.0.0.7:6379/"),
+        ("${HOST}${HOST}", "10.0.0.710.0.0.7"),
+        ("$HOST $ { }", "$HOST $ { }"),
+        ("$${HOST}", "$10.0.0.7"),
+        // A value is not looked into.
+        ("${NESTED}", "${HOST}"),
+    ] {
+        let found = expand(text, find).expect(text);
+        assert_eq!(found, expanded, "{text}");
+    }
+    for (text, message) in [
+        ("${HOST", "`${` without a `}`; write `${NAME}`"),
+        (
+            "${}",
+            "`${..}` does not name a variable; write `${NAME}`, with letters, digits and `_`",
+        ),
+        (
+            "${HOST}${MISSING}",
+            "the variable MISSING of the environment is not set; set it",
+        ),
+    ] {
+        let (_, found) = expand(text, find).expect_err(text);
+        assert_eq!(found, message, "{text}");
+    }
+}
+
+#[test]
+fn no_value_of_the_file_is_in_the_debug_form() {
+    let text = "version = 1\n[store]\nredis = \"redis://:hunter2@10.0.0.7/\"\nsecret = \"hunter2\"\n\
+                [[policy]]\nname = \"burst\"\nquota = \"10 per second\"\n[layer.api]\n\
+                partition_key_secret = \"hunter2\"\n";
+    let config = Config::from_toml(text).expect("limits");
+    let shown = format!("{config:?} {:?}", config.root());
+    assert!(
+        shown.contains("redis") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_builders_say_of_code_is_in_the_words_of_a_file() {
+    let policy = || Policy::new("burst", TokenBucket::per_second(10).burst(20));
+    let limiter = |policy| Limiter::builder().policy(policy).build().err();
+    let lists = Lists::new().allow_ips(["10.0.0.0/8"]).expect("a list");
+    for (error, message) in [
+        (
+            limiter(policy().cost(30)),
+            "`cost` exceeds the 20 units that the quota can grant at once; lower the cost, or raise the quota",
+        ),
+        (
+            limiter(policy().enforce_for(Percent::of_keys(0))),
+            "`enforce_for` is outside 1 to 100; use `mode = \"shadow\"` to enforce the policy for no caller",
+        ),
+        (
+            RateLimitLayer::builder()
+                .headers(HeaderFormat::Draft7)
+                .partition_key_secret(b"secret")
+                .build()
+                .err(),
+            "`partition_key_secret` with header fields that have no place for it; use `headers = \"draft10\"`, or drop `partition_key_secret`",
+        ),
+        (
+            lists.validate().err(),
+            "addresses are listed, and nothing reads the client's; name a reader with `client_address`",
+        ),
+        (
+            RedisStore::builder()
+                .timeout(Duration::ZERO)
+                .validate("redis://127.0.0.1/")
+                .err(),
+            "`timeout` is zero or empty; set a value, or leave it out for the default",
+        ),
+    ] {
+        assert_eq!(wording::in_a_file(&error.expect(message)), message);
+    }
+}
+
+#[test]
+fn what_the_user_wrote_stays_as_it_is() {
+    for name in ["a`cost(0)`b", "`cost(0)`", "\"`cost(0)`\\", "` ", "\""] {
+        let error = key::header(name).validate().expect_err("no name");
+        assert_eq!(wording::in_a_file(&error), error.to_string());
+    }
+}
+
+/// Whatever stands between backquotes in the messages of builders.
+#[test]
+fn no_message_of_a_builder_has_code_in_a_file() {
+    let Some(mut sources) = repository::sources() else {
+        return;
+    };
+    sources.retain(|source| source.contains("ConfigError::new("));
+    let codes: Vec<_> = sources
+        .iter()
+        .flat_map(|source| source.lines())
+        .filter(|line| line.contains('"') && !line.trim_start().starts_with("//"))
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(codes.len() > 40, "{codes:?}");
+    for code in codes {
+        let word = wording::word(code);
+        let is_code = ["(", ")", "::"].iter().any(|part| word.contains(part));
+        assert!(!is_code, "{code}: {word}");
+    }
+}
+
+#[test]
+fn every_code_that_has_a_field_is_on_the_page_of_errors() {
+    let Some(page) = repository::read("docs/errors.md") else {
+        return;
+    };
+    let source = include_str!("../builders/blame.rs");
+    let texts = source.split('"').skip(1).step_by(2);
+    let codes: Vec<_> = texts.filter(|text| text.contains('-')).collect();
+    assert!(codes.len() > 20, "{codes:?}");
+    for code in codes {
+        assert!(page.contains(&format!("\n| `{code}` |")), "{code}");
+    }
+}

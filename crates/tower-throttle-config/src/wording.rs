@@ -1,0 +1,72 @@
+//! What builders say, in the words of a file.
+
+use tower_throttle::ConfigError;
+
+/// Names of Rust in the messages of builders that a file says in another way.
+const NAMES: &[(&str, &str)] = &[
+    ("HeaderFormat::Draft10", "headers = \"draft10\""),
+    ("Limiter", "limiter"),
+    ("Percent::of_keys", "enforce_for"),
+    ("RateLimitLayer", "layer"),
+    ("RedisStore::builder", "[store]"),
+    ("TokenBucket::without_refill", "without refill"),
+    ("cost(0)", "cost = 0"),
+    ("cost_by", "cost"),
+    ("doubling_up_to", "doubling up to"),
+    ("enforce_for", "mode = { enforce_for = .. }"),
+    ("forgiven_after", "forgiven after"),
+    ("max_entries", "max entries"),
+    ("policy", "[[policy]]"),
+    ("quota_by", "quota"),
+    ("shadow", "mode = \"shadow\""),
+    ("share_of", "share of"),
+];
+
+/// Returns the message of an error, as a file would say it: `` `cost` `` for `` `cost(30)` ``. The
+/// name of the policy and the word `quota` are left out, which are in the path.
+pub(super) fn in_a_file(error: &ConfigError) -> String {
+    let message = error.message();
+    in_words(message.strip_prefix("quota ").unwrap_or(message))
+}
+
+/// Rewrites each piece of code, but nothing in quotes: that is a text of the user.
+fn in_words(message: &str) -> String {
+    let (mut written, mut rest) = (String::new(), message);
+    while let Some(place) = rest.find(['`', '"']) {
+        let (before, from) = rest.split_at(place);
+        written.push_str(before);
+        let (mark, inside) = from.split_at(1);
+        let end = match mark {
+            "`" => inside.find('`'),
+            _ => end_of_quoted(inside),
+        };
+        let Some((inside, after)) = end.and_then(|end| inside.split_at_checked(end)) else {
+            rest = from;
+            break;
+        };
+        let inside = if mark == "`" { word(inside) } else { inside };
+        written.extend([mark, inside, mark]);
+        rest = after.get(1..).unwrap_or_default();
+    }
+    written + rest
+}
+
+/// Returns where a text ends that `Debug` wrote, without the quote at its start.
+fn end_of_quoted(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.find(|letter| {
+        let is_end = letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        is_end
+    })
+}
+
+/// Returns what says the same in a file as a piece of code, without its arguments.
+pub(super) fn word(code: &str) -> &str {
+    let name = code.split('(').next().unwrap_or(code);
+    let is_known = |(known, _): &&(&str, &str)| *known == code || *known == name;
+    match NAMES.iter().find(is_known) {
+        Some((_, file)) => file,
+        None => name.rsplit("::").next().unwrap_or(name),
+    }
+}

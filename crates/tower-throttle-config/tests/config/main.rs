@@ -1,0 +1,14 @@
+//! Limits from a file: what is read, and what is reported.
+
+mod bad;
+mod deployed;
+mod files;
+mod formats;
+mod good;
+mod in_redis;
+mod parser;
+mod reload;
+mod schema;
+
+#[path = "../../../../tests/support/mod.rs"]
+mod support;

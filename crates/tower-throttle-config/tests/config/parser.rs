@@ -1,0 +1,301 @@
+//! Texts that are no file, and texts that look odd and are one.
+
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use proptest::prelude::*;
+use tower_throttle_config::Config;
+
+const SMALL: &str = "version = 1\n[[policy]]\nname = \"burst\"\nquota = \"10 per second\"\n";
+
+fn found(text: &str) -> String {
+    Config::from_toml(text).expect_err("mistakes").to_string()
+}
+
+/// A file of this process in the folder for temporary files, removed at the end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, content: &[u8]) -> Self {
+        let name = format!("tower-throttle-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, content).expect("a file");
+        Self(path)
+    }
+
+    fn errors(&self) -> String {
+        let errors = Config::from_path(&self.0)
+            .expect_err("mistakes")
+            .to_string();
+        errors.replace(&self.0.display().to_string(), "FILE")
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_file_is_at_most_one_mebibyte() {
+    let comment = "#".repeat((1 << 20) - SMALL.len() - 1);
+    let largest = format!("{SMALL}{comment}\n");
+    assert_eq!(largest.len(), 1 << 20);
+    Config::from_toml(&largest).expect("not too large");
+    let file = Temporary::new("largest", largest.as_bytes());
+    Config::from_path(&file.0).expect("not too large");
+
+    let larger = format!("{largest}\n");
+    let message = "more than 1 MiB; split the file, or name a file in `[lists]` (file-too-large)";
+    assert_eq!(found(&larger), message);
+    let file = Temporary::new("larger", larger.as_bytes());
+    assert_eq!(file.errors(), format!("FILE: {message}"));
+    // The same, however large it is, and whatever is in it.
+    let file = Temporary::new("ten", &vec![0xff; 10 << 20]);
+    assert_eq!(file.errors(), format!("FILE: {message}"));
+}
+
+#[test]
+fn a_byte_order_mark_and_line_ends_of_windows_change_no_place() {
+    let text = SMALL.replace('\n', "\r\n");
+    Config::from_toml(&format!("\u{feff}{text}")).expect("limits");
+    let wrong = format!("\u{feff}{text}keys = \"peer\"\r\n");
+    let message =
+        r#"5:1: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)"#;
+    assert_eq!(found(&wrong), message);
+    let wrong = format!("\u{feff}versoin = 1\n{SMALL}");
+    assert!(
+        found(&wrong).starts_with("1:1: unknown field \"versoin\""),
+        "{}",
+        found(&wrong)
+    );
+}
+
+#[test]
+fn columns_count_characters() {
+    let text = SMALL.replace("name = \"burst\"", "name = \"é𝄞日\"\n\"ключ\" = 1");
+    assert!(found(&text).starts_with("4:1: policy \"é𝄞日\": unknown field \"ключ\""));
+    let text = "version = 1\npolicy = [{ name = \"日本\", quota = \"1 per day\", cost = \"é\" }]";
+    assert!(
+        found(text).starts_with("2:54: policy \"日本\".cost: expected"),
+        "{}",
+        found(text)
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_an_error_with_their_line() {
+    let file = Temporary::new("latin", b"version = 1\n# caf\xe9\n");
+    let message = "FILE:2:6: this is not UTF-8; save the file as UTF-8 (file-not-utf8)";
+    assert_eq!(file.errors(), message);
+    let file = Temporary::new("utf16", &[0xff, 0xfe, b'v', 0]);
+    assert_eq!(file.errors(), message.replace("2:6", "1:1"));
+    let file = Temporary::new("marked", b"\xef\xbb\xbf# caf\xe9\n");
+    assert_eq!(file.errors(), message.replace("2:6", "1:6"));
+    let file = Temporary::new("name", b"version = 1\n\n[[policy]]\nname = \"caf\xe9\"\n");
+    assert_eq!(file.errors(), message.replace("2:6", "4:12"));
+}
+
+/// Returns how long this thread has computed. Where Linux does not tell, how long it has lived.
+fn computed() -> Duration {
+    thread_local!(static START: Instant = Instant::now());
+
+    let counted = fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let counted = counted.and_then(|counted| counted.split(' ').next()?.parse().ok());
+    counted.map_or_else(|| START.with(Instant::elapsed), Duration::from_nanos)
+}
+
+/// Checks a file. Returns how long that took.
+fn time_to_find(mistakes: usize, text: &str) -> Duration {
+    let start = computed();
+    let problems = match Config::from_toml(text) {
+        Ok(_) => 0,
+        Err(errors) => {
+            let length = errors.to_string().len();
+            assert!(length < 1_000 * mistakes.max(1), "{length} bytes");
+            errors.problems().len()
+        }
+    };
+    assert_eq!(problems, mistakes);
+    computed().saturating_sub(start)
+}
+
+/// Returns the mistakes of a file with so many parts, and its text.
+type File<'a> = dyn Fn(usize) -> (usize, String) + 'a;
+
+/// Time that other threads use does not count.
+#[test]
+fn large_files_take_time_in_proportion_to_their_length() {
+    const TIMES_LARGER: u32 = 8;
+
+    let many = |one: fn(usize) -> String, count| (0..count).map(one).collect::<String>();
+    let unknown_fields = |count| {
+        let fields = many(|number| format!("k{number:x} = 1\n"), count);
+        (count, format!("{SMALL}{fields}"))
+    };
+    let policies = |count| {
+        let policy = |number| format!("[[policy]]\nname = \"{number:x}\"\nquota = \"1 per day\"\n");
+        (0, format!("version = 1\n{}", many(policy, count)))
+    };
+    let one_line = |count| {
+        let line = many(|number| format!("{number},"), count);
+        (0, format!("{SMALL}[lists]\nallow_keys = [{line}]\n"))
+    };
+    let unknown_names = |count| {
+        let (_, known) = policies(1_000);
+        let names = many(|_| "\"unknown\",".to_owned(), count);
+        (count, format!("{known}[layer.api]\npolicies = [{names}]\n"))
+    };
+    let files: [(&str, &File<'_>, usize); 4] = [
+        ("unknown fields", &unknown_fields, 2_500),
+        ("policies", &policies, 1_250),
+        ("one line", &one_line, 8_000),
+        ("unknown names", &unknown_names, 50),
+    ];
+    for (name, file, count) in files {
+        let [(few, small), (many, large)] = [count, count * TIMES_LARGER as usize].map(file);
+        // The first file also fills the caches.
+        let [_, of_small] = [(); 2].map(|()| time_to_find(few, &small));
+        let of_large = time_to_find(many, &large);
+        // It would be eight times as much if each part were compared with all.
+        let most = of_small * TIMES_LARGER * 3;
+        assert!(of_large < most, "{name}: {of_small:?}, {of_large:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error() {
+    let errors = Config::from_path("no/such/limits.toml")
+        .expect_err("no file")
+        .to_string();
+    assert!(
+        errors.starts_with("no/such/limits.toml: cannot read the file ("),
+        "{errors}"
+    );
+    assert!(
+        errors.ends_with("); correct the path, or make it readable (file-unreadable)"),
+        "{errors}"
+    );
+    let errors = Config::from_path(std::env::temp_dir())
+        .expect_err("no file")
+        .to_string();
+    assert!(
+        errors.ends_with("make it readable (file-unreadable)"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn every_start_of_a_file_is_read_or_reported() {
+    let files = crate::files::toml_files("good");
+    for text in files
+        .iter()
+        .map(|path| fs::read_to_string(path).expect("a text"))
+    {
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            if let Err(errors) = Config::from_toml(&text[..end]) {
+                assert!(!errors.problems().is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn values_in_each_other_are_bounded() {
+    for (start, end) in [("[", "]"), ("{ a = ", " }")] {
+        for deep in [20, 31, 40, 79, 90, 10_000] {
+            let value = format!("{}1{}", start.repeat(deep), end.repeat(deep));
+            let text = format!("{SMALL}key = {value}\n");
+            assert!(!found(&text).is_empty());
+        }
+    }
+    let names = "a.".repeat(10_000);
+    assert!(!found(&format!("{SMALL}{names}a = 1\n")).is_empty());
+    assert!(!found(&format!("{SMALL}[{names}a]\n")).is_empty());
+}
+
+/// Pieces of files, which are put together at random.
+fn piece() -> impl Strategy<Value = String> {
+    let known = [
+        "version = 1\n",
+        "[[policy]]\n",
+        "[store]\n",
+        "[layer.api]\n",
+        "[lists]\n",
+        "name = ",
+        "quota = ",
+        "key = ",
+        "when = ",
+        "cost = ",
+        "mode = ",
+        "settle_by = ",
+        "redis = ",
+        "\"10 per second\"",
+        "\"peer\"",
+        "\"header:a\"",
+        "\"${A}\"",
+        "\"${\"",
+        "1",
+        "-1",
+        "1.5",
+        "true",
+        "[",
+        "]",
+        "{",
+        "}",
+        ", ",
+        "\n",
+        "\r\n",
+        "\u{feff}",
+        "\0",
+        "\"",
+        "'",
+        "\"\"\"",
+        "all = ",
+        "not = ",
+        "1979-05-27",
+        "99999999999999999999",
+        "0x7f",
+        "é",
+        "= ",
+        ".",
+    ];
+    prop_oneof![
+        4 => proptest::sample::select(known.to_vec()).prop_map(str::to_owned),
+        1 => ".{0,8}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(pieces in proptest::collection::vec(piece(), 0..40)) {
+        let text = pieces.concat();
+        if let Err(errors) = Config::from_toml(&text) {
+            prop_assert!(!errors.problems().is_empty());
+            let lines = text.lines().count().max(1);
+            for problem in errors.problems() {
+                prop_assert!(problem.line().is_none_or(|line| (1..=lines + 1).contains(&line)));
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let file = Temporary::new("bytes", &bytes);
+        let _ = Config::from_path(&file.0);
+    }
+
+    #[test]
+    fn no_change_of_one_byte_panics(place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = include_bytes!("good/everything.toml").to_vec();
+        *place.get_mut(&mut bytes) = byte;
+        let file = Temporary::new("changed", &bytes);
+        if let Err(errors) = Config::from_path(&file.0) {
+            prop_assert!(!errors.to_string().is_empty());
+        }
+    }
+}

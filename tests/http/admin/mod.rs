@@ -1,5 +1,0 @@
-//! The admin page over HTTP.
-
-mod access;
-mod api;
-mod page;
