@@ -33,3 +33,9 @@ impl Permit {
         &self.decision
     }
 }
+
+impl AsRef<Decision> for Permit {
+    fn as_ref(&self) -> &Decision {
+        &self.decision
+    }
+}

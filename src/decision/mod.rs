@@ -578,6 +578,14 @@ impl Refund {
     }
 }
 
+/// As that of a [`Permit`](crate::Permit) and of what is [`Reserved`](crate::Reserved): for functions that
+/// take any of them.
+impl AsRef<Self> for Decision {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut decision = f.debug_struct("Decision");

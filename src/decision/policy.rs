@@ -228,7 +228,7 @@ impl PolicyDecision {
     pub(crate) fn refund(&self, demand: &mut Demand) {
         demand.taken_at = self.mark();
         if let Some(hold) = &mut demand.hold {
-            (hold.units, hold.generation) = (self.held(), self.generation());
+            (hold.units, hold.generation) = (self.held_by_request(), self.generation());
         }
     }
 
@@ -360,14 +360,14 @@ impl PolicyDecision {
     ///
     /// What requests hold counts as used in [`remaining`](Self::remaining).
     #[must_use]
-    pub fn held(&self) -> u64 {
+    pub fn held_by_request(&self) -> u64 {
         self.hold().map_or(0, |hold| hold.own)
     }
 
     /// Returns how many units of the bucket all requests hold together: those of
-    /// [`held`](Self::held), and those of others.
+    /// [`held_by_request`](Self::held_by_request), and those of others.
     #[must_use]
-    pub fn held_by_all(&self) -> u64 {
+    pub fn held_by_all_requests(&self) -> u64 {
         self.hold().map_or(0, |hold| hold.all)
     }
 

@@ -85,6 +85,12 @@ impl Reserved {
     }
 }
 
+impl AsRef<Decision> for Reserved {
+    fn as_ref(&self) -> &Decision {
+        &self.decision
+    }
+}
+
 impl Drop for Reserved {
     fn drop(&mut self) {
         if let Some(holds) = &self.holds {

@@ -70,7 +70,7 @@ impl Responder {
         Self(settings)
     }
 
-    /// Returns the decision if it is allowed, or else the response to send.
+    /// Returns what a limiter returned if it is allowed, or else the response to send.
     ///
     /// The response is what a layer would send for this request and outcome: status, body,
     /// `Retry-After`, `RateLimit` fields, [`on_denied`](crate::RateLimitLayerBuilder::on_denied),
@@ -79,8 +79,8 @@ impl Responder {
     /// decision is there, too, with the policies of an outer layer. For axum,
     /// map its body: `denied.map(Body::from)`.
     ///
-    /// `outcome` is what [`Limiter::check`](crate::Limiter::check) returns. The error may
-    /// also be the [`KeyError`](crate::key::KeyError) of
+    /// `outcome` is what [`Limiter::check`](crate::Limiter::check), [`acquire`](crate::Limiter::acquire)
+    /// or [`reserve`](crate::Limiter::reserve) returns. The error may also be the [`KeyError`](crate::key::KeyError) of
     /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets), or a [`DenialReason`]
     /// that the handler determines.
     ///
@@ -92,18 +92,19 @@ impl Responder {
     ///
     /// Returns the response to send if the request is denied.
     #[allow(clippy::result_large_err)] // The handler returns it as its response.
-    pub fn respond<E>(
+    pub fn respond<D, E>(
         &self,
         head: &RequestHead<'_>,
-        outcome: Result<Decision, E>,
-    ) -> Result<Decision, Response<Bytes>>
+        outcome: Result<D, E>,
+    ) -> Result<D, Response<Bytes>>
     where
+        D: AsRef<Decision>,
         E: Into<DenialReason>,
     {
         let respond = |denial| respond(denial, &self.0, &self.fields(), head);
         match outcome {
-            Ok(decision) if decision.is_allowed() => Ok(decision),
-            Ok(decision) => Err(respond(Denial::from(&decision))),
+            Ok(allowed) if allowed.as_ref().is_allowed() => Ok(allowed),
+            Ok(denied) => Err(respond(Denial::from(denied.as_ref()))),
             Err(reason) => Err(respond(reason.into().into())),
         }
     }
@@ -114,9 +115,10 @@ impl Responder {
     pub fn add_headers<B>(
         &self,
         head: &RequestHead<'_>,
-        decision: &Decision,
+        decision: &impl AsRef<Decision>,
         response: &mut Response<B>,
     ) {
+        let decision = decision.as_ref();
         let status = response.status();
         let wanted = self.0.headers_when.as_ref();
         if wanted.is_none_or(|wanted| (wanted.0)(status, response.headers())) {

@@ -330,7 +330,7 @@ impl<S: Store> Walk<S> {
                     tested: tested.generation(),
                     model: model.generation(),
                 };
-                (model.held(), generation)
+                (model.held_by_request(), generation)
             });
             return Ok(decided.collect());
         }

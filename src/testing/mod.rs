@@ -276,7 +276,7 @@ impl Fields {
             name: policy.name().to_owned(),
             cost: policy.cost(),
             moved: policy.charged(),
-            held: policy.held(),
+            held: policy.held_by_request(),
             remaining: policy.remaining(),
             is_impossible: policy.is_impossible(),
             reset_after: policy.reset_after(),

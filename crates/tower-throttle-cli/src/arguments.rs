@@ -3,9 +3,12 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tower_throttle::{Quota, control::Mode};
+use tower_throttle::{
+    Quota,
+    control::{End, Mode},
+};
 
-use crate::time::{self, Until};
+use crate::time;
 
 const EXIT_CODES: &str = "Exit codes: 0 all is fine; 1 the answer is no, or a file has mistakes; 2 \
 the command is wrong, or cannot be done.";
@@ -222,7 +225,7 @@ pub(crate) struct Override {
     /// When it ends: a time from now such as `7d`, or a date such as `2026-12-24` or
     /// `2026-12-24T08:00:00Z`. Default: when it is removed.
     #[arg(long, value_name = "WHEN", value_parser = time::until)]
-    pub(crate) until: Option<Until>,
+    pub(crate) until: Option<End>,
     /// The caller's name for people. Of the key, only a hash is kept.
     #[arg(long)]
     pub(crate) label: Option<String>,
@@ -241,7 +244,7 @@ pub(crate) struct SetMode {
     /// When it ends: a time from now such as `7d`, or a date such as `2026-12-24` or
     /// `2026-12-24T08:00:00Z`. Default: when it is set to `default`.
     #[arg(long, value_name = "WHEN", value_parser = time::until)]
-    pub(crate) until: Option<Until>,
+    pub(crate) until: Option<End>,
     #[command(flatten)]
     pub(crate) signature: Signature,
 }

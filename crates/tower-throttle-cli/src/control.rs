@@ -11,7 +11,6 @@ use crate::{
     arguments::{Ban, OneCaller, Override, SetMode, Signature},
     entries,
     live::Live,
-    time::Until,
 };
 
 pub(crate) async fn ban(arguments: &Ban) -> Result<Answer, Failure> {
@@ -93,10 +92,10 @@ async fn make(
     live: &Live,
     mut change: Change,
     signature: &Signature,
-    until: Option<Until>,
+    until: Option<End>,
 ) -> Result<Answer, Failure> {
     if let Some(until) = until {
-        change = change.until(End::from(until));
+        change = change.until(until);
     }
     if let Some(author) = &signature.author {
         change = change.author(author);

@@ -37,8 +37,8 @@ pub(crate) async fn run(arguments: &OneCaller) -> Result<Answer, Failure> {
         in_words(found.reset_after()),
         wait(found),
     );
-    if found.held_by_all() > 0 {
-        text.push_str(&format!("held       {}\n", found.held_by_all()));
+    if found.held_by_all_requests() > 0 {
+        text.push_str(&format!("held       {}\n", found.held_by_all_requests()));
     }
     if let Some(time) = banned_for {
         text.push_str(&format!("banned     by the policy, for {}\n", span(time)));
@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: &OneCaller) -> Result<Answer, Failure> {
         "reset_after_ms": ms(found.reset_after()),
         "retry_after_ms": found.retry_after().map(ms),
         "allowed": !found.is_denied() && by_hand.is_none(),
-        "held": found.held_by_all(),
+        "held": found.held_by_all_requests(),
         "banned": is_banned || by_hand.is_some(),
         "banned_until": by_hand.and_then(|entry| entry.until).map(moment),
         "entries": entries.iter().map(entries::json).collect::<Vec<Value>>(),

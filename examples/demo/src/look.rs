@@ -78,7 +78,7 @@ fn peeked(peeked: &PolicyDecision, decision: &Decision) -> Value {
     shown["rate"] = json!(quota.limit());
     shown["period_ms"] = json!(quota.period().as_millis() as u64);
     shown["banned"] = json!(quota.algorithm() == Algorithm::Penalty && peeked.remaining() == 0);
-    shown["held"] = json!(peeked.held_by_all());
+    shown["held"] = json!(peeked.held_by_all_requests());
     shown["at_ms"] = json!(at.map(|at| at.as_millis() as u64));
     shown
 }

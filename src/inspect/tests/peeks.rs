@@ -40,8 +40,8 @@ fn all_of(decision: &PolicyDecision) -> (String, String, [u64; 5], [Duration; 2]
         format!("{decision:?}"),
         decision.quota().to_string(),
         [
-            decision.held(),
-            decision.held_by_all(),
+            decision.held_by_request(),
+            decision.held_by_all_requests(),
             decision.charged(),
             u64::from(decision.is_denied()),
             u64::from(decision.is_impossible()),
@@ -128,7 +128,7 @@ async fn each_policy_is_seen_as_a_peek_sees_it() {
             for state in &states {
                 let bucket = state.bucket.as_ref().expect("a bucket");
                 seen[0] += usize::from(bucket.decision.is_denied());
-                seen[1] += usize::from(bucket.decision.held_by_all() > 0);
+                seen[1] += usize::from(bucket.decision.held_by_all_requests() > 0);
                 seen[2] += usize::from(state.banned_by_policy_until().is_some());
             }
         }

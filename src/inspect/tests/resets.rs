@@ -107,14 +107,14 @@ async fn a_reset_lifts_a_ban_of_a_penalty_and_forgets_what_is_held() {
                 .await,
         );
         let held = held.bucket.expect("a bucket").decision;
-        assert_eq!((held.held_by_all(), held.remaining()), (6, 4));
+        assert_eq!((held.held_by_all_requests(), held.remaining()), (6, 4));
 
         let reset = limiter.inspect().reset(&caller(&["ann"]), None).await;
         assert_eq!(names(&reset.expect("it is reset")), ["bans", "held"]);
         let states = limiter.inspect().look_up(&caller(&["ann"]), None).await;
         assert_eq!(states[0].banned_by_policy_until(), None);
         let held = &states[1].bucket.as_ref().expect("a bucket").decision;
-        assert_eq!((held.held_by_all(), held.remaining()), (0, 10));
+        assert_eq!((held.held_by_all_requests(), held.remaining()), (0, 10));
         assert!(limiter.peek("ann").await.expect("a decision").is_allowed());
     }
 }

@@ -187,7 +187,10 @@ impl Group {
 
     fn answered(self, decision: &Decision) {
         self.first.count_bans(decision);
-        let mut found = decision.policies().next().map_or(0, PolicyDecision::held);
+        let mut found = decision
+            .policies()
+            .next()
+            .map_or(0, PolicyDecision::held_by_request);
         for (sent, held) in self.sent {
             let own = found.min(held);
             found -= own;

@@ -118,7 +118,7 @@ impl Held {
             self.registry()
                 .units
                 .fetch_add(self.units, Ordering::Relaxed);
-            (state.held, state.generation) = (decided.held(), decided.generation());
+            (state.held, state.generation) = (decided.held_by_request(), decided.generation());
         }
         self.end_move(state, |state| self.register(state, decided.decided_at_us()));
     }

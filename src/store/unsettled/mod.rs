@@ -240,7 +240,10 @@ impl Sent {
     fn answered(self, answer: Result<Decision, StoreError>) -> Result<Confirmed, StoreError> {
         let mut decision = answer?;
         self.by.count_bans(&decision);
-        let found = decision.policies().next().map_or(0, PolicyDecision::held);
+        let found = decision
+            .policies()
+            .next()
+            .map_or(0, PolicyDecision::held_by_request);
         if self.is_late(found) {
             decision.charged_before(self.units, self.by.units() - found);
         }

@@ -143,7 +143,7 @@ impl Extension {
         let holds = mem::take(&mut self.holds);
         match answer.as_ref().map(|decision| decision.policies().next()) {
             Ok(Some(policy)) => {
-                let mut found = policy.held();
+                let mut found = policy.held_by_request();
                 for held in holds {
                     found = held.moved(found, policy);
                 }

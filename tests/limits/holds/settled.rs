@@ -42,7 +42,11 @@ async fn what_was_used_is_charged_and_the_rest_is_released() {
         let reserved = limiter.reserve("ann", 40).await.expect("a decision");
         assert!(reserved.is_allowed(), "{quota:?}");
         let held = reserved.decision().policies().next().expect("a policy");
-        assert_eq!((held.held(), held.remaining()), (40, 60), "{quota:?}");
+        assert_eq!(
+            (held.held_by_request(), held.remaining()),
+            (40, 60),
+            "{quota:?}"
+        );
         assert_eq!(remaining(&limiter).await, 60, "{quota:?}");
 
         let settled = reserved.settle(15).await.expect("a settlement");

@@ -203,7 +203,7 @@ impl From<&Found> for CallerPolicy {
                 (Some(List::Deny), _) | (None, Some(_)) => Some(false),
                 (None, None) => decision.map(|found| !found.is_denied()),
             },
-            held: decision.map(|found| found.held_by_all()),
+            held: decision.map(|found| found.held_by_all_requests()),
             shared: state.is_shared,
             mode: mode(state.mode),
             list: state.list.map(list_word),

@@ -109,7 +109,7 @@ fn compare(found: &Value, before: &Decision, after: &Decision) {
         assert_eq!(found["error"], Value::Null, "{name}");
         assert_eq!(found["limit"], before.capacity(), "{name}");
         assert_eq!(found["quota"], before.quota().to_string(), "{name}");
-        assert_eq!(found["held"], before.held_by_all(), "{name}");
+        assert_eq!(found["held"], before.held_by_all_requests(), "{name}");
         assert_eq!(found["source"], "store", "{name}");
         assert_eq!(
             found["mode"],

@@ -124,7 +124,7 @@ fn look_at(decision: &Decision) {
         assert!(policy.remaining() <= policy.capacity(), "{policy:?}");
         assert!(policy.charged() <= policy.cost(), "{policy:?}");
         let _ = (policy.reset_after(), policy.retry_after(), policy.delay());
-        let _ = (policy.held(), policy.generation());
+        let _ = (policy.held_by_request(), policy.generation());
         let _ = (
             policy.effective_window_us(),
             policy.full_at_ns(),
