@@ -344,7 +344,7 @@ fn a_secret_that_cannot_be_used_is_an_error() {
     // Cargo sets these for each test.
     assert_eq!(code(Access::bearer_env("CARGO_PKG_REPOSITORY")), "none");
     assert_eq!(
-        code(Access::bearer_env("CARGO_PKG_NAME")),
+        code(Access::bearer_env("CARGO_PKG_VERSION")),
         "access-secret-too-short"
     );
     assert_eq!(

@@ -67,7 +67,7 @@ fn changes() -> Vec<(&'static str, serde_json::Value)> {
 fn admin_lines(log: &[String]) -> Vec<&String> {
     let lines = log.iter();
     lines
-        .filter(|line| line.contains("tower_throttle_admin"))
+        .filter(|line| line.contains("tower_throttle::admin"))
         .collect()
 }
 
