@@ -229,10 +229,9 @@ pub use self::{
     policy::Policy,
     quota::{
         Algorithm, Concurrency, FixedWindow, LeakyBucket, Penalty, Quota, SlidingLog,
-        SlidingWindow, TokenBucket,
+        SlidingWindow, TokenBucket, parse_duration,
     },
     store::memory::{MemoryStore, MemoryStoreBuilder},
-    util::text::parse_duration,
 };
 pub use self::{
     decision::DenialReason,

@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::entry::{last_time, milliseconds, time};
-use crate::{ConfigError, parse_duration};
+use crate::{
+    ConfigError,
+    util::text::{self, Mistake},
+};
 
 /// When an entry ends: at a [`SystemTime`], or a [`Duration`] after it was made.
 ///
@@ -52,16 +55,10 @@ impl FromStr for End {
     /// without if the time is zero.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let error = |reason: &str| ConfigError::new("end-text", format!("end {text:?}: {reason}"));
-        match parse_duration(text) {
+        match text::duration(text) {
             Ok(Duration::ZERO) => Err(error("it is no time; write a longer one")),
             Ok(time) => Ok(time.into()),
-            Err(wrong) => {
-                let error = error(wrong.message());
-                Err(match wrong.span() {
-                    Some(span) => error.with_span(span),
-                    None => error,
-                })
-            }
+            Err(Mistake { at, reason }) => Err(error(&reason).with_span(at)),
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct PolicyState {
     pub counts_by: KeySource,
     /// Its quota. `None`: each request chooses it.
     pub quota: Option<Quota>,
+    /// What a request takes, in units, unless it says its cost.
+    pub cost: u64,
     /// Quotas that requests have chosen in this process, if each chooses it: at most eight.
     pub tiers: Vec<Quota>,
     /// Its mode, for most callers if it is not enforced for all.
@@ -130,14 +132,15 @@ impl CallerState {
 }
 
 impl PolicyState {
-    /// Checks whether callers of the policy can be given this quota.
+    /// Checks whether callers of the policy can be given this quota, and whether a request could pass
+    /// under it.
     ///
     /// # Errors
     ///
     /// Returns an error that says why they cannot.
     pub fn check_override(&self, quota: &Quota) -> Result<(), ConfigError> {
         let own = self.quota.as_ref();
-        own.map_or(Ok(()), |own| check_override(own, quota))
+        own.map_or(Ok(()), |own| check_override(own, self.cost, quota))
     }
 
     pub(super) fn new(terms: &Terms<'_, '_>) -> Self {
@@ -155,6 +158,7 @@ impl PolicyState {
         };
         Self {
             name: policy.name.text.to_string(),
+            cost: policy.demand.cost,
             tiers: terms.tiers.iter().map(|tier| **tier).collect(),
             quota: (!policy.has_tiers).then_some(*policy.demand.quota),
             mode,

@@ -80,9 +80,7 @@ impl Responder {
     /// map its body: `denied.map(Body::from)`.
     ///
     /// `outcome` is what [`Limiter::check`](crate::Limiter::check), [`acquire`](crate::Limiter::acquire)
-    /// or [`reserve`](crate::Limiter::reserve) returns. The error may also be the [`KeyError`](crate::key::KeyError) of
-    /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets), or a [`DenialReason`]
-    /// that the handler determines.
+    /// or [`reserve`](crate::Limiter::reserve) returns.
     ///
     /// A layer sends two things that a decision does not have. One is the
     /// [partition key](crate::RateLimitLayerBuilder::partition_key_secret) of a request. The other
@@ -101,12 +99,20 @@ impl Responder {
         D: AsRef<Decision>,
         E: Into<DenialReason>,
     {
-        let respond = |denial| respond(denial, &self.0, &self.fields(), head);
         match outcome {
             Ok(allowed) if allowed.as_ref().is_allowed() => Ok(allowed),
-            Ok(denied) => Err(respond(Denial::from(denied.as_ref()))),
-            Err(reason) => Err(respond(reason.into().into())),
+            Ok(denied) => {
+                let denial = Denial::from(denied.as_ref());
+                Err(respond(denial, &self.0, &self.fields(), head))
+            }
+            Err(reason) => Err(self.deny(head, reason)),
         }
+    }
+
+    /// Returns the response of a layer that denies this request, for a reason that the handler knows:
+    /// a [`StoreError`](crate::StoreError), a [`KeyError`](crate::key::KeyError), or a [`DenialReason`].
+    pub fn deny(&self, head: &RequestHead<'_>, reason: impl Into<DenialReason>) -> Response<Bytes> {
+        respond(reason.into().into(), &self.0, &self.fields(), head)
     }
 
     /// Adds the `RateLimit` fields of an allowed request to its response. With

@@ -33,6 +33,13 @@ pub(super) fn cannot_strike(conflict: &str) -> ConfigError {
     )
 }
 
+pub(super) fn cost_above_capacity(cost: u64, capacity: u64) -> ConfigError {
+    let message = format!(
+        "`cost({cost})` exceeds the {capacity} units that the quota can grant at once; lower the cost, or raise the quota"
+    );
+    ConfigError::new("cost-above-capacity", message)
+}
+
 pub(crate) fn cannot_lease(conflict: &str) -> ConfigError {
     let message = format!(
         "`lease()` cannot be combined with {conflict}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`"
@@ -120,12 +127,7 @@ impl Policy {
         let (cost, capacity) = (self.cost.unwrap_or(1), quota.capacity());
         // A capacity of 0 is deliberate: it denies everything.
         match cost > capacity && capacity > 0 {
-            true => Err(ConfigError::new(
-                "cost-above-capacity",
-                format!(
-                    "`cost({cost})` exceeds the {capacity} units that the quota can grant at once; lower the cost, or raise the quota"
-                ),
-            )),
+            true => Err(cost_above_capacity(cost, capacity)),
             false => Ok(cost),
         }
     }

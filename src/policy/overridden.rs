@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    check::{SHADOW_STRIKES, cannot_shadow_permits, cannot_strike},
+    check::{SHADOW_STRIKES, cannot_shadow_permits, cannot_strike, cost_above_capacity},
     compiled::Compiled,
 };
 use crate::{
@@ -106,10 +106,17 @@ pub(crate) fn check_overrides<'a>(
     conflicts
 }
 
-/// Returns an error if a caller of a policy with one quota cannot be given the other.
+/// Returns an error if a caller of a policy with one quota cannot be given the other, or if no request
+/// of this cost could pass.
 #[cfg(feature = "control")]
-pub(crate) fn check_override(own: &Quota, other: &Quota) -> Result<(), ConfigError> {
-    override_conflict(own, other).map_or(Ok(()), |conflict| Err(cannot_override(conflict)))
+pub(crate) fn check_override(own: &Quota, cost: u64, other: &Quota) -> Result<(), ConfigError> {
+    let capacity = other.capacity();
+    match override_conflict(own, other) {
+        Some(conflict) => Err(cannot_override(conflict)),
+        // A capacity of 0 is deliberate.
+        None if cost > capacity && capacity > 0 => Err(cost_above_capacity(cost, capacity)),
+        None => Ok(()),
+    }
 }
 
 #[cfg(feature = "control")]

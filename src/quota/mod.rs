@@ -29,7 +29,7 @@ use std::{fmt, time::Duration};
 use self::per_period::per_period;
 pub use self::{
     concurrency::Concurrency, fixed_window::FixedWindow, leaky_bucket::LeakyBucket,
-    penalty::Penalty, sliding_log::SlidingLog, sliding_window::SlidingWindow,
+    penalty::Penalty, sliding_log::SlidingLog, sliding_window::SlidingWindow, text::parse_duration,
     token_bucket::TokenBucket,
 };
 use crate::util::interned::{InternTable, Interned};
@@ -173,7 +173,7 @@ impl Quota {
     /// ```
     /// use tower_throttle::Quota;
     ///
-    /// let [ten, twenty, window] = ["10 per second", "20 per second", "10 per second fixed window"]
+    /// let [ten, twenty, window] = ["10 per second", "20 per second", "fixed window of 10 per second"]
     ///     .map(|text| text.parse::<Quota>().unwrap());
     /// assert!(ten.shares_buckets_with(&twenty) && !ten.shares_buckets_with(&window));
     /// ```

@@ -45,7 +45,7 @@ fn every_test_that_the_guarantees_name_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/guarantees.md")).expect("the page");
     let mut texts = String::new();
-    for folder in ["tests", "src"] {
+    for folder in ["tests", "src", "crates", "examples"] {
         sources(&root.join(folder), &mut texts);
     }
     let known: HashSet<&str> = texts

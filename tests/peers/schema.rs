@@ -51,7 +51,9 @@ fn the_schema_is_a_schema() {
 fn the_schema_accepts_all_good_files() {
     let schema = jsonschema::validator_for(&schema()).expect("a schema");
     let mut seen = 0;
-    for entry in fs::read_dir(path("tests/config/good")).expect("a folder") {
+    for entry in
+        fs::read_dir(path("crates/tower-throttle-config/tests/config/good")).expect("a folder")
+    {
         let path = entry.expect("an entry").path();
         if path.extension().is_none_or(|end| end != "toml") {
             continue;
@@ -82,7 +84,10 @@ fn the_schema_rejects_all_bad_files_but_those_whose_mistake_is_one_of_meaning() 
     let (builders, _) = page
         .split_once("\n## Files")
         .expect("the table of builders");
-    let table: Value = toml::from_str(&read(&path("tests/config/bad.toml"))).expect("TOML");
+    let table: Value = toml::from_str(&read(&path(
+        "crates/tower-throttle-config/tests/config/bad.toml",
+    )))
+    .expect("TOML");
     let mut seen = 0;
     for case in table["case"].as_array().expect("cases") {
         let [name, text, messages] =

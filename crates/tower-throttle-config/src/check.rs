@@ -113,8 +113,7 @@ impl Check<'_> {
             }
             Form::Duration => {
                 if let Err(error) = parse_duration(text) {
-                    let message = format!("{text:?}: {error}");
-                    self.report(field, Code::Duration, message);
+                    self.problems.push(field.error(&error));
                 }
             }
             Form::Words(words) if !words.iter().any(|word| word.find(text).is_some()) => {

@@ -43,8 +43,6 @@ codes! {
     DuplicateField => "duplicate-field",
     /// A field whose value is of another type.
     WrongType => "wrong-type",
-    /// A text that is no duration.
-    Duration => "duration-text",
     /// A word that is none of a fixed set.
     UnknownWord => "unknown-word",
     /// A number outside of its range.

@@ -7,10 +7,13 @@ mod period;
 mod read;
 mod write;
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
 use super::Quota;
-use crate::{ConfigError, util::text::Mistake};
+use crate::{
+    ConfigError,
+    util::text::{self, Mistake},
+};
 
 impl FromStr for Quota {
     type Err = ConfigError;
@@ -27,6 +30,27 @@ impl FromStr for Quota {
         });
         built?
     }
+}
+
+/// Reads a time as quotas have it: a whole number and a unit, as in `50ms`, `30 s` or `5 minutes`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::parse_duration;
+///
+/// assert_eq!(parse_duration("5 minutes")?, Duration::from_secs(300));
+/// let error = parse_duration("5 minuets").unwrap_err();
+/// assert_eq!(error.to_string(), r#""5 minuets": no unit "minuets"; did you mean "minute"?"#);
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns an error that says what to change, with the [place](ConfigError::span) of the wrong word.
+pub fn parse_duration(text: &str) -> Result<Duration, ConfigError> {
+    text::duration(text).map_err(|Mistake { at, reason }| {
+        ConfigError::new("duration-text", format!("{text:?}: {reason}")).with_span(at)
+    })
 }
 
 /// Reads [text](Quota#as-text), so that `Policy::new("api", "10 per second")` is a policy.

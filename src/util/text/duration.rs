@@ -7,7 +7,6 @@ use super::{
     suggest::choice,
     words::{Piece, Words},
 };
-use crate::ConfigError;
 
 /// A unit of time with all its spellings.
 struct Unit {
@@ -40,27 +39,8 @@ impl Unit {
     }
 }
 
-/// Reads a time as quotas have it: a whole number and a unit, as in `50ms`, `30 s` or `5 minutes`.
-///
-/// ```
-/// use std::time::Duration;
-/// use tower_throttle::parse_duration;
-///
-/// assert_eq!(parse_duration("5 minutes")?, Duration::from_secs(300));
-/// let error = parse_duration("5 minuets").unwrap_err();
-/// assert_eq!(error.to_string(), r#"no unit "minuets"; did you mean "minute"?"#);
-/// # Ok::<(), tower_throttle::ConfigError>(())
-/// ```
-///
-/// # Errors
-///
-/// Returns an error that says what to change, with the [place](ConfigError::span) of the wrong word.
-pub fn parse_duration(text: &str) -> Result<Duration, ConfigError> {
-    duration(text)
-        .map_err(|mistake| ConfigError::new("duration-text", mistake.reason).with_span(mistake.at))
-}
-
-fn duration(text: &str) -> Result<Duration, Mistake> {
+/// Reads a text that is a time and nothing else: a whole number and a unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, Mistake> {
     let mut words = Words::new(text);
     let time = words.duration()?;
     words.end()?;

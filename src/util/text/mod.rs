@@ -6,7 +6,7 @@ mod words;
 
 use std::ops::Range;
 
-pub use self::duration::parse_duration;
+pub(crate) use self::duration::duration;
 pub(crate) use self::{duration::DurationText, suggest::choice, words::Words};
 
 /// What is wrong with a text, and where.

@@ -212,7 +212,7 @@ fn a_responder_answers_a_missing_key_and_a_missing_part_as_a_layer_does() {
             let error = extractor.extract(&head).unwrap_err();
             let of_buckets = layer.buckets(&head).unwrap_err();
             for error in [error, of_buckets] {
-                let response = layer.responder().respond(&head, Err(error)).unwrap_err();
+                let response = layer.responder().deny(&head, error);
                 let answer = read(response.map(Full::from));
                 assert_eq!(answer.reason, Some(reason));
                 assert_same(
@@ -237,8 +237,8 @@ fn a_handler_may_name_the_reason_itself() {
         (DenialReason::StoreFailed, 503),
         (DenialReason::Misconfigured, 500),
     ] {
-        let response = responder.respond(&RequestHead::from(&request), Err(reason));
-        let answer = read(response.unwrap_err().map(Full::from));
+        let response = responder.deny(&RequestHead::from(&request), reason);
+        let answer = read(response.map(Full::from));
         assert_eq!(answer.status, status);
         assert_eq!(answer.reason, Some(reason));
         assert_eq!(answer.field("cache-control").unwrap(), "no-store");

@@ -298,7 +298,7 @@ async fn top_asks_all_primaries_of_a_cluster() {
     for caller in 0..30_u64 {
         assert!(
             limiter
-                .check(caller)
+                .check(caller.to_string())
                 .await
                 .expect("a decision")
                 .is_allowed()
@@ -313,8 +313,8 @@ async fn top_asks_all_primaries_of_a_cluster() {
         (&json!(30), &json!(true))
     );
     assert_eq!(policy["callers"].as_array().map(Vec::len), Some(20));
-    let everyone = Key::from(7_u64);
-    let peek = run(&["peek", "--json", file.path(), "day", "number:7"])
+    let everyone = Key::from("7");
+    let peek = run(&["peek", "--json", file.path(), "day", "7"])
         .with_code(0)
         .json();
     assert_eq!(peek["key"], limiter.storage_keys(everyone)[0].as_str());

@@ -163,7 +163,7 @@ fn the_getters_of_a_problem_are_what_is_printed() {
 /// Each code that only files have, but those of files that no text of the table is.
 #[test]
 fn every_code_of_a_file_has_a_bad_file() {
-    let page = fs::read_to_string("docs/errors.md").expect("the page");
+    let page = fs::read_to_string("../../docs/errors.md").expect("the page");
     let page = page.split("## ").find(|part| part.starts_with("Files"));
     let rows = page.expect("its table").lines();
     let known: BTreeSet<String> = rows

@@ -11,7 +11,7 @@ fn schema() -> Value {
 
 #[test]
 fn the_schema_in_the_repository_is_the_one_of_the_code() {
-    let path = "docs/tower-throttle.schema.json";
+    let path = "../../docs/tower-throttle.schema.json";
     if env::var_os("TT_WRITE").is_some() {
         fs::write(path, Config::json_schema()).expect("the schema");
     }
