@@ -89,7 +89,7 @@
 //! |---|---|
 //! | limit single routes | a layer on the route: [single routes] |
 //! | limit gRPC calls of tonic | [`key::PeerAddr`]: [gRPC] |
-//! | write limits into a file, and change it while requests are served | [`config`] |
+//! | write limits into a file, and change it while requests are served | [tower-throttle-config](https://docs.rs/tower-throttle-config) |
 //! | change one caller's limit in a fleet, or ban it | [`control`](mod@control) |
 //! | see who is denied and why, in a browser | [tower-throttle-admin](https://docs.rs/tower-throttle-admin) |
 //! | save round trips for a key that is checked thousands of times a second | [`lease`](Policy::lease) |

@@ -112,7 +112,7 @@ mod status;
 mod suggest;
 mod telemetry;
 #[cfg(test)]
-#[allow(clippy::expect_used, clippy::indexing_slicing)]
+#[allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 mod tests;
 mod text;
 mod tree;

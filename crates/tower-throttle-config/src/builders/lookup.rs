@@ -1,6 +1,8 @@
 //! What tools ask of a file: one policy, its key, and the store.
 
-use super::{Builders, reading::Reading, tiers};
+#[cfg(feature = "redis")]
+use super::reading::Reading;
+use super::{Builders, tiers};
 use crate::{Config, ConfigErrors};
 use tower_throttle::Quota;
 

@@ -65,7 +65,7 @@ pub(super) fn find(policy: &Field<'_>, tier: Option<&str>) -> Option<Quota> {
     let otherwise = table.get("otherwise")?;
     let tier = tier.or(otherwise.text())?;
     let tiers = table.get("tiers")?;
-    let mut tiers = tiers.entries().into_iter();
+    let mut tiers = tiers.entries();
     let (_, quota) = tiers.find(|(name, _)| *name == tier)?;
     quota.text()?.parse().ok()
 }
