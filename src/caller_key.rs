@@ -64,13 +64,11 @@ impl Key {
     }
 
     /// Returns the key that has these bytes.
-    #[cfg(feature = "control")]
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
         Self(SmallVec::from_slice(bytes))
     }
 
     /// Returns whether it is an address, and nothing else.
-    #[cfg(feature = "control")]
     pub(crate) fn is_address(&self) -> bool {
         matches!(
             (self.0.first(), self.0.len()),
@@ -79,7 +77,6 @@ impl Key {
     }
 
     /// Returns whether it is a text, and nothing else.
-    #[cfg(feature = "control")]
     pub(crate) fn is_text(&self) -> bool {
         let text = self.0.get(5..);
         text.is_some_and(|text| *self == Self::from(text))

@@ -55,11 +55,9 @@ impl Clock for SystemClock {
 }
 
 /// The machine's wall clock, with all its corrections: for dates that people write.
-#[cfg(feature = "control")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock;
 
-#[cfg(feature = "control")]
 impl Clock for WallClock {
     fn now_us(&self) -> u64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -67,7 +67,6 @@ impl Fingerprint {
     }
 
     /// Returns the fingerprint that a key was made of.
-    #[cfg(any(feature = "control", feature = "redis"))]
     pub(crate) fn of_key(key: &Key) -> Option<Self> {
         Self::in_key(key.as_bytes())
     }

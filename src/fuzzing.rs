@@ -93,7 +93,6 @@ pub fn redirect(message: &str, slot: u16) -> Option<(&'static str, Option<String
 }
 
 /// Reads the text of a control document, and writes it again.
-#[cfg(feature = "control")]
 pub fn control_document(text: &[u8]) -> Result<Vec<u8>, String> {
     crate::control::write_again(text)
 }

@@ -31,7 +31,6 @@ pages! {
     waiting: "../docs/waiting.md",
 }
 
-#[cfg(feature = "control")]
 pages! {
     control: "../docs/control.md",
 }

@@ -150,7 +150,6 @@
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | log events of denials, store failures and mistakes in the set-up; without it an outage is silent: [which](https://github.com/tower-throttle/tower-throttle/blob/main/docs/logs.md) |
-//! | `control` | no | [`control`](mod@control): limits that an operator changes at run time, for a fleet |
 //! | `metrics-facade` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24. Text for Prometheus needs no feature |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
@@ -178,8 +177,6 @@ mod caller_key;
 mod charge;
 mod clock;
 pub mod compat;
-#[cfg(feature = "control")]
-#[cfg_attr(docsrs, doc(cfg(feature = "control")))]
 pub mod control;
 mod decision;
 mod enforcement;
@@ -190,8 +187,6 @@ mod fingerprint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod holds;
-#[cfg(feature = "control")]
-#[cfg_attr(docsrs, doc(cfg(feature = "control")))]
 pub mod inspect;
 mod limiter;
 mod lists;

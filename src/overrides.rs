@@ -3,18 +3,12 @@
 //! It comes on top of what code and files say. Each version of a document makes one of these, and
 //! so does each entry that ends. A request reads one version for all of its way, and compares no
 //! times except the ends of bans.
-#![cfg_attr(
-    not(feature = "control"),
-    allow(dead_code, reason = "without the feature, there is no document")
-)]
 
-#[cfg(feature = "control")]
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::Guard;
 
-#[cfg(feature = "control")]
 use crate::{Clock, Fingerprint, clock, policy_name::Name};
 use crate::{
     Lists, PolicyDecision, Quota,
@@ -25,7 +19,6 @@ use crate::{
 /// What a control document says on top of code and files. By default: nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Overrides {
-    #[cfg(feature = "control")]
     policies: HashMap<Box<str>, PolicyOverrides>,
     pub(crate) lists: ListsByHand,
 }
@@ -39,11 +32,9 @@ pub(crate) struct SeenOverrides(Option<Guard<Arc<Overrides>>>);
 pub(crate) struct PolicyOverrides {
     pub(crate) mode: Option<Mode>,
     /// The callers that it names, by their fingerprints.
-    #[cfg(feature = "control")]
     pub(crate) callers: HashMap<Fingerprint, Override>,
 }
 
-#[cfg_attr(not(feature = "control"), allow(unreachable_pub))]
 /// Whether a policy denies, whatever code and files say about its enforcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -56,7 +47,6 @@ pub enum Mode {
 }
 
 /// When a ban ends, by the clock of its document.
-#[cfg(feature = "control")]
 #[derive(Clone, Debug)]
 pub(crate) struct Ban {
     /// In milliseconds after the UNIX epoch.
@@ -64,14 +54,12 @@ pub(crate) struct Ban {
     clock: Arc<dyn Clock>,
 }
 
-#[cfg(feature = "control")]
 impl Ban {
     pub(crate) const fn new(until_ms: u64, clock: Arc<dyn Clock>) -> Self {
         Self { until_ms, clock }
     }
 
     /// Returns whether it has not ended.
-    #[cfg(feature = "control")]
     pub(crate) fn is_live(&self) -> bool {
         self.until_ms > clock::read(&*self.clock) / 1_000
     }
@@ -86,7 +74,6 @@ impl Ban {
 
 /// What all operators give one caller of a policy. A caller that is banned still has its quota, in
 /// which it pays for what it has used.
-#[cfg(feature = "control")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Override {
     pub(crate) quota: Option<Interned<Quota>>,
@@ -104,16 +91,9 @@ pub(crate) struct Found<'a> {
 impl Overrides {
     /// Returns what the document says of a policy.
     pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {
-        #[cfg(feature = "control")]
-        return self.policies.get(name);
-        #[cfg(not(feature = "control"))]
-        {
-            let _ = name;
-            None
-        }
+        self.policies.get(name)
     }
 
-    #[cfg(feature = "control")]
     pub(crate) fn policy_mut(&mut self, name: &str) -> &mut PolicyOverrides {
         self.policies.entry(name.into()).or_default()
     }

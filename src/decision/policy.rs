@@ -2,7 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-#[cfg(feature = "control")]
 use crate::quota::penalty::BAN;
 use crate::{
     Quota,
@@ -249,7 +248,6 @@ impl PolicyDecision {
 
     /// Creates the decision for a caller that operators banned until then, whatever the quota of
     /// the policy is.
-    #[cfg(feature = "control")]
     pub(crate) fn banned(name: Name, until_ms: u64, now_us: u64) -> Self {
         let standing = BucketState::banned_until(until_ms);
         let retry_us = BAN.reset_us(&standing, now_us);

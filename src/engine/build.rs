@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::Engine;
-#[cfg(feature = "control")]
 use crate::control::Control;
 use crate::{
     ConfigError, Lists, MemoryStore, OnStoreFailure, Policy,
@@ -26,7 +25,6 @@ pub(crate) struct EngineBuilder {
     pub(crate) max_waiting: Option<usize>,
     pub(crate) name: Option<String>,
     pub(crate) observer: Option<Arc<dyn Observe>>,
-    #[cfg(feature = "control")]
     pub(crate) control: Option<Control>,
 }
 
@@ -62,7 +60,6 @@ impl EngineBuilder {
                 store
             }
         };
-        #[cfg(feature = "control")]
         let store = store.follow(self.control.as_ref())?;
         let recorder = Recorder::new(
             former.map(|former| &*former.recorder),

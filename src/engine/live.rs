@@ -5,14 +5,9 @@ use std::{fmt, sync::Arc};
 use arc_swap::{ArcSwap, Guard};
 
 use super::{Engine, replacement::Replacement};
-#[cfg(feature = "control")]
 use crate::{control::Subscriber, overrides::Overrides, policy::check_overrides};
 
 /// The settings of a layer or limiter, with the engine that decides by them.
-#[cfg_attr(
-    not(feature = "control"),
-    allow(dead_code, reason = "nothing is followed")
-)]
 pub(crate) trait HasEngine: Send + Sync + 'static {
     /// What operators call it.
     fn kind(&self) -> &'static str;
@@ -20,7 +15,6 @@ pub(crate) trait HasEngine: Send + Sync + 'static {
     fn engine(&self) -> &Engine;
 
     /// Logs what of a control document cannot have an effect here.
-    #[cfg(feature = "control")]
     fn warn_of(&self, _overrides: &Overrides) {}
 }
 
@@ -68,14 +62,11 @@ impl<T: HasEngine> Live<T> {
     /// new ones, for all of its way.
     pub(crate) fn replacement(&self, settings: T) -> Replacement {
         let current = Arc::clone(&self.0);
-        #[cfg(feature = "control")]
         let control = settings.engine().store.control().cloned();
         Replacement {
-            #[cfg(feature = "control")]
             controls: control.iter().cloned().collect(),
             swaps: vec![Box::new(move || {
                 current.store(Arc::new(settings));
-                #[cfg(feature = "control")]
                 if let Some(control) = control {
                     control.held().add(&current);
                 }
@@ -84,7 +75,6 @@ impl<T: HasEngine> Live<T> {
     }
 
     /// Has each version of the control document checked against the policies.
-    #[cfg(feature = "control")]
     pub(crate) fn subscribe(&self) {
         if let Some(control) = self.load().engine().store.control() {
             control.held().subscribe(&self.0);
@@ -97,7 +87,6 @@ impl<T: HasEngine> Live<T> {
     }
 }
 
-#[cfg(feature = "control")]
 impl<T: HasEngine> Subscriber for ArcSwap<T> {
     fn check(&self, overrides: &Overrides) -> Vec<String> {
         let settings = self.load();

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-#[cfg(feature = "control")]
 use crate::control::Control;
 
 /// Other settings for a layer or limiter, which were checked and have no effect yet: from
@@ -33,7 +32,6 @@ use crate::control::Control;
 pub struct Replacement {
     pub(super) swaps: Vec<Box<dyn FnOnce() + Send>>,
     /// The control documents that apply on top of the settings.
-    #[cfg(feature = "control")]
     pub(super) controls: Vec<Control>,
 }
 
@@ -41,7 +39,6 @@ impl Replacement {
     /// Adds other settings, which are applied together with these.
     pub fn and(mut self, other: Self) -> Self {
         self.swaps.extend(other.swaps);
-        #[cfg(feature = "control")]
         for control in other.controls {
             if !self.controls.iter().any(|known| known.is(&control)) {
                 self.controls.push(control);
@@ -55,7 +52,6 @@ impl Replacement {
     pub fn apply(self) {
         self.swaps.into_iter().for_each(|swap| swap());
         // Other policies may have other conflicts with its entries.
-        #[cfg(feature = "control")]
         for control in &self.controls {
             control.held().publish();
         }

@@ -14,7 +14,6 @@ impl LimiterBuilder {
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         let engine = Live::new(self.engine(None)?);
-        #[cfg(feature = "control")]
         engine.subscribe();
         Ok(Limiter { engine })
     }

@@ -1,6 +1,5 @@
 //! [`LimiterBuilder`].
 
-#[cfg(feature = "control")]
 use crate::control::Control;
 #[cfg(doc)]
 use crate::{Decision, Limiter};
@@ -82,8 +81,6 @@ impl LimiterBuilder {
     /// ```
     ///
     /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
-    #[cfg(feature = "control")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     pub fn control(mut self, control: Control) -> Self {
         self.engine.control = Some(control);
         self

@@ -16,13 +16,11 @@ impl Limiter {
     /// Returns the limiter as operators see it, with its present settings: see
     /// [`inspect`](crate::inspect).
     #[must_use]
-    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     pub fn inspect(&self) -> Inspect {
         Inspect::new(self.engine.load_full())
     }
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "control")))]
 impl Inspectable for Limiter {
     fn inspect_all(&self) -> Vec<Inspect> {
         vec![self.inspect()]

@@ -3,7 +3,6 @@
 mod afterwards;
 mod build;
 mod builder;
-#[cfg(feature = "control")]
 mod inspect;
 mod keyed;
 mod wait;

@@ -1,6 +1,5 @@
 //! Lists of a control document, and those of a layer or limiter beside them.
 
-#[cfg(feature = "control")]
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::{fmt, sync::Arc};
@@ -8,7 +7,6 @@ use std::{fmt, sync::Arc};
 use arc_swap::Guard;
 
 use super::{Entries, List, Lists};
-#[cfg(feature = "control")]
 use crate::Fingerprint;
 use crate::Key;
 use crate::key::AddressReader;
@@ -17,7 +15,6 @@ use crate::key::AddressReader;
 #[derive(Clone, Default)]
 pub(crate) struct ListsByHand {
     pub(crate) addresses: Entries,
-    #[cfg(feature = "control")]
     pub(crate) keys: HashMap<Fingerprint, List>,
 }
 
@@ -29,10 +26,7 @@ pub(crate) struct LoadedLists<'a> {
 
 impl ListsByHand {
     pub(crate) fn is_empty(&self) -> bool {
-        #[cfg(feature = "control")]
-        return !self.addresses.has_networks() && self.keys.is_empty();
-        #[cfg(not(feature = "control"))]
-        true
+        !self.addresses.has_networks() && self.keys.is_empty()
     }
 }
 
@@ -56,7 +50,6 @@ impl LoadedLists<'_> {
     }
 
     /// Returns whether the document lists addresses, and nothing reads those of clients here.
-    #[cfg(feature = "control")]
     pub(crate) fn ignores_addresses(&self) -> bool {
         self.lists_addresses_by_hand() && self.address_reader().is_none()
     }
@@ -77,28 +70,21 @@ impl LoadedLists<'_> {
 
     pub(crate) fn has_keys(&self) -> bool {
         let has_own = self.own.as_ref().is_some_and(|own| own.has_keys());
-        #[cfg(feature = "control")]
-        let has_own = has_own || self.keys_by_hand().is_some();
-        has_own
+        has_own || self.keys_by_hand().is_some()
     }
 
     /// Returns the list of a key. `fingerprint`: what the store calls the key.
     pub(crate) fn find_key(
         &self,
         key: &Key,
-        #[cfg(feature = "control")] fingerprint: impl FnOnce(&Key) -> Fingerprint,
+        fingerprint: impl FnOnce(&Key) -> Fingerprint,
     ) -> Option<List> {
         let own = self.own.as_ref().and_then(|own| own.find_key(key));
-        #[cfg(feature = "control")]
-        let own = {
-            let by_hand = self.keys_by_hand();
-            let by_hand = by_hand.and_then(|keys| keys.get(&fingerprint(key)));
-            stronger(own, by_hand.copied())
-        };
-        own
+        let by_hand = self.keys_by_hand();
+        let by_hand = by_hand.and_then(|keys| keys.get(&fingerprint(key)));
+        stronger(own, by_hand.copied())
     }
 
-    #[cfg(feature = "control")]
     fn keys_by_hand(&self) -> Option<&HashMap<Fingerprint, List>> {
         let keys = &self.by_hand?.keys;
         Some(keys).filter(|keys| !keys.is_empty())

@@ -13,7 +13,6 @@ use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
-#[cfg(feature = "control")]
 pub(crate) use self::entries::{lists_every_caller, range};
 pub use self::list::List;
 pub(crate) use self::{

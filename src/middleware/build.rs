@@ -26,7 +26,6 @@ impl RateLimitLayerBuilder {
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
         let settings = Live::new(self.settings(None)?);
-        #[cfg(feature = "control")]
         settings.subscribe();
         Ok(RateLimitLayer { settings })
     }

@@ -15,7 +15,6 @@ use super::{
     responder::Responder,
     settings::{ResponseSettings, Secret},
 };
-#[cfg(feature = "control")]
 use crate::control::Control;
 use crate::{
     ConfigError, Lists, OnStoreFailure, Policy, RequestHead, engine::EngineBuilder,
@@ -267,8 +266,6 @@ impl RateLimitLayerBuilder {
     /// ```
     ///
     /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
-    #[cfg(feature = "control")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     pub fn control(mut self, control: Control) -> Self {
         self.engine.control = Some(control);
         self

@@ -33,7 +33,6 @@ impl RateLimitLayer {
     /// # Ok::<(), http::Error>(())
     /// ```
     #[must_use]
-    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     pub fn explain(&self, head: &RequestHead<'_>) -> Explanation {
         self.settings.load().explain(head)
     }

@@ -68,9 +68,9 @@ impl RateLimitLayer {
     /// denial that finds it in use is not counted, but [missed](TopDenied::missed).
     ///
     /// A caller appears as the [`Fingerprint`](crate::Fingerprint) of its key, which is also in
-    /// the names of its buckets in Redis. The key itself is not kept, except with the feature
-    /// `control` for a store in memory, or another whose names of buckets have no fingerprint: such
-    /// a store finds a bucket by its key only. Nothing shows it. To read
+    /// the names of its buckets in Redis. The key itself is not kept, except for a
+    /// store in memory, or another whose names of buckets have no fingerprint: such a store finds a
+    /// bucket by its key only. Nothing shows it. To read
     /// names instead, use [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders): callers of
     /// shadow policies have none. Under a policy that is [shared](crate::Policy::shared), all callers
     /// are one.

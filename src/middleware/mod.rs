@@ -18,10 +18,8 @@ pub mod settle;
 mod asked;
 mod build;
 mod decide;
-#[cfg(feature = "control")]
 mod explain;
 mod inline_text;
-#[cfg(feature = "control")]
 mod inspect;
 mod listed;
 mod record;

@@ -104,7 +104,6 @@ impl RequestReaders {
     }
 
     /// Returns the quotas that requests chose, as far as they are kept.
-    #[cfg(feature = "control")]
     pub(super) fn known_tiers(&self) -> Vec<Interned<Quota>> {
         let tiers = self.tiers.0.iter();
         tiers.filter_map(|tier| tier.get().cloned()).collect()

@@ -28,7 +28,6 @@ use crate::{
     telemetry,
     util::interned::Interned,
 };
-#[cfg(feature = "control")]
 use crate::{lists::LoadedLists, overrides::Overrides};
 
 pub(super) type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
@@ -66,7 +65,6 @@ impl HasEngine for Settings {
         &self.engine
     }
 
-    #[cfg(feature = "control")]
     fn warn_of(&self, overrides: &Overrides) {
         let lists = LoadedLists::new(self.engine.lists.as_ref(), Some(&overrides.lists));
         if lists.is_some_and(|lists| lists.ignores_addresses()) {

@@ -17,7 +17,6 @@ pub(crate) struct Identity {
     pub(super) fingerprint: Fingerprint,
     pub(super) name: Option<Box<str>>,
     /// The bytes of the key, if the store finds no bucket by a fingerprint.
-    #[cfg(feature = "control")]
     pub(super) key: Option<Box<[u8]>>,
 }
 
@@ -28,7 +27,6 @@ impl Identity {
         Self {
             fingerprint: stored.unwrap_or_else(|| Fingerprint::from(key)),
             name: name.map(|name| bounded(&name)),
-            #[cfg(feature = "control")]
             key: {
                 const MOST_BYTES: usize = 256;
 

@@ -9,7 +9,6 @@ use super::{
     space_saving::SpaceSaving,
     top::{Offender, TopDenied},
 };
-#[cfg(feature = "control")]
 use crate::Fingerprint;
 use crate::{DenialReason, Key};
 
@@ -145,7 +144,6 @@ impl DenialLists {
     }
 
     /// Returns the key of a listed caller, if it is kept.
-    #[cfg(feature = "control")]
     pub(super) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         let identities = self
             .callers

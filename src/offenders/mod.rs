@@ -32,7 +32,6 @@ pub use self::{
     recent::RecentDenial,
     top::{Offender, TopDenied},
 };
-#[cfg(feature = "control")]
 use crate::Fingerprint;
 use crate::{
     Clock, DenialReason, Key,
@@ -187,7 +186,6 @@ impl Offenders {
 
     /// Returns the denials since the last call, the latest first: those that the ring still has.
     /// `seen`: how many there had been at the last call, which this updates.
-    #[cfg(feature = "control")]
     pub(crate) fn recent_since(&self, seen: &mut u64) -> Vec<RecentDenial> {
         let lists = lock(&self.lists);
         let count = lists.recent.count();
@@ -197,7 +195,6 @@ impl Offenders {
     }
 
     /// Returns the key of a listed caller, if it is kept: if the store finds no bucket by a fingerprint.
-    #[cfg(feature = "control")]
     pub(crate) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         lock(&self.lists).key_of(fingerprint)
     }

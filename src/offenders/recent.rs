@@ -120,7 +120,6 @@ impl Recent {
         self.count += 1;
     }
 
-    #[cfg(feature = "control")]
     pub(super) const fn count(&self) -> u64 {
         self.count
     }

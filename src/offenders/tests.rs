@@ -279,7 +279,6 @@ fn deny(offenders: &Offenders, policy: &Name, caller: u64) {
     offenders.record(&denial, details, |_, key| Identity::new(key, None, None));
 }
 
-#[cfg(feature = "control")]
 #[test]
 fn a_reader_gets_each_denial_once() {
     let (offenders, policy) = (Offenders::new(None), Name::new("api").unwrap());

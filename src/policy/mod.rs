@@ -7,9 +7,7 @@ mod overridden;
 use std::time::Duration;
 
 pub(crate) use self::check::{cannot_lease, cost_of_penalty};
-#[cfg(feature = "control")]
 pub(crate) use self::overridden::check_override;
-#[cfg(feature = "control")]
 pub(crate) use self::overridden::{check_overrides, override_conflict};
 pub(crate) use self::{
     check::{check_names, check_strikes},

@@ -1,6 +1,5 @@
 //! What a control document makes of a checked policy: another mode, and other quotas for callers.
 
-#[cfg(feature = "control")]
 use std::collections::BTreeSet;
 
 use super::{
@@ -12,7 +11,6 @@ use crate::{
     enforcement::Enforcement,
     overrides::{Mode, PolicyOverrides, SeenOverrides},
 };
-#[cfg(feature = "control")]
 use crate::{Quota, overrides::Overrides, telemetry};
 
 impl Compiled {
@@ -66,7 +64,6 @@ impl Compiled {
     }
 
     /// Returns the entries of a control document that cannot apply to it, and why.
-    #[cfg(feature = "control")]
     fn conflicts(&self, given: &PolicyOverrides) -> Vec<ConfigError> {
         let mode = given.mode.filter(|mode| *mode == Mode::Shadow);
         let mode = mode.and_then(|_| self.cannot_shadow());
@@ -87,7 +84,6 @@ impl Compiled {
 /// Checks a version of a control document against the policies of a layer or limiter, and logs if
 /// it switches all of them off. Returns the entries that cannot apply, and why. A request ignores
 /// them.
-#[cfg(feature = "control")]
 pub(crate) fn check_overrides<'a>(
     overrides: &Overrides,
     limiter: &str,
@@ -108,7 +104,6 @@ pub(crate) fn check_overrides<'a>(
 
 /// Returns an error if a caller of a policy with one quota cannot be given the other, or if no request
 /// of this cost could pass.
-#[cfg(feature = "control")]
 pub(crate) fn check_override(own: &Quota, cost: u64, other: &Quota) -> Result<(), ConfigError> {
     let capacity = other.capacity();
     match override_conflict(own, other) {
@@ -119,7 +114,6 @@ pub(crate) fn check_override(own: &Quota, cost: u64, other: &Quota) -> Result<()
     }
 }
 
-#[cfg(feature = "control")]
 fn cannot_override(conflict: &str) -> ConfigError {
     let message = format!(
         "a caller's quota cannot replace that of the policy: {conflict}; give a quota of the policy's algorithm"
@@ -128,7 +122,6 @@ fn cannot_override(conflict: &str) -> ConfigError {
 }
 
 /// Returns why a caller of a policy with one quota cannot be given the other.
-#[cfg(feature = "control")]
 pub(crate) fn override_conflict(own: &Quota, other: &Quota) -> Option<&'static str> {
     if own.penalty().is_some() != other.penalty().is_some() {
         Some("a Penalty and a quota that grants units, because one counts strikes and not requests")

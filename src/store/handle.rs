@@ -13,7 +13,6 @@ use super::{
     shadow::Shadows,
     unsettled::HeldIn,
 };
-#[cfg(feature = "control")]
 use crate::{ConfigError, Fingerprint, control::Control, policy::override_conflict};
 use crate::{
     Decision, Key, List,
@@ -34,7 +33,6 @@ pub(crate) struct StoreHandle {
     held_in: Arc<HeldIn>,
     /// The same store, if it is the memory store, which answers at once and never fails.
     memory: Option<MemoryStore>,
-    #[cfg(feature = "control")]
     control: Option<Control>,
 }
 
@@ -67,7 +65,6 @@ impl StoreHandle {
             id: StoreId::default(),
             fallback,
             holders,
-            #[cfg(feature = "control")]
             control: None,
         }
     }
@@ -77,7 +74,6 @@ impl StoreHandle {
     /// # Errors
     ///
     /// Returns an error if the document calls keys by other names than the store does.
-    #[cfg(feature = "control")]
     pub(crate) fn follow(mut self, control: Option<&Control>) -> Result<Self, ConfigError> {
         if let Some(control) = control {
             control.check_secret(self.fingerprint(&Key::everyone()))?;
@@ -88,42 +84,29 @@ impl StoreHandle {
 
     /// Keeps what the control document of another handle says now.
     pub(crate) fn with_overrides_of(self, other: &Self) -> Self {
-        #[cfg(feature = "control")]
-        return Self {
+        Self {
             control: other
                 .control()
                 .map(|control| Control::fixed(Arc::clone(&control.held().overrides()))),
             ..self
-        };
-        #[cfg(not(feature = "control"))]
-        {
-            let _ = other;
-            self
         }
     }
 
     /// Returns the control document, if there is one.
-    #[cfg(feature = "control")]
     pub(crate) fn control(&self) -> Option<&Control> {
         self.control.as_ref()
     }
 
     /// Returns whether a control document may change what its users do.
     pub(crate) const fn is_followed(&self) -> bool {
-        #[cfg(feature = "control")]
-        return self.control.is_some();
-        #[cfg(not(feature = "control"))]
-        false
+        self.control.is_some()
     }
 
     /// Returns what the control document says now. A request asks once, and sees this version for
     /// all of its way.
     #[inline]
     pub(crate) fn overrides(&self) -> SeenOverrides {
-        #[cfg(feature = "control")]
         let version = self.control().map(|control| control.held().overrides());
-        #[cfg(not(feature = "control"))]
-        let version = None;
         SeenOverrides::new(version)
     }
 
@@ -208,7 +191,6 @@ impl StoreHandle {
 
     /// Peeks at buckets, each by itself, in one round trip if the store can. `None` for those about
     /// which the store has no answer.
-    #[cfg(feature = "control")]
     pub(crate) async fn peek_each(
         &self,
         charges: &[Charge<'_>],
@@ -265,7 +247,6 @@ impl StoreHandle {
 
     #[inline(never)]
     fn find_in<'a>(&self, given: &'a PolicyOverrides, policy: &Compiled, key: &Key) -> Found<'a> {
-        #[cfg(feature = "control")]
         if !given.callers.is_empty() {
             let Some(given) = given.callers.get(&self.fingerprint(key)) else {
                 return Found::default();
@@ -283,18 +264,13 @@ impl StoreHandle {
     }
 
     /// Returns what the store calls a key.
-    #[cfg(feature = "control")]
     pub(crate) fn fingerprint(&self, key: &Key) -> Fingerprint {
         self.store.store.fingerprint(key)
     }
 
     /// Returns the list that a key is on.
     pub(crate) fn find_listed(&self, lists: &LoadedLists<'_>, key: &Key) -> Option<List> {
-        lists.find_key(
-            key,
-            #[cfg(feature = "control")]
-            |key| self.fingerprint(key),
-        )
+        lists.find_key(key, |key| self.fingerprint(key))
     }
 
     pub(crate) fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
@@ -317,7 +293,6 @@ impl StoreHandle {
             fallback: Fallback::new(),
             holders: self.fallback.local_holders().clone(),
             memory: None,
-            #[cfg(feature = "control")]
             control: None,
         }
     }

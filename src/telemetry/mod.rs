@@ -17,12 +17,10 @@ macro_rules! tell {
 }
 
 mod check_span;
-#[cfg(feature = "control")]
 mod control;
 mod denied;
 mod store;
 mod wiring;
 
-#[cfg(feature = "control")]
 pub(crate) use self::control::*;
 pub(crate) use self::{check_span::CheckSpan, denied::*, store::*, wiring::*};

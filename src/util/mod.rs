@@ -16,7 +16,6 @@ pub(crate) mod repository;
 pub(crate) mod runtime;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;
-#[cfg(any(feature = "redis", feature = "control"))]
 pub(crate) mod task;
 pub(crate) mod text;
 pub(crate) mod thread_number;

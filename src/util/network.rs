@@ -71,7 +71,6 @@ impl Network {
     }
 
     /// Returns whether an address, which must not be IPv4-mapped, is of this network.
-    #[cfg(feature = "control")]
     pub(crate) fn contains(self, address: IpAddr) -> bool {
         let other = Self { address, ..self };
         width(address) == width(self.address) && self.range() == other.range()

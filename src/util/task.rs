@@ -29,7 +29,6 @@ impl AbortOnDrop<()> {
 
 impl<T> AbortOnDrop<T> {
     /// Returns whether the task has ended: by itself, or with its runtime.
-    #[cfg(feature = "control")]
     pub(crate) fn has_ended(&self) -> bool {
         self.0.is_finished()
     }

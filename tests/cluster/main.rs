@@ -2,7 +2,6 @@
 //! servers with wrong slot maps.
 
 mod callers;
-#[cfg(feature = "control")]
 mod control;
 mod counting;
 mod failing;

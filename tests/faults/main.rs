@@ -23,7 +23,6 @@ mod support;
 mod wait;
 
 mod cluster_failover;
-#[cfg(feature = "control")]
 mod control_document;
 mod crash;
 mod crash_rate;
@@ -41,7 +40,6 @@ mod reshard;
 mod roles;
 mod rolling_deploy;
 mod script_flush;
-#[cfg(feature = "control")]
 mod sentinel_control;
 mod sentinel_cut_off;
 mod sentinel_failover;

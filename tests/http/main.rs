@@ -7,7 +7,6 @@ mod logged;
 mod metrics;
 mod middleware;
 mod offenders;
-#[cfg(feature = "control")]
 mod overrides;
 mod penalties;
 mod routes;

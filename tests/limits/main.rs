@@ -14,7 +14,6 @@ mod lists;
 mod memory;
 mod migration;
 mod model;
-#[cfg(feature = "control")]
 mod overrides;
 mod penalties;
 mod quota_text;

@@ -30,7 +30,6 @@ async fn limiter(url: &str, clock: Arc<ManualClock>, quota: Quota) -> Limiter {
         .hold_for(LIFETIME)
         .on_store_failure(OnStoreFailure::Deny);
     let builder = Limiter::builder().policy(policy);
-    #[cfg(feature = "control")]
     let builder = {
         let control = store.control();
         control.refresh().await.expect("the overrides");
@@ -96,7 +95,6 @@ pub(crate) fn what_a_killed_process_held_is_charged_once() {
 
 /// The quota of its policy would be drained a second after the hold has lapsed. That of its caller
 /// is not.
-#[cfg(feature = "control")]
 pub(crate) fn what_a_killed_process_held_under_an_override_is_charged() {
     let server = RedisServer::start();
     let per_second: Quota = "100 per second".parse().expect("a quota");

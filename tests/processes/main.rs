@@ -7,7 +7,6 @@
 mod allocations;
 #[cfg(feature = "tracing")]
 mod client_log;
-#[cfg(feature = "control")]
 mod control;
 #[cfg(target_os = "linux")]
 mod fallback_memory;
@@ -68,7 +67,6 @@ const TESTS: &[(&str, fn())] = &[
         "client_log::each_reason_why_reconnecting_fails_is_said_once",
         || on_threads(client_log::each_reason_why_reconnecting_fails_is_said_once()),
     ),
-    #[cfg(feature = "control")]
     (
         "control::an_override_of_one_process_is_felt_in_all",
         control::an_override_of_one_process_is_felt_in_all,
@@ -82,7 +80,6 @@ const TESTS: &[(&str, fn())] = &[
         "killed::what_a_killed_process_held_is_charged_once",
         killed::what_a_killed_process_held_is_charged_once,
     ),
-    #[cfg(feature = "control")]
     (
         "killed::what_a_killed_process_held_under_an_override_is_charged",
         killed::what_a_killed_process_held_under_an_override_is_charged,
@@ -114,7 +111,6 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--run", name] => run(name),
-        #[cfg(feature = "control")]
         ["--other-process", "control", url] => control::other_process(url),
         ["--other-process", "killed", url, quota] => killed::other_process(url, quota),
         ["--other-process", "permit_storm", url, seed] => permit_storm::other_process(url, seed),

@@ -426,7 +426,6 @@ async fn a_denial_before_a_reset_is_not_cached_after_it() {
     }
 }
 
-#[cfg(feature = "control")]
 #[tokio::test]
 async fn a_reset_by_fingerprint_voids_the_denial_of_its_caller() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));

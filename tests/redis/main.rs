@@ -4,7 +4,6 @@
 mod acl;
 mod batching;
 mod callers;
-#[cfg(feature = "control")]
 mod control;
 #[cfg(all(feature = "redis-client", feature = "testing"))]
 mod deadlines;
@@ -20,7 +19,6 @@ mod lease;
 #[cfg(feature = "redis-client")]
 mod lifecycle;
 mod metrics;
-#[cfg(feature = "control")]
 mod overrides;
 mod penalties;
 #[cfg(feature = "testing")]

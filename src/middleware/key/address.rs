@@ -52,7 +52,6 @@ impl AddressReader for std::sync::Arc<dyn AddressReader> {
 pub(crate) const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// Returns the key of a peer with this address, as [`peer`](super::peer) reads it by default.
-#[cfg(feature = "control")]
 pub(crate) fn key_of_address(address: IpAddr) -> Key {
     address_key(address.to_canonical(), DEFAULT_IPV6_PREFIX)
 }

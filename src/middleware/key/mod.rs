@@ -86,7 +86,6 @@ mod proxies;
 pub(crate) mod request_head;
 mod source;
 
-#[cfg(feature = "control")]
 pub(crate) use self::address::key_of_address;
 pub(crate) use self::error::{Missing, Reason};
 #[cfg(feature = "axum")]

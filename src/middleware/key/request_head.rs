@@ -54,13 +54,11 @@ impl<'a> RequestHead<'a> {
 }
 
 /// In the extensions of a request that was made of what an operator typed.
-#[cfg(feature = "control")]
 #[derive(Clone, Copy)]
 struct MadeUp;
 
 /// Returns a request to be filled with what an operator types. What it lacks is no mistake of the
 /// application, and is not logged.
-#[cfg(feature = "control")]
 pub(crate) fn made_up() -> Request<()> {
     let mut request = Request::new(());
     request.extensions_mut().insert(MadeUp);
@@ -70,10 +68,7 @@ pub(crate) fn made_up() -> Request<()> {
 impl RequestHead<'_> {
     /// Returns whether a client has sent it.
     pub(crate) fn is_sent(&self) -> bool {
-        #[cfg(feature = "control")]
-        return self.extensions.get::<MadeUp>().is_none();
-        #[cfg(not(feature = "control"))]
-        true
+        self.extensions.get::<MadeUp>().is_none()
     }
 }
 

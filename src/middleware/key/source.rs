@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-#[cfg(feature = "control")]
 use crate::{Fingerprint, Key};
 
 /// What a policy counts by: what its key is read from, by
@@ -40,13 +39,11 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    #[cfg(feature = "control")]
     pub(crate) fn is_everyone(&self) -> bool {
         *self == Self::Everyone
     }
 
     /// Returns why this key cannot be one of the source, and how to name a caller.
-    #[cfg(feature = "control")]
     pub(crate) fn refusal_of(&self, key: &Key) -> Option<String> {
         let (is_right, name) = match self {
             Self::ClientAddress => (key.is_address(), "ip:ADDRESS"),

@@ -1,12 +1,10 @@
 //! The penalty, as users set it: bans of callers that misbehaved too often.
 
-#[cfg(feature = "control")]
 mod by_hand;
 mod params;
 
 use std::time::Duration;
 
-#[cfg(feature = "control")]
 pub(crate) use self::by_hand::BAN;
 pub(crate) use self::params::PenaltyParams;
 use super::{

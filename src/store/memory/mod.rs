@@ -8,12 +8,10 @@ mod sketch;
 mod tests;
 
 use std::sync::Arc;
-#[cfg(feature = "control")]
 use std::sync::OnceLock;
 
 use self::buckets::Buckets;
 use super::{Answer, Charge, Check, Fallback, Store};
-#[cfg(feature = "control")]
 use crate::control::Control;
 use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 
@@ -69,12 +67,7 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 ///
 /// Cloning shares the buckets.
 #[derive(Clone, Debug)]
-pub struct MemoryStore(
-    Arc<Buckets>,
-    Fallback,
-    Arc<str>,
-    #[cfg(feature = "control")] Arc<OnceLock<Control>>,
-);
+pub struct MemoryStore(Arc<Buckets>, Fallback, Arc<str>, Arc<OnceLock<Control>>);
 
 impl MemoryStore {
     /// Creates a store with the default settings.
@@ -101,8 +94,6 @@ impl MemoryStore {
 
     /// Returns a control document for this process, the same for all clones. The ends of its
     /// entries follow the store's clock.
-    #[cfg(feature = "control")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
     #[must_use]
     pub fn control(&self) -> Control {
         self.3
@@ -179,7 +170,6 @@ impl MemoryStoreBuilder {
             Arc::new(Buckets::new(self.capacity, self.clock)),
             Fallback::new(),
             self.name,
-            #[cfg(feature = "control")]
             Arc::default(),
         )
     }
@@ -201,12 +191,10 @@ impl Store for MemoryStore {
     }
 
     fn metrics(&self) -> StoreMetrics {
-        #[cfg_attr(not(feature = "control"), allow(unused_mut))]
         let mut metrics = StoreMetrics {
             name: (*self.2).to_owned(),
             ..self.0.metrics()
         };
-        #[cfg(feature = "control")]
         if let Some(control) = self.3.get() {
             control.held().add_to(&mut metrics);
         }

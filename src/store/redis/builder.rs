@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-#[cfg(feature = "control")]
 use super::document::OneControl;
 use super::{
     RedisStore,
@@ -272,7 +271,6 @@ impl RedisStoreBuilder {
             fallback,
             shared: Arc::clone(&shared),
             name: self.name,
-            #[cfg(feature = "control")]
             control: OneControl::default(),
         });
         let leases = Leases::new(process, runtime);

@@ -29,7 +29,6 @@ use super::{
     reply::Integers,
     request::ScriptCall,
 };
-#[cfg(feature = "control")]
 use crate::control::HEAD_BYTES;
 use crate::{StoreError, error::StoreErrorKind};
 
@@ -200,7 +199,6 @@ impl Connection {
 
     /// Reads the first bytes of a string, and the server's time in microseconds. The text is empty
     /// if there is no such key.
-    #[cfg(feature = "control")]
     pub(super) async fn read_text(
         &self,
         key: &str,
@@ -227,7 +225,6 @@ impl Connection {
     }
 
     /// Replaces a string that starts with `head`, by this script.
-    #[cfg(feature = "control")]
     pub(super) async fn replace_text(
         &self,
         script: &'static str,
@@ -367,7 +364,6 @@ fn options(deadline: Deadline) -> Result<Options, FredError> {
 }
 
 /// Reads a reply to TIME: seconds and microseconds.
-#[cfg(feature = "control")]
 fn microseconds(reply: Value) -> Option<u64> {
     let Reply::Array(words) = Reply::from(reply) else {
         return None;

@@ -66,13 +66,11 @@ impl KeyNames {
 
     /// Returns the key of the control document. It has the form of a bucket's key, so that the
     /// same right covers it, and a letter that no algorithm has.
-    #[cfg(feature = "control")]
     pub(super) fn control_key(&self) -> String {
         format!("{}C{{control}}", self.prefix)
     }
 
     /// Returns what it hashes callers' keys with.
-    #[cfg(feature = "control")]
     pub(super) const fn secret(&self) -> Secret {
         self.secret
     }

@@ -8,11 +8,9 @@ pub(crate) mod client_reply;
 pub(crate) mod cluster;
 pub(crate) mod connect;
 mod connection;
-#[cfg(feature = "control")]
 mod control;
 pub(crate) mod deadline;
 mod dispatcher;
-#[cfg(feature = "control")]
 pub(crate) mod document;
 mod either;
 #[cfg(feature = "redis-client")]

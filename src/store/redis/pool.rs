@@ -12,7 +12,6 @@ use std::{
 
 use tokio::sync::watch;
 
-#[cfg(feature = "control")]
 use super::document::{TextCommand, TextReply};
 use super::{
     SendMode,
@@ -57,7 +56,6 @@ pub(crate) trait ServerDouble: fmt::Debug + Send + Sync {
     fn delete(&self, keys: Vec<String>, deadline: Deadline) -> StoreFuture<()>;
 
     /// Reads or replaces the text of a control document.
-    #[cfg(feature = "control")]
     fn text(&self, key: &str, command: TextCommand, deadline: Deadline) -> StoreFuture<TextReply>;
 }
 
@@ -183,7 +181,6 @@ impl Wire {
     }
 
     /// Reads or replaces the text of a control document.
-    #[cfg(feature = "control")]
     pub(super) async fn text(
         &self,
         key: &str,

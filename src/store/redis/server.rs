@@ -11,7 +11,6 @@ use std::{
 
 use tokio::time::Instant;
 
-#[cfg(feature = "control")]
 use super::document::{TextCommand, TextReply};
 use super::{
     SendMode,
@@ -178,7 +177,6 @@ impl Server {
 
     /// Reads or replaces the text of a control document. No check waits for it, so the breaker
     /// has no part in this.
-    #[cfg(feature = "control")]
     pub(super) async fn text(
         &self,
         key: &str,

@@ -6,13 +6,11 @@ use std::{
     time::Duration,
 };
 
-#[cfg(feature = "control")]
 use super::document::OneControl;
 use super::{
     SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, either::Either,
     request::ScriptRequest, shared::Shared,
 };
-#[cfg(feature = "control")]
 use crate::util::lock::lock;
 use crate::{
     Decision, Fingerprint, Key, StoreError,
@@ -35,7 +33,6 @@ pub(super) struct Unleased {
     pub(super) fallback: Fallback,
     /// The label of its metrics.
     pub(super) name: String,
-    #[cfg(feature = "control")]
     pub(super) control: OneControl,
 }
 
@@ -196,7 +193,6 @@ impl Store for Unleased {
         let open = dispatchers.iter();
         let open = open.filter(|dispatcher| dispatcher.server().is_breaker_open());
         let cached = self.denials.as_ref().map_or(0, |denials| denials.len());
-        #[cfg_attr(not(feature = "control"), allow(unused_mut))]
         let mut metrics = StoreMetrics {
             call_seconds: Some(self.shared.calls.seconds()),
             checks_per_call: Some(self.shared.calls.checks()),
@@ -205,7 +201,6 @@ impl Store for Unleased {
             cached_denials: Some(cached as u64),
             ..StoreMetrics::new(&*self.name)
         };
-        #[cfg(feature = "control")]
         if let Some(held) = lock(&self.control).upgrade() {
             held.add_to(&mut metrics);
         }

@@ -16,7 +16,6 @@ use tokio::{
 };
 
 use self::server::Server;
-#[cfg(feature = "control")]
 use crate::store::redis::document::{TextCommand, TextReply};
 use crate::{
     Clock, ConfigError, RedisStore, RedisStoreBuilder, StoreError,
@@ -248,7 +247,6 @@ impl ServerDouble for SimulatedRedis {
         })
     }
 
-    #[cfg(feature = "control")]
     fn text(&self, key: &str, command: TextCommand, deadline: Deadline) -> StoreFuture<TextReply> {
         let key = key.to_owned();
         self.travel(deadline, move |server| server.text(key, command))

@@ -5,9 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
 use super::Served;
-#[cfg(feature = "control")]
 use crate::store::redis::document::TextCommand;
-#[cfg(feature = "control")]
 use crate::store::redis::document::TextReply;
 use crate::{
     Clock, ManualClock,
@@ -39,7 +37,6 @@ pub(super) struct Server {
     pub(super) served: Served,
     stores: u64,
     /// Control documents.
-    #[cfg(feature = "control")]
     texts: HashMap<String, Vec<u8>>,
 }
 
@@ -55,7 +52,6 @@ impl Server {
             free_at: started,
             served: Served::default(),
             stores: 0,
-            #[cfg(feature = "control")]
             texts: HashMap::new(),
         }
     }
@@ -74,7 +70,6 @@ impl Server {
     }
 
     /// Reads or replaces the text of a control document.
-    #[cfg(feature = "control")]
     pub(super) fn text(&mut self, key: String, command: TextCommand) -> TextReply {
         let begun_at = self.begin(0);
         let now_us = self.clock.us_at(begun_at);

@@ -26,7 +26,6 @@ use self::{
     redirect::{Failed, unsplittable},
     topology::Topology,
 };
-#[cfg(feature = "control")]
 use super::document::{TextCommand, TextReply};
 use super::{
     SendMode, address::Address, connect::Settings, connection::slot, deadline::Deadline,
@@ -189,7 +188,6 @@ impl Cluster {
     }
 
     /// Reads or replaces the text of a control document.
-    #[cfg(feature = "control")]
     pub(super) async fn text(
         &self,
         key: &str,
