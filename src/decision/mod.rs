@@ -1,21 +1,28 @@
 //! The outcome of a check.
 
+mod outcome;
+mod policies;
 mod policy;
 mod reason;
 mod shadow;
+mod verdict;
 
 use std::cmp::Reverse;
 use std::{
-    fmt, mem, slice,
+    fmt, mem,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use smallvec::SmallVec;
 
-pub use self::policy::PolicyDecision;
-pub use self::reason::DenialReason;
-pub(crate) use self::{policy::PolicyOutcome, shadow::ShadowOutcome};
+use self::policies::{Policies, WithShadows};
+pub(crate) use self::{outcome::PolicyOutcome, shadow::ShadowOutcome};
+pub use self::{
+    policy::PolicyDecision,
+    reason::DenialReason,
+    verdict::{Source, Verdict},
+};
 use crate::{charge::Operation, lists::List};
 
 /// The outcome of a check, with the state of every policy in it.
@@ -48,60 +55,7 @@ pub struct Decision {
     policies: Policies,
 }
 
-/// One policy is stored inline: an `Arc` would cost each request an allocation and a count.
-/// Two inline would double the size of every decision, which is copied often.
-enum Policies {
-    /// No policy was asked, and this many units pass.
-    None(u64),
-    One(PolicyDecision),
-    Several(Arc<[PolicyDecision]>),
-    WithShadows(Arc<WithShadows>),
-}
-
-/// What was asked of a request that shadow policies apply to.
-#[derive(Clone)]
-struct WithShadows {
-    enforced: SmallVec<[PolicyDecision; 1]>,
-    /// If no policy is enforced, this many units pass.
-    units: u64,
-    /// In the order of configuration.
-    shadows: Vec<ShadowOutcome>,
-}
-
 const _: () = assert!(size_of::<Decision>() <= 128);
-
-impl Policies {
-    #[inline]
-    fn as_slice(&self) -> &[PolicyDecision] {
-        // Nearly all decisions. In the `match`, it would be behind a jump table.
-        if let Self::One(policy) = self {
-            return slice::from_ref(policy);
-        }
-        match self {
-            Self::None(_) | Self::One(_) => &[],
-            Self::Several(policies) => policies,
-            Self::WithShadows(all) => &all.enforced,
-        }
-    }
-
-    /// Returns the units that pass if no policy was asked.
-    fn unlimited(&self) -> Option<u64> {
-        match self {
-            Self::None(units) => Some(*units),
-            Self::WithShadows(all) if all.enforced.is_empty() => Some(all.units),
-            Self::One(_) | Self::Several(_) | Self::WithShadows(_) => None,
-        }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [PolicyDecision] {
-        match self {
-            Self::None(_) => &mut [],
-            Self::One(policy) => slice::from_mut(policy),
-            Self::Several(policies) => Arc::make_mut(policies),
-            Self::WithShadows(all) => &mut Arc::make_mut(all).enforced,
-        }
-    }
-}
 
 impl Clone for Decision {
     /// Clones in place. A derived `clone` builds the policies elsewhere and moves them.
@@ -113,87 +67,6 @@ impl Clone for Decision {
             Policies::One(policy) => of(Policies::One(policy.clone())),
             Policies::Several(policies) => of(Policies::Several(Arc::clone(policies))),
             Policies::WithShadows(all) => of(Policies::WithShadows(Arc::clone(all))),
-        }
-    }
-}
-
-impl FromIterator<PolicyDecision> for Policies {
-    /// Collects in place if the number is known.
-    fn from_iter<T: IntoIterator<Item = PolicyDecision>>(policies: T) -> Self {
-        let mut policies = policies.into_iter();
-        match policies.size_hint() {
-            (_, Some(0 | 1)) => policies.next().map_or(Self::None(0), Self::One),
-            _ => Self::Several(policies.collect()),
-        }
-    }
-}
-
-/// Whether a check is allowed, or why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// Every policy had room; the units were taken.
-    Allowed,
-    /// A policy had no room. Nothing was taken from any policy. The cost fits later, or after a
-    /// credit if the bucket [never refills](crate::TokenBucket::without_refill).
-    ///
-    /// Also used if the store failed and a policy denies then. [`Decision::source`] is
-    /// [`Source::StoreFailure`] in that case, and no policy is listed. Or the caller is on the
-    /// deny list, and the source is [`Source::List`].
-    Denied,
-    /// The cost is above what a policy can ever grant. Nothing was taken, and waiting cannot
-    /// help.
-    Impossible,
-}
-
-impl Verdict {
-    fn of(operation: Operation, fitting: u64, is_impossible: bool, wants: bool) -> Self {
-        if is_impossible {
-            Self::Impossible
-        } else if fitting == 0 && (operation != Operation::TakeUpTo || wants) {
-            Self::Denied
-        } else {
-            Self::Allowed
-        }
-    }
-}
-
-/// Where a decision came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Source {
-    /// The caller is on one of the [`Lists`](crate::Lists), or operators have banned it in a
-    /// [control document](crate::control). No store was asked.
-    List,
-    /// The store decided. Also used if no policy applied; [`Decision::policies`] is then
-    /// empty.
-    Store,
-    /// This process repeated a recent denial of the same caller by the store, which
-    /// [still holds](crate::RedisStoreBuilder::denial_cache_ttl).
-    Cache,
-    /// This process decided from units that it had leased from the store:
-    /// [`Policy::lease`](crate::Policy::lease).
-    Lease,
-    /// The store failed, and this process decided by the policies that are
-    /// [local](crate::OnStoreFailure::Local) then.
-    Local,
-    /// The store failed, and [`OnStoreFailure`](crate::OnStoreFailure) allowed or denied
-    /// without a decision.
-    StoreFailure,
-}
-
-impl Source {
-    /// Returns its name in metrics, the value of the label `source`: `"store_failure"`, for example. It
-    /// is for logs and dashboards of your own.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::List => "list",
-            Self::Store => "store",
-            Self::Cache => "cache",
-            Self::Lease => "lease",
-            Self::Local => "local",
-            Self::StoreFailure => "store_failure",
         }
     }
 }

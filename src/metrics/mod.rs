@@ -155,6 +155,7 @@ mod exposition;
 mod families;
 pub(crate) mod histogram;
 mod observe;
+mod places;
 mod prometheus;
 #[cfg(feature = "metrics-facade")]
 mod publisher;

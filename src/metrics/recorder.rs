@@ -10,15 +10,19 @@ use std::{
 };
 
 use super::{
-    counter::{Counters, LINE},
+    counter::Counters,
     observe::{Observe, Observed, RequestResult, StoreEvent},
-    snapshot::{Checks, Decisions, PolicyCounts, Requests, Snapshot},
+    places::{
+        ALLOWED, BANNED, BANS, CANCELLED, Checked, DENIED, IMPOSSIBLE, KEY_MISSING, LINES, LISTED,
+        MISCONFIGURED, SOURCES, STORE_FAILED, place_of, policy_counts,
+    },
+    snapshot::{Decisions, Requests, Snapshot},
     store::StoreMetrics,
     waits::Waits,
 };
 use crate::{
-    Clock, Decision, PolicyDecision, Source, StoreError, decision::DenialReason,
-    offenders::Offenders, policy_name::Name,
+    Clock, Decision, PolicyDecision, StoreError, decision::DenialReason, offenders::Offenders,
+    policy_name::Name,
 };
 
 /// Counts the requests of one layer or limiter: one addition for the request, and one for each
@@ -50,44 +54,6 @@ struct PolicyCounters {
 /// How many policies that are gone keep their counters. Of more, those that went first start at 0
 /// if they return.
 const GONE_POLICIES: usize = 64;
-
-/// The lines of the counters of requests: one for each verdict, and one for bans.
-///
-/// A request that was decided is counted under its result and its source. So the requests by
-/// result and the decisions by source are two sums of the same numbers.
-const ALLOWED: usize = 0;
-const DENIED: usize = 1;
-const IMPOSSIBLE: usize = 2;
-const BANNED: usize = 3;
-const LINES: usize = 4;
-
-/// The sources of stores and their failures are the first places of these lines.
-const SOURCES: usize = 5;
-
-/// The places of requests that no store decided, behind those of the sources.
-const NOT_LIMITED: (usize, usize) = (ALLOWED, SOURCES);
-const CANCELLED: (usize, usize) = (ALLOWED, SOURCES + 1);
-const MISCONFIGURED: (usize, usize) = (ALLOWED, SOURCES + 2);
-const KEY_MISSING: (usize, usize) = (DENIED, SOURCES);
-const STORE_FAILED: (usize, usize) = (DENIED, SOURCES + 1);
-const LISTED: (usize, usize) = (DENIED, SOURCES + 2);
-const EXEMPT: (usize, usize) = (IMPOSSIBLE, SOURCES);
-const BANNED_BY_HAND: (usize, usize) = (BANNED, SOURCES);
-
-/// The places in the line of a policy. The last one is that of [bans](BANS).
-#[derive(Clone, Copy)]
-enum Checked {
-    Allowed,
-    Near,
-    Denied,
-    Impossible,
-    KeyMissing,
-    ShadowDenied,
-    Unknown,
-}
-
-/// The place of the bans that a policy has started, in its line.
-const BANS: usize = 7;
 
 impl Recorder {
     /// Creates the recorder of a layer or limiter. `former`: that of settings which this one's
@@ -364,71 +330,6 @@ impl PolicyCounters {
     fn add(&self, place: usize) {
         self.counters.add(self.line, place);
     }
-}
-
-impl Checked {
-    #[inline(always)]
-    fn by(policy: &PolicyDecision) -> Self {
-        if !policy.is_denied() {
-            if policy.has_ample_room() {
-                Self::Allowed
-            } else {
-                Self::Near
-            }
-        } else if policy.is_impossible() {
-            Self::Impossible
-        } else {
-            Self::Denied
-        }
-    }
-}
-
-/// Reads the line of a policy, in the order of [`Checked`].
-const fn policy_counts(line: [u64; LINE]) -> PolicyCounts {
-    let [
-        allowed,
-        near,
-        denied,
-        impossible,
-        key_missing,
-        shadow_denied,
-        unknown,
-        bans,
-    ] = line;
-    let checks = Checks {
-        allowed,
-        near,
-        denied,
-        impossible,
-        key_missing,
-        shadow_denied,
-        unknown,
-    };
-    PolicyCounts { checks, bans }
-}
-
-/// Returns where a decision is counted. `reason`: why it denies.
-#[inline]
-fn place_of(decision: &Decision, reason: Option<DenialReason>) -> (usize, usize) {
-    let line = match RequestResult::by(decision, reason) {
-        RequestResult::Allowed => ALLOWED,
-        RequestResult::Denied => DENIED,
-        RequestResult::Banned if decision.source() == Source::List => return BANNED_BY_HAND,
-        RequestResult::Banned => BANNED,
-        RequestResult::Impossible => IMPOSSIBLE,
-        RequestResult::NotLimited => return NOT_LIMITED,
-        RequestResult::Exempt => return EXEMPT,
-        RequestResult::Listed => return LISTED,
-        _ => return STORE_FAILED,
-    };
-    (line, place_of_source(decision))
-}
-
-/// Returns the place of a source in the line of a verdict.
-#[inline]
-fn place_of_source(decision: &Decision) -> usize {
-    // In the order of declaration. What a list decides has a result of its own.
-    (decision.source() as usize).saturating_sub(Source::Store as usize)
 }
 
 impl fmt::Debug for Recorder {

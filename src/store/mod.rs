@@ -29,15 +29,16 @@ pub(crate) mod redis;
 mod shadow;
 pub(crate) mod tasks;
 pub(crate) mod unsettled;
+mod words;
 
 use std::{fmt, sync::Arc};
 
+pub(crate) use self::memory::MemoryStore;
 #[cfg(not(feature = "unstable-store"))]
-pub(crate) use self::decide::BucketWords;
+pub(crate) use self::words::BucketWords;
 #[cfg(feature = "unstable-store")]
 #[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
-pub use self::decide::BucketWords;
-pub(crate) use self::memory::MemoryStore;
+pub use self::words::BucketWords;
 pub use self::{
     answer::{Answer, StoreFuture},
     fallback::Fallback,

@@ -4,7 +4,7 @@ use std::{mem, num::NonZeroU64};
 
 use crate::{
     quota::{arithmetic::State, hold::Held},
-    store::{BucketWords, decide::Bucket},
+    store::{BucketWords, words::Bucket},
 };
 
 /// 63 bits of a keyed hash: a client that does not know the key cannot make two callers

@@ -21,6 +21,7 @@
 //! checks that wait for it are late. A check that comes out of order, or from another
 //! runtime than the workers', has its own timer.
 
+mod direct;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -40,7 +41,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use self::worker::{MAX_REFUNDS, MIN_CHECKS, Worker};
+use self::{
+    direct::{DirectCall, DirectPlace},
+    worker::{MAX_REFUNDS, MIN_CHECKS, Worker},
+};
 use super::{
     SendMode, client_reply::Reply, deadline::Deadline, pool::Pool, reply::CheckResult,
     request::ScriptRequest, server::Server, shared::Shared,
@@ -452,35 +456,6 @@ impl Drop for InFlight {
         if !self.is_refund {
             self.dispatcher.in_flight.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// A check that is sent in its caller's own task. If that task never polls it again, all
-/// others still have the workers.
-struct DirectCall {
-    request: Arc<ScriptRequest>,
-    deadline: Deadline,
-    _in_flight: InFlight,
-    place: DirectPlace,
-}
-
-impl DirectCall {
-    async fn run(self) -> Answered {
-        let server = &self.place.0.server;
-        let mode = SendMode::Batched;
-        server.eval_alone(&self.request, mode, self.deadline).await
-    }
-}
-
-/// Counts a direct call as long as it is under way.
-struct DirectPlace(Arc<Dispatcher>);
-
-impl Drop for DirectPlace {
-    /// Leaves the place to a worker.
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.direct -= 1;
-        self.0.start_worker(state);
     }
 }
 

@@ -1,0 +1,71 @@
+//! [`Policies`]: the outcomes of all policies of a check.
+
+use std::{slice, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{policy::PolicyDecision, shadow::ShadowOutcome};
+
+/// One policy is stored inline: an `Arc` would cost each request an allocation and a count.
+/// Two inline would double the size of every decision, which is copied often.
+pub(super) enum Policies {
+    /// No policy was asked, and this many units pass.
+    None(u64),
+    One(PolicyDecision),
+    Several(Arc<[PolicyDecision]>),
+    WithShadows(Arc<WithShadows>),
+}
+
+/// What was asked of a request that shadow policies apply to.
+#[derive(Clone)]
+pub(super) struct WithShadows {
+    pub(super) enforced: SmallVec<[PolicyDecision; 1]>,
+    /// If no policy is enforced, this many units pass.
+    pub(super) units: u64,
+    /// In the order of configuration.
+    pub(super) shadows: Vec<ShadowOutcome>,
+}
+
+impl Policies {
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[PolicyDecision] {
+        // Nearly all decisions. In the `match`, it would be behind a jump table.
+        if let Self::One(policy) = self {
+            return slice::from_ref(policy);
+        }
+        match self {
+            Self::None(_) | Self::One(_) => &[],
+            Self::Several(policies) => policies,
+            Self::WithShadows(all) => &all.enforced,
+        }
+    }
+
+    /// Returns the units that pass if no policy was asked.
+    pub(super) fn unlimited(&self) -> Option<u64> {
+        match self {
+            Self::None(units) => Some(*units),
+            Self::WithShadows(all) if all.enforced.is_empty() => Some(all.units),
+            Self::One(_) | Self::Several(_) | Self::WithShadows(_) => None,
+        }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [PolicyDecision] {
+        match self {
+            Self::None(_) => &mut [],
+            Self::One(policy) => slice::from_mut(policy),
+            Self::Several(policies) => Arc::make_mut(policies),
+            Self::WithShadows(all) => &mut Arc::make_mut(all).enforced,
+        }
+    }
+}
+
+impl FromIterator<PolicyDecision> for Policies {
+    /// Collects in place if the number is known.
+    fn from_iter<T: IntoIterator<Item = PolicyDecision>>(policies: T) -> Self {
+        let mut policies = policies.into_iter();
+        match policies.size_hint() {
+            (_, Some(0 | 1)) => policies.next().map_or(Self::None(0), Self::One),
+            _ => Self::Several(policies.collect()),
+        }
+    }
+}
