@@ -284,11 +284,12 @@ impl Admission {
         let not_before = later(Instant::now(), wait);
         if let Some((_, place)) = &mut self.window {
             if place.is_for(&bucket) {
-                return place.denied(not_before).then_some(());
+                place.denied(not_before);
+                return Some(());
             }
         }
         let place =
-            WindowWaiter::enter(bucket, denied, not_before, self.deadline, self.max_waiting)?;
+            WindowWaiter::enter(&bucket, denied, not_before, self.deadline, self.max_waiting)?;
         self.window = Some((policy, place));
         Some(())
     }
@@ -330,15 +331,7 @@ impl Admission {
                 Stage::Delayed { sleep, admitted } => {
                     let taken = admitted.1.as_ref();
                     match taken.and_then(RefundGuard::reservation) {
-                        Some(reservation) => {
-                            while !reservation.has_come() {
-                                let check_at = reservation.next_check(cx.waker());
-                                if check_at != sleep.deadline() {
-                                    sleep.as_mut().reset(check_at);
-                                }
-                                ready!(sleep.as_mut().poll(cx));
-                            }
-                        }
+                        Some(reservation) => ready!(reservation.poll_turn(sleep, cx)),
                         None => ready!(sleep.as_mut().poll(cx)),
                     }
                     let stage = mem::replace(&mut this.stage, Stage::Done);
@@ -349,12 +342,7 @@ impl Admission {
                 }
                 Stage::Denied(sleep) => {
                     if let Some((_, place)) = &this.window {
-                        while let Some(check_at) = place.next_check(cx.waker()) {
-                            if check_at != sleep.deadline() {
-                                sleep.as_mut().reset(check_at);
-                            }
-                            ready!(sleep.as_mut().poll(cx));
-                        }
+                        ready!(place.poll_turn(sleep, cx));
                     } else if let Some(permit) = &this.permit {
                         let until = match permit.next_step(cx.waker()) {
                             NextStep::Ask => None,

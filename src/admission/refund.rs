@@ -7,7 +7,10 @@ use tokio::{runtime::Handle, time::Instant};
 
 use super::{
     Shadows, WaitBound,
-    wait_queue::{self, Bucket, Reservation, TailRefund},
+    wait_queue::{
+        self, Bucket,
+        reservations::{Reservation, TailRefund},
+    },
 };
 use crate::{
     Decision, Key, Source, StoreError,
@@ -160,7 +163,7 @@ impl HeldCharges {
                 charge
                     .demand
                     .to_mut()
-                    .refund(tail.level_ns, tail.taken_at());
+                    .refund(tail.level_ns(), tail.taken_at());
             }
             match self.ask(Operation::Refund) {
                 Checked::Now(answer) => next = tail.refunded(self.refunded(answer)),

@@ -18,8 +18,8 @@ impl Limiter {
     /// Waits until the caller is admitted, for at most `max_wait`.
     ///
     /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
-    /// reserve a place at once. So waiting is fair across all processes, to the millisecond in
-    /// which timers tick. A caller that would have to wait too long is denied at once.
+    /// reserve a place at once. So no process delays the callers of another, to the millisecond
+    /// in which timers tick. A caller that would have to wait too long is denied at once.
     ///
     /// Under windows and logs, the callers of one process form a queue. When units come back,
     /// the first caller asks again, and then the others, at most 64 units in a millisecond. A
@@ -36,10 +36,10 @@ impl Limiter {
     /// A full bucket admits its whole burst at once. To space requests from the first one on,
     /// use `burst(1)`, `capacity(1)`, or a queue.
     ///
-    /// Dropping the future while it waits refunds everything. The waiters right behind it
-    /// move up if they are in this process, on clones of this limiter. No waiter moves up
-    /// past a waiter of another process: then the units stay taken. They also stay taken
-    /// if the future is dropped after its turn has come.
+    /// Dropping the future while it waits refunds everything. The waiters behind it move up if
+    /// they are in this process, on clones of this limiter. If a waiter of another process is
+    /// behind it, the units stay taken, for the waiters of this process. They also stay taken if
+    /// the future is dropped after its turn has come, or if the bucket was credited meanwhile.
     ///
     /// Call it inside a Tokio runtime with timers. A `max_wait` of zero never waits. Waits use
     /// Tokio's time, whatever [clock](crate::Clock) the store has. So a test with a

@@ -1,154 +1,150 @@
-//! The queues of this process, each under a lock of its own.
+//! The lines of this process, each under a lock of its own.
 
 use std::{
     collections::HashMap,
+    mem,
+    pin::Pin,
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard,
+        Arc, LazyLock, Mutex, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll, Waker, ready},
 };
 
-use super::Bucket;
+use tokio::time::Sleep;
+
+use super::{
+    Bucket,
+    line::{Line, Ticket, Turns},
+};
 use crate::util::lock::lock;
 
-/// The waiters for one bucket.
-pub(super) trait Queue: Default {
-    /// Returns whether the registry must keep it.
-    fn is_needed(&mut self) -> bool;
+/// The lines of one kind. Their lock is held only to find a line.
+pub(crate) type Lines<T> = LazyLock<Mutex<HashMap<Bucket, Weak<Queue<T>>>>>;
 
-    /// Returns how many callers wait.
-    fn len(&self) -> usize;
-}
-
-/// The queues of all buckets. The registry's own lock is held only to find a queue.
-pub(super) struct Registry<Q>(LazyLock<Mutex<Queues<Q>>>);
-
-struct Queues<Q> {
-    by_bucket: HashMap<Bucket, Arc<Shared<Q>>>,
-    /// Beyond this number of queues, those that are not needed are removed.
-    remove_beyond: usize,
-}
-
-/// A queue, shared by all that wait in it.
-pub(super) struct Shared<Q> {
+/// The line for one bucket, shared by all that wait in it.
+pub(crate) struct Queue<T: Turns + 'static> {
+    lines: &'static Lines<T>,
     bucket: Bucket,
-    state: Mutex<State<Q>>,
+    line: Mutex<Line<T>>,
+    /// How many callers wait for the bucket.
+    waiting: Arc<AtomicUsize>,
 }
 
-pub(super) struct State<Q> {
-    pub(super) queue: Q,
-    /// The registry has removed it.
-    is_closed: bool,
+/// A place in a line, until it is dropped.
+pub(crate) struct Place<T: Turns + 'static> {
+    pub(super) queue: Arc<Queue<T>>,
+    pub(super) ticket: Ticket,
 }
 
-/// How many callers wait in this process. No queue is longer than that.
+/// How many callers wait in this process. No line is longer than that.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns whether there may be a queue of that length.
-pub(super) fn may_be_full(most: usize) -> bool {
-    WAITING.load(Ordering::Relaxed) >= most
+/// Returns whether as many callers wait for a bucket.
+pub(super) fn is_full<T: Turns>(lines: &Lines<T>, bucket: &Bucket, most: usize) -> bool {
+    let queue = || lock(lines).get(bucket).and_then(Weak::upgrade);
+    WAITING.load(Ordering::Relaxed) >= most && queue().map_or(0, |queue| queue.len()) >= most
 }
 
-impl<Q: Queue> Registry<Q> {
-    pub(super) const fn new() -> Self {
-        Self(LazyLock::new(|| {
-            Mutex::new(Queues {
-                by_bucket: HashMap::new(),
-                remove_beyond: 0,
-            })
-        }))
+impl<T: Turns> Queue<T> {
+    pub(super) fn find_or_add(lines: &'static Lines<T>, bucket: &Bucket) -> Arc<Self> {
+        let mut by_bucket = lock(lines);
+        let found = by_bucket.get(bucket).and_then(Weak::upgrade);
+        found.unwrap_or_else(|| {
+            let queue = Self::new(lines, bucket, Arc::default());
+            by_bucket.insert(bucket.clone(), Arc::downgrade(&queue));
+            queue
+        })
     }
 
-    /// Calls `enter` with the queue of a bucket.
-    pub(super) fn enter<T>(
-        &self,
-        bucket: &Bucket,
-        enter: impl FnOnce(&mut Q) -> T,
-    ) -> (Arc<Shared<Q>>, T) {
-        loop {
-            let shared = lock(&self.0).queue(bucket);
-            let mut state = lock(&shared.state);
-            if !state.is_closed {
-                let before = state.queue.len();
-                let entered = enter(&mut state.queue);
-                count(before, state.queue.len());
-                drop(state);
-                return (shared, entered);
-            }
-        }
+    /// Returns the line for callers that come from now on.
+    pub(super) fn replace(&self) -> Arc<Self> {
+        let queue = Self::new(self.lines, &self.bucket, Arc::clone(&self.waiting));
+        lock(self.lines).insert(self.bucket.clone(), Arc::downgrade(&queue));
+        queue
     }
 
-    /// Calls `change` with a queue, and removes the queue if it is not needed afterwards.
-    pub(super) fn change<T>(&self, shared: &Shared<Q>, change: impl FnOnce(&mut Q) -> T) -> T {
-        let mut state = lock(&shared.state);
-        let before = state.queue.len();
-        let changed = change(&mut state.queue);
-        count(before, state.queue.len());
-        let is_needed = state.queue.is_needed();
-        drop(state);
-        if !is_needed {
-            lock(&self.0).forget(shared);
-        }
+    fn new(lines: &'static Lines<T>, bucket: &Bucket, waiting: Arc<AtomicUsize>) -> Arc<Self> {
+        Arc::new(Self {
+            lines,
+            bucket: bucket.clone(),
+            line: Mutex::default(),
+            waiting,
+        })
+    }
+
+    pub(super) fn is_for(&self, bucket: &Bucket) -> bool {
+        self.bucket == *bucket
+    }
+
+    /// Returns how many callers wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Changes the line. Wakes the waiters whose turn this changes.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Line<T>) -> R) -> R {
+        let mut line = lock(&self.line);
+        line.advance();
+        let changed = change(&mut line);
+        line.advance();
+        let woken = mem::take(&mut line.woken);
+        drop(line);
+        woken.into_iter().for_each(Waker::wake);
         changed
     }
-
-    /// Returns how many callers wait for a bucket.
-    pub(super) fn len(&self, bucket: &Bucket) -> usize {
-        let shared = lock(&self.0).by_bucket.get(bucket).cloned();
-        shared.map_or(0, |shared| lock(&shared.state).queue.len())
-    }
-
-    #[cfg(test)]
-    pub(super) fn find(&self, bucket: &Bucket) -> Option<Arc<Shared<Q>>> {
-        lock(&self.0).by_bucket.get(bucket).cloned()
-    }
 }
 
-impl<Q: Queue> Queues<Q> {
-    fn queue(&mut self, bucket: &Bucket) -> Arc<Shared<Q>> {
-        if let Some(shared) = self.by_bucket.get(bucket) {
-            return Arc::clone(shared);
-        }
-        if self.by_bucket.len() > self.remove_beyond {
-            self.by_bucket.retain(|_, shared| !shared.close());
-            self.remove_beyond = 2 * self.by_bucket.len().max(512);
-        }
-        let shared = Arc::new(Shared {
-            bucket: bucket.clone(),
-            state: Mutex::new(State {
-                queue: Q::default(),
-                is_closed: false,
-            }),
-        });
-        self.by_bucket.insert(bucket.clone(), Arc::clone(&shared));
-        shared
-    }
-
-    fn forget(&mut self, shared: &Shared<Q>) {
-        // Meanwhile it may have been closed and replaced, or may be needed again.
-        if !lock(&shared.state).is_closed && shared.close() {
-            self.by_bucket.remove(&shared.bucket);
+impl<T: Turns> Drop for Queue<T> {
+    fn drop(&mut self) {
+        let mut lines = lock(self.lines);
+        // Another line may have replaced it.
+        let known = lines.get(&self.bucket);
+        if known.is_some_and(|known| known.strong_count() == 0) {
+            lines.remove(&self.bucket);
         }
     }
 }
 
-impl<Q: Queue> Shared<Q> {
-    /// Closes the queue if it is not needed. The caller holds the registry's lock.
-    fn close(&self) -> bool {
-        let mut state = lock(&self.state);
-        state.is_closed = !state.queue.is_needed();
-        state.is_closed
+impl<T: Turns> Place<T> {
+    /// Enters the line, if `enter` returns how many units the waiters behind it wait for, its own
+    /// units, and the waiter.
+    pub(super) fn enter(
+        queue: &Arc<Queue<T>>,
+        enter: impl FnOnce(&mut Line<T>) -> Option<(u64, u64, T::Waiter)>,
+    ) -> Option<Self> {
+        let ticket = queue.change(|line| {
+            let (behind, units, waiter) = enter(line)?;
+            for waiting in [&queue.waiting, &WAITING] {
+                waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(line.add(behind, units, waiter))
+        })?;
+        let queue = Arc::clone(queue);
+        Some(Self { queue, ticket })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State<Q>> {
-        lock(&self.state)
+    /// Waits until the turn has come.
+    pub(crate) fn poll_turn(&self, sleep: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
+        let sleeps = |cx: &Context<'_>| {
+            self.queue
+                .change(|line| line.sleep(self.ticket, cx.waker()))
+        };
+        while let Some(until) = sleeps(cx) {
+            if until != sleep.deadline() {
+                sleep.as_mut().reset(until);
+            }
+            ready!(sleep.as_mut().poll(cx));
+        }
+        Poll::Ready(())
     }
 }
 
-fn count(before: usize, after: usize) {
-    if before < after {
-        WAITING.fetch_add(after - before, Ordering::Relaxed);
-    } else if before > after {
-        WAITING.fetch_sub(before - after, Ordering::Relaxed);
+impl<T: Turns> Drop for Place<T> {
+    fn drop(&mut self) {
+        self.queue.change(|line| line.leave(self.ticket));
+        for waiting in [&self.queue.waiting, &WAITING] {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

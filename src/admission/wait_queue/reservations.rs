@@ -1,12 +1,17 @@
-//! The queue for one bucket that reserves: the places of its waiters, and the gaps that
-//! waiters left.
+//! The line for a bucket that reserves.
 //!
-//! A *run* is a row of places without a gap between them, kept as one tree. When a waiter
-//! leaves, all places behind it in its run move up by its length, and the gap ends up behind
-//! the run.
+//! A reservation is units that a waiting caller took in advance, and the instant from which they
+//! are its own.
+//!
+//! A reservation in the middle of a bucket cannot be refunded: other callers have their times
+//! behind it. So the units that the waiters of this process reserved are one stock, which they use
+//! in order. When a waiter leaves, those behind it are early, and the last units are left over and
+//! refunded. They stay taken if a waiter of another process reserved behind them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, LazyLock},
     task::Waker,
     time::Duration,
 };
@@ -14,352 +19,246 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    registry::Queue,
-    sequence::{Id, NONE, Sequences},
+    Bucket,
+    line::{Line, Turns},
+    registry::{Lines, Place, Queue},
 };
-use crate::util::time::later;
 
+pub(super) static LINES: Lines<Reserved> = LazyLock::new(Default::default);
+
+/// The units that waiters reserved, and that none has used.
 #[derive(Default)]
-pub(super) struct ReservationQueue {
-    pub(super) places: Sequences,
-    /// Where each run starts, and its root.
-    starts: BTreeSet<(u64, Id)>,
-    /// Where each run ends, and its root.
-    ends: BTreeSet<(u64, Id)>,
-    /// The gaps that are not refunded yet, by where they start.
-    pub(super) gaps: BTreeMap<(u64, u64), Gap>,
-    /// The number of the latest gap.
-    gaps_made: u64,
-    /// The bucket was reset or credited: some places overlap others.
-    has_overlaps: bool,
-    /// The gap whose refund is under way. Until the result is known, the place of the waiter
-    /// right behind it is not known either.
-    pub(super) refunding: Option<Gap>,
-    /// The last gap whose refund was tried.
-    tried: Option<Gap>,
+pub(crate) struct Reserved {
+    /// Where each run of units starts and ends, in the nanoseconds of the bucket's refill.
+    runs: BTreeMap<u64, u64>,
+    /// For how many units the latest waiter waits, and whether others wait for others.
+    level_ns: u64,
+    is_mixed: bool,
+    /// The result of one refund decides on the next.
+    is_refunding: bool,
+    /// The bucket was reset or credited: the units are not the ones that it will refill.
+    is_void: bool,
 }
 
-/// The nanoseconds of a bucket's refill that a place waits for. It ends when the bucket is
-/// full again, after this place and all places before it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Span {
-    pub(super) start_ns: u64,
-    pub(super) end_ns: u64,
+pub(crate) struct Reserving {
+    level_ns: u64,
+    /// Where its own reservation ends, and when that comes.
+    end_ns: u64,
+    latest: Instant,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Gap {
-    number: u64,
-    pub(super) span: Span,
-    /// From then on, its first part counts as used, and no place moves up into it.
-    pub(super) moment: Instant,
-    /// From then on, all of it counts as used.
-    pub(super) last_moment: Instant,
+/// A place in the line for a bucket that reserves, until it is dropped.
+pub(crate) type Reservation = Place<Reserved>;
+
+/// A refund of the last units. It is valid if the bucket is full again in exactly the microsecond
+/// in which they end.
+pub(crate) struct TailRefund {
+    queue: Arc<Queue<Reserved>>,
+    start_ns: u64,
+    end_ns: u64,
 }
 
-/// In a queue with overlaps, at most this number of gaps and runs are considered. The rest
-/// counts as used, which never admits too much.
-const MAX_CONSIDERED: usize = 32;
-
-impl Span {
-    pub(super) const fn length_ns(self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
-    }
-
-    const fn overlaps(self, other: Self) -> bool {
-        self.start_ns < other.end_ns && other.start_ns < self.end_ns
+impl Reserving {
+    /// Returns when its turn comes if its units start there.
+    fn turn(&self, start_ns: u64) -> Instant {
+        let end_ns = start_ns.saturating_add(self.level_ns);
+        let sooner = Duration::from_nanos(self.end_ns.saturating_sub(end_ns));
+        self.latest.checked_sub(sooner).unwrap_or(self.latest)
     }
 }
 
-impl Gap {
-    const fn key(&self) -> (u64, u64) {
-        (self.span.start_ns, self.number)
-    }
-
-    /// Moves behind places of this length.
-    fn pass(&mut self, length_ns: u64) {
-        let length = Duration::from_nanos(length_ns);
-        self.span.start_ns += length_ns;
-        self.span.end_ns += length_ns;
-        self.moment = later(self.moment, length);
-        self.last_moment = later(self.last_moment, length);
-    }
-}
-
-impl Queue for ReservationQueue {
-    /// Returns whether it has waiters, or gaps that may still be refunded.
-    fn is_needed(&mut self) -> bool {
-        self.forget_passed();
-        self.places.len() > 0 || self.refunding.is_some() || !self.gaps.is_empty()
-    }
-
-    fn len(&self) -> usize {
-        self.places.len()
-    }
-}
-
-impl ReservationQueue {
-    pub(super) fn enter(&mut self, span: Span) -> (Id, Vec<Waker>) {
-        self.forget_taken_again(span);
-        self.forget_passed();
-        self.has_overlaps |= self.is_taken(span);
-        let place = self.places.add(span.start_ns, span.length_ns());
-        let mut run = place;
-        if let Some(behind) = first_at(&self.starts, span.end_ns) {
-            self.take_run(behind);
-            run = self.places.join(run, behind);
+impl Reserved {
+    fn add(&mut self, mut start_ns: u64, mut end_ns: u64) {
+        let before = self.runs.range(..start_ns).next_back();
+        if let Some((before, _)) = before.filter(|(_, end)| **end == start_ns) {
+            start_ns = *before;
         }
-        self.put_run(run);
-        let before = self.gaps.range(..(span.start_ns, 0)).next_back();
-        let before = before.map(|(key, _)| *key);
-        (place, self.move_up(before))
+        if let Some(end) = self.runs.remove(&end_ns) {
+            end_ns = end;
+        }
+        if start_ns < end_ns {
+            self.runs.insert(start_ns, end_ns);
+        }
     }
 
-    /// Takes out a place whose waiter leaves before its moment. The moment follows from where
-    /// the place starts.
-    pub(super) fn leave(&mut self, place: Id, moment: impl FnOnce(u64) -> Instant) -> Vec<Waker> {
-        let (run, start_ns) = self.places.locate(place);
-        let moment = moment(start_ns);
-        if moment <= Instant::now() {
-            self.take_out(place);
-            return Vec::new();
+    fn overlaps(&self, start_ns: u64, end_ns: u64) -> bool {
+        let before = self.runs.range(..end_ns).next_back();
+        before.is_some_and(|(_, end)| *end > start_ns)
+    }
+
+    /// Returns where the first run starts that has so many units. Shorter runs count as used: what
+    /// lies between them belongs to other processes.
+    fn first_run(&mut self, level_ns: u64) -> Option<u64> {
+        while let Some(run) = self.runs.first_entry() {
+            if run.get() - run.key() >= level_ns {
+                return Some(*run.key());
+            }
+            run.remove();
         }
-        let mut woken = Vec::new();
-        self.take_run(run);
-        let length_ns = self.places.length(place);
-        let end_ns = self.places.start(run) + self.places.sum(run);
-        let run = self.places.close_up(place);
-        if run != NONE {
-            self.places.wake(run, &mut woken);
-            self.put_run(run);
+        None
+    }
+}
+
+impl Turns for Reserved {
+    type Waiter = Reserving;
+
+    fn turn(&mut self, waiter: &Reserving, ahead: u64) -> Instant {
+        match ahead {
+            0 => self.first_run(waiter.level_ns),
+            _ => None,
         }
-        self.gaps_made += 1;
-        let mut gap = Gap {
-            number: self.gaps_made,
-            span: Span {
-                start_ns,
-                end_ns: start_ns + length_ns,
-            },
-            moment,
-            last_moment: moment,
+        .map_or(waiter.latest, |start_ns| waiter.turn(start_ns))
+    }
+
+    fn take(&mut self, waiter: &Reserving) {
+        if let Some(start_ns) = self.first_run(waiter.level_ns) {
+            let end_ns = self.runs.remove(&start_ns).unwrap_or(start_ns);
+            self.add(start_ns.saturating_add(waiter.level_ns), end_ns);
+        }
+    }
+}
+
+impl Line<Reserved> {
+    /// Returns how many units the waiters wait for that are behind a new one; `None` if it must
+    /// wait in another line.
+    fn behind(&self, start_ns: u64) -> Option<u64> {
+        let runs = &self.turns.runs;
+        if self.turns.is_void {
+            return None;
+        }
+        if runs
+            .values()
+            .next_back()
+            .is_none_or(|end_ns| *end_ns <= start_ns)
+        {
+            return Some(0);
+        }
+        // Its answer is late. Where callers wait for different units, it has no place among them.
+        let before = runs.range(..start_ns).map(|(start, end)| end - start);
+        (!self.turns.is_mixed).then(|| self.wanted.saturating_sub(before.sum()))
+    }
+
+    /// Takes out the last units that no waiter needs, unless a refund of those was tried.
+    fn take_tail(&mut self, tried_ns: Option<u64>) -> Option<(u64, u64)> {
+        let (start_ns, end_ns) = self.turns.runs.last_key_value().map(|(s, e)| (*s, *e))?;
+        let needed_ns = match self.last() {
+            Some(last) if self.turns.runs.len() > 1 => last.end_ns.max(start_ns),
+            // The waiters use the only run from its start.
+            _ => start_ns.saturating_add(self.wanted),
         };
-        gap.pass(end_ns - gap.span.end_ns);
-        self.gaps.insert(gap.key(), gap);
-        woken.append(&mut self.settle(gap));
-        woken
-    }
-
-    /// Takes out a place whose units are used. The other places stay where they are.
-    pub(super) fn take_out(&mut self, place: Id) {
-        let (run, _) = self.places.locate(place);
-        self.take_run(run);
-        let (before, behind) = self.places.remove(place);
-        self.put_run(before);
-        self.put_run(behind);
-    }
-
-    fn take_run(&mut self, run: Id) {
-        let start_ns = self.places.start(run);
-        self.starts.remove(&(start_ns, run));
-        self.ends.remove(&(start_ns + self.places.sum(run), run));
-    }
-
-    /// Adds a run, and joins it with the run that ends where it starts.
-    fn put_run(&mut self, mut run: Id) {
-        if run == NONE {
-            return;
+        let turns = &mut self.turns;
+        let left_over_ns = end_ns.saturating_sub(needed_ns);
+        // No part of a place is left.
+        let part_ns = match turns.is_mixed {
+            false => left_over_ns.checked_rem(turns.level_ns).unwrap_or(0),
+            true => 0,
+        };
+        let needed_ns = end_ns - (left_over_ns - part_ns);
+        let is_left_over = needed_ns < end_ns && tried_ns != Some(end_ns);
+        if !is_left_over || turns.is_refunding || turns.is_void {
+            return None;
         }
-        if let Some(before) = first_at(&self.ends, self.places.start(run)) {
-            self.take_run(before);
-            run = self.places.join(before, run);
-        }
-        let start_ns = self.places.start(run);
-        self.starts.insert((start_ns, run));
-        self.ends.insert((start_ns + self.places.sum(run), run));
+        turns.is_refunding = true;
+        turns.runs.remove(&start_ns);
+        turns.add(start_ns, needed_ns);
+        Some((needed_ns, end_ns))
     }
 
-    /// Removes the gaps that a new place overlaps. Its units can have been taken only after
-    /// those gaps were refunded in full.
-    fn forget_taken_again(&mut self, span: Span) {
-        while let Some((key, gap)) = self.gaps.range(..(span.end_ns, 0)).next_back() {
-            if !gap.span.overlaps(span) {
-                break;
+    /// Keeps units that were not refunded, for waiters whose turn is yet to come.
+    fn put_back(&mut self, start_ns: u64, end_ns: u64) {
+        let is_to_come = |first: &Reserving| first.turn(start_ns) > Instant::now();
+        if self.first().is_none_or(is_to_come) && !self.turns.overlaps(start_ns, end_ns) {
+            self.turns.add(start_ns, end_ns);
+        }
+    }
+}
+
+impl Reservation {
+    /// Enters a place of this level. Also returns the units that can be refunded, now that one
+    /// more place is known.
+    pub(crate) fn new(
+        bucket: &Bucket,
+        latest: Instant,
+        end_ns: u64,
+        level_ns: u64,
+    ) -> (Self, Option<TailRefund>) {
+        let start_ns = end_ns.saturating_sub(level_ns);
+        let enter = |line: &mut Line<Reserved>| {
+            line.turns.is_void |= line.turns.overlaps(start_ns, end_ns);
+            let level_before_ns = mem::replace(&mut line.turns.level_ns, level_ns);
+            line.turns.is_mixed |= ![0, level_ns].contains(&level_before_ns);
+            let waiter = Reserving {
+                level_ns,
+                end_ns,
+                latest,
+            };
+            if line.first().is_none() {
+                let now = Instant::now();
+                line.turns
+                    .runs
+                    .retain(|start_ns, _| waiter.turn(*start_ns) > now);
             }
-            let key = *key;
-            self.gaps.remove(&key);
-        }
-        if self.has_overlaps {
-            self.gaps.retain(|_, gap| !gap.span.overlaps(span));
-        }
-    }
-
-    /// Removes the gaps that count as used in full.
-    fn forget_passed(&mut self) {
-        let now = Instant::now();
-        if self.has_overlaps {
-            self.gaps.retain(|_, gap| gap.last_moment > now);
-        }
-        while let Some(first) = self.gaps.first_entry() {
-            if first.get().last_moment > now {
-                break;
+            let behind_ns = line.behind(start_ns)?;
+            line.turns.add(start_ns, end_ns);
+            Some((behind_ns, level_ns, waiter))
+        };
+        let mut queue = Queue::find_or_add(&LINES, bucket);
+        loop {
+            if let Some(place) = Place::enter(&queue, enter) {
+                return (place, TailRefund::new(queue, None));
             }
-            first.remove();
+            queue = queue.replace();
         }
     }
 
-    /// Returns whether a span overlaps a run.
-    fn is_taken(&self, span: Span) -> bool {
-        let mut before = self.starts.range(..(span.end_ns, NONE));
-        before.next_back().is_some_and(|&(start_ns, run)| {
-            start_ns + self.places.sum(run) > span.start_ns && span.length_ns() > 0
+    /// Returns whether its turn has come.
+    pub(crate) fn has_come(&self) -> bool {
+        let sleep = |line: &mut Line<_>| line.sleep(self.ticket, Waker::noop());
+        self.queue.change(sleep).is_none()
+    }
+
+    /// Leaves before its turn has come.
+    pub(crate) fn leave(self) -> Option<TailRefund> {
+        let queue = Arc::clone(&self.queue);
+        drop(self);
+        TailRefund::new(queue, None)
+    }
+}
+
+impl TailRefund {
+    fn new(queue: Arc<Queue<Reserved>>, tried_ns: Option<u64>) -> Option<Self> {
+        let (start_ns, end_ns) = queue.change(|line| line.take_tail(tried_ns))?;
+        Some(Self {
+            queue,
+            start_ns,
+            end_ns,
         })
     }
 
-    /// Restores the order of places and gaps after a gap has changed.
-    fn settle(&mut self, changed: Gap) -> Vec<Waker> {
-        self.forget_passed();
-        self.move_up(Some(changed.key()))
+    pub(crate) const fn level_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
     }
 
-    /// Moves up the run right behind the gap that changed, and then the runs behind the gaps
-    /// that it comes to touch. Without overlaps, no run is right behind any other gap.
-    fn move_up(&mut self, changed: Option<(u64, u64)>) -> Vec<Waker> {
-        let mut woken = Vec::new();
-        if !self.has_overlaps {
-            let mut next = changed;
-            while let Some(key) = next {
-                next = self.move_up_behind(key, &mut woken);
-            }
-            return woken;
-        }
-        while self.gaps.len() > MAX_CONSIDERED {
-            self.gaps.pop_first();
-        }
-        // A place that moves up may end up right behind any other gap.
-        let mut before = BTreeMap::new();
-        while before != self.gaps {
-            before.clone_from(&self.gaps);
-            for key in before.keys().rev() {
-                self.move_up_behind(*key, &mut woken);
-            }
-        }
-        woken
+    /// Returns the mark of the bucket at which the units were taken.
+    pub(crate) const fn taken_at(&self) -> u64 {
+        self.end_ns / 1_000
     }
 
-    /// Moves the gap behind the run that follows it. Returns the next gap if the two now
-    /// touch.
-    fn move_up_behind(&mut self, key: (u64, u64), woken: &mut Vec<Waker>) -> Option<(u64, u64)> {
-        let (now, refunding) = (Instant::now(), self.refunding);
-        let stays = |gap: &Gap| gap.moment <= now || refunding == Some(*gap);
-        let mut gap = self.gaps.get(&key).copied().filter(|gap| !stays(gap))?;
-        let before = self.gaps.range(..key).next_back().map(|(_, gap)| *gap);
-        let before = before.filter(|before| before.span.end_ns == gap.span.start_ns);
-        self.gaps.remove(&key);
-        if let Some(before) = before.filter(|before| !stays(before)) {
-            (gap.span.start_ns, gap.moment) = (before.span.start_ns, before.moment);
-            self.gaps.remove(&before.key());
+    /// Records how much was refunded; `None` if that is unknown. Then a caller of another process
+    /// may have the units. Returns the next refund.
+    pub(crate) fn refunded(self, level_ns: Option<u64>) -> Option<Self> {
+        let queue = Arc::clone(&self.queue);
+        let (start_ns, end_ns) = (self.start_ns, self.end_ns);
+        if level_ns == Some(0) {
+            queue.change(|line| line.put_back(start_ns, end_ns));
         }
-        while let Some(run) = self.run_at(gap.span.end_ns) {
-            self.take_run(run);
-            self.places.set_start(run, gap.span.start_ns);
-            self.places.wake(run, woken);
-            gap.pass(self.places.sum(run));
-            self.put_run(run);
-        }
-        self.gaps.insert(gap.key(), gap);
-        let next = self.gaps.range((gap.span.start_ns, gap.number + 1)..);
-        let (next, touched) = next.take(1).next()?;
-        (touched.span.start_ns == gap.span.end_ns).then_some(*next)
-    }
-
-    /// Returns the run that starts there. If places overlap, a longer run is split there.
-    fn run_at(&mut self, start_ns: u64) -> Option<Id> {
-        let run = first_at(&self.starts, start_ns);
-        if run.is_some() || !self.has_overlaps {
-            return run;
-        }
-        let runs = self
-            .starts
-            .range(..(start_ns, NONE))
-            .rev()
-            .take(MAX_CONSIDERED);
-        let place = |(_, run): &(u64, Id)| self.places.starting_at(*run, start_ns);
-        let place = runs.filter_map(place).next()?;
-        let (run, _) = self.places.locate(place);
-        self.take_run(run);
-        let (before, behind) = self.places.split_before(place);
-        for (run, end_ns) in [
-            (before, start_ns),
-            (behind, start_ns + self.places.sum(behind)),
-        ] {
-            self.starts.insert((self.places.start(run), run));
-            self.ends.insert((end_ns, run));
-        }
-        Some(behind)
-    }
-
-    /// Returns whether no place starts there or later.
-    fn is_last(&self, start_ns: u64) -> bool {
-        for &(end_ns, run) in self.ends.iter().rev().take(MAX_CONSIDERED) {
-            if end_ns <= start_ns {
-                return true;
-            }
-            if end_ns - self.places.length(self.places.last(run)) >= start_ns {
-                return false;
-            }
-        }
-        self.ends.len() <= MAX_CONSIDERED
-    }
-
-    /// Returns the gap to refund next. One refund is under way at a time, because its result
-    /// decides on the next.
-    pub(super) fn next_refund(&mut self) -> Option<Gap> {
-        let (_, gap) = self.gaps.last_key_value()?;
-        let gap = *gap;
-        if self.refunding.is_some() || self.tried == Some(gap) || !self.is_last(gap.span.start_ns) {
-            return None;
-        }
-        self.refunding = Some(gap);
-        Some(gap)
-    }
-
-    /// Records the end of a refund. `is_there`: nothing was refunded, so the gap stays.
-    pub(super) fn tried(&mut self, tried: Gap, is_there: bool) -> Vec<Waker> {
-        self.refunding = None;
-        self.tried = Some(tried);
-        if !is_there {
-            self.forget(tried);
-        }
-        self.settle(tried)
-    }
-
-    /// Removes a gap, because the result of its refund is unknown.
-    pub(super) fn give_up(&mut self, refunding: Gap) {
-        self.refunding = None;
-        self.forget(refunding);
-    }
-
-    /// Returns the spans of all places, in no particular order.
-    #[cfg(test)]
-    pub(super) fn spans(&self) -> Vec<Span> {
-        let runs = self.starts.iter();
-        let items = runs.flat_map(|(_, run)| self.places.items(*run));
-        let span = |(place, start_ns)| Span {
-            start_ns,
-            end_ns: start_ns + self.places.length(place),
-        };
-        items.map(span).collect()
-    }
-
-    fn forget(&mut self, gap: Gap) {
-        if self.gaps.get(&gap.key()) == Some(&gap) {
-            self.gaps.remove(&gap.key());
-        }
+        drop(self);
+        Self::new(queue, Some(end_ns))
     }
 }
 
-/// Returns the first of the runs that start (or end) there.
-fn first_at(runs: &BTreeSet<(u64, Id)>, at_ns: u64) -> Option<Id> {
-    let mut there = runs.range((at_ns, NONE)..=(at_ns, Id::MAX));
-    there.next().map(|(_, run)| *run)
+impl Drop for TailRefund {
+    fn drop(&mut self) {
+        self.queue.change(|line| line.turns.is_refunding = false);
+    }
 }

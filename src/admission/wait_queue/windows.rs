@@ -1,58 +1,53 @@
-//! Queues of the callers of this process that wait for the next window.
+//! The line for the next window.
 //!
-//! From the units ahead of it, each waiter computes in which window its turn comes, and how
-//! long after the window opens it asks. So the waiters do not all ask at once. A denial of
-//! any of them tells all when the next window opens.
-//!
-//! Each waiter has a timer of its own, so a future that is not polled delays no other.
+//! From the units ahead of it, a waiter computes in which window its turn to ask comes, and how
+//! long after the window opens. So the waiters do not all ask at once. A denial tells all when the
+//! next window opens.
 
-use std::{sync::Arc, task::Waker, time::Duration};
+use std::{
+    pin::Pin,
+    sync::LazyLock,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::{
-    Bucket, SHORT_WAIT,
-    registry::{Queue, Registry, Shared},
-    sequence::{Id, NONE, Sequences},
-    wake,
+    Bucket,
+    line::Turns,
+    registry::{Lines, Place, Queue},
 };
 use crate::{PolicyDecision, Quota, util::time::later};
 
-static WINDOW_QUEUES: Registry<WindowQueue> = Registry::new();
+static LINES: Lines<Windows> = LazyLock::new(Default::default);
 
-/// The queue for one bucket.
 #[derive(Default)]
-struct WindowQueue {
-    /// The waiters' places. The length of a place is the units that its waiter asks for.
-    places: Sequences,
-    /// The tree of all places, in the order in which the waiters came. It starts behind all
-    /// units that were granted to earlier waiters.
-    all: Id,
-    /// When the next window opens, and at which place it starts.
+pub(crate) struct Windows {
+    /// When the next window opens.
     opens_at: Option<Instant>,
-    base: u64,
+    /// How many units waiters have asked for since then.
+    asked: u64,
 }
 
-/// A place in the queue for a window, until it is dropped.
-pub(crate) struct WindowWaiter {
-    windows: Arc<Shared<WindowQueue>>,
-    id: Id,
-    bucket: Bucket,
-    pace: Pace,
-    /// The last denial of this waiter: its units are not there before.
-    not_before: Instant,
-    deadline: Instant,
-    is_admitted: bool,
-}
-
-/// The pace at which units come back.
 #[derive(Clone, Copy)]
-struct Pace {
+pub(crate) struct Asker {
+    cost: u64,
     /// How many units each window grants.
     units: u64,
     window: Duration,
-    /// How much later a waiter asks for each unit ahead of it.
+    /// How much later it asks for each unit ahead of it.
     step: Duration,
+    /// From its last denial: its units are not there before.
+    not_before: Instant,
+    deadline: Instant,
+}
+
+/// A place in the line for a window, until it is dropped.
+pub(crate) struct WindowWaiter {
+    place: Place<Windows>,
+    asker: Asker,
+    is_admitted: bool,
 }
 
 /// How many units the waiters ask for in a millisecond, of those that came back at once.
@@ -60,178 +55,135 @@ const UNITS_PER_MS: u32 = 64;
 
 const MS: Duration = Duration::from_millis(1);
 
-impl Queue for WindowQueue {
-    fn is_needed(&mut self) -> bool {
-        self.all != NONE
-    }
-
-    fn len(&self) -> usize {
-        self.places.len()
-    }
-}
-
-impl WindowQueue {
-    /// Returns the units between the start of the window and a place.
-    fn ahead(&self, start: u64) -> u64 {
-        start.saturating_sub(self.base)
-    }
-
-    /// Records when the next window opens, and lets it start at the first place.
+impl Windows {
     fn open(&mut self, at: Instant) {
-        self.opens_at = Some(at);
-        self.base = self.places.start(self.all);
+        (self.opens_at, self.asked) = (Some(at), 0);
+    }
+
+    /// Returns when the window opens that has units for a waiter with `ahead` units before it,
+    /// and when that waiter asks.
+    fn window(&self, asker: &Asker, ahead: u64) -> (Instant, Instant) {
+        let ahead = self.asked.saturating_add(ahead);
+        let window = times(asker.window, ahead / asker.units);
+        let opens_at = self.opens_at.unwrap_or(asker.not_before);
+        let opens_at = later(opens_at, window);
+        let asks_at = later(opens_at, times(asker.step, ahead % asker.units));
+        (opens_at, asks_at)
+    }
+
+    /// Leaves the units that a waiter asked for to others.
+    fn leave(&mut self, asker: &Asker) {
+        self.asked = self.asked.saturating_sub(asker.cost);
     }
 }
 
-impl Pace {
-    fn new(quota: Quota) -> Self {
+impl Turns for Windows {
+    type Waiter = Asker;
+
+    /// At its deadline, a waiter asks a last time.
+    fn turn(&mut self, asker: &Asker, ahead: u64) -> Instant {
+        let (_, asks_at) = self.window(asker, ahead);
+        asks_at.max(asker.not_before).min(asker.deadline)
+    }
+
+    fn take(&mut self, asker: &Asker) {
+        self.asked = self.asked.saturating_add(asker.cost);
+    }
+}
+
+impl Asker {
+    fn new(denied: &PolicyDecision, not_before: Instant, deadline: Instant) -> Self {
+        let quota: Quota = denied.quota();
         let (units, window) = (quota.limit().max(1), quota.period());
         let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / units;
         Self {
+            cost: denied.cost().max(1),
             units,
             window,
             step: (MS / UNITS_PER_MS).min(Duration::from_nanos(nanos)),
+            not_before,
+            deadline,
         }
-    }
-
-    /// Returns when the window opens that has units for a waiter with `ahead` units before
-    /// it, and when that waiter asks.
-    fn turn(&self, opens_at: Instant, ahead: u64) -> (Instant, Instant) {
-        let window = times(self.window, ahead / self.units);
-        let opens_at = later(opens_at, window);
-        (
-            opens_at,
-            later(opens_at, times(self.step, ahead % self.units)),
-        )
-    }
-
-    /// Returns the units ahead of the first waiter that asks at this instant or later.
-    fn ahead_at(&self, opens_at: Instant, at: Instant) -> u64 {
-        let after = at.saturating_duration_since(opens_at).as_nanos();
-        let window = self.window.as_nanos().max(1);
-        let within = (after % window).div_ceil(self.step.as_nanos().max(1));
-        let units = u128::from(self.units);
-        u64::try_from((after / window) * units + within.min(units)).unwrap_or(u64::MAX)
     }
 }
 
 impl WindowWaiter {
-    /// Enters the queue for the bucket that denied a caller. Returns `None` if `most` callers
+    /// Enters the line for the bucket that denied a caller. Returns `None` if `most` callers
     /// wait there, or if the window for this caller opens after the deadline.
     pub(crate) fn enter(
-        bucket: Bucket,
+        bucket: &Bucket,
         denied: &PolicyDecision,
         not_before: Instant,
         deadline: Instant,
         most: usize,
     ) -> Option<Self> {
-        let pace = Pace::new(denied.quota());
-        let (windows, id) = WINDOW_QUEUES.enter(&bucket, |windows| {
-            let opens_at = *windows.opens_at.get_or_insert(not_before);
-            let (start, sum) = (
-                windows.places.start(windows.all),
-                windows.places.sum(windows.all),
-            );
-            let (end, cost) = (start.checked_add(sum)?, denied.cost().max(1));
-            end.checked_add(cost)?;
-            let ahead = windows.ahead(end);
-            let (opens_at, _) = pace.turn(opens_at.max(Instant::now()), ahead);
-            if windows.len() >= most || opens_at.max(not_before) > deadline {
-                return None;
+        let asker = Asker::new(denied, not_before, deadline);
+        let queue = Queue::find_or_add(&LINES, bucket);
+        let place = Place::enter(&queue, |line| {
+            if line.first().is_none() && line.turns.opens_at < Some(not_before) {
+                line.turns.open(not_before);
             }
-            let id = windows.places.add(0, cost);
-            windows.all = windows.places.join(windows.all, id);
-            Some(id)
-        });
+            let ahead = line.wanted;
+            ahead.checked_add(asker.cost)?;
+            let (opens_at, _) = line.turns.window(&asker, ahead);
+            let is_in_time = queue.len() < most && opens_at <= deadline;
+            is_in_time.then_some((0, asker.cost, asker))
+        })?;
         Some(Self {
-            windows,
-            id: id?,
-            bucket,
-            pace,
-            not_before,
-            deadline,
+            place,
+            asker,
             is_admitted: false,
         })
     }
 
     pub(crate) fn is_for(&self, bucket: &Bucket) -> bool {
-        self.bucket == *bucket
+        self.place.queue.is_for(bucket)
     }
 
-    /// Records a denial. Returns whether the turn can still come before the deadline.
-    pub(crate) fn denied(&mut self, not_before: Instant) -> bool {
-        self.not_before = not_before;
-        let (pace, id, deadline) = (self.pace, self.id, self.deadline);
-        WINDOW_QUEUES.change(&self.windows, |windows| {
-            let first = windows.places.first(windows.all);
+    /// Waits until the caller asks.
+    pub(crate) fn poll_turn(&self, sleep: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
+        self.place.poll_turn(sleep, cx)
+    }
+
+    /// Records a denial, and enters the same place again.
+    pub(crate) fn denied(&mut self, not_before: Instant) {
+        self.asker.not_before = not_before;
+        let (asker, ticket) = (self.asker, self.place.ticket);
+        self.place.queue.change(|line| {
+            line.turns.leave(&asker);
+            line.add_again(ticket, asker.cost, asker);
             // A denial of a larger request says nothing about a smaller one.
-            if windows.places.length(id) <= windows.places.length(first) {
-                windows.open(not_before);
-            }
-            let opens_at = windows.opens_at.unwrap_or(not_before);
-            let ahead = windows.ahead(windows.places.locate(id).1);
-            pace.turn(opens_at, ahead).0.max(not_before) <= deadline
-        })
-    }
-
-    /// Leaves the queue after an admission. If no units are left, the waiters behind wait
-    /// for the next window.
-    pub(crate) fn admitted(mut self, decision: &PolicyDecision) {
-        self.is_admitted = true;
-        let windows = Arc::clone(&self.windows);
-        drop(self);
-        let is_over = decision.remaining() == 0 && decision.quota().returns_at_once();
-        let wait = Duration::from_micros(decision.effective_window_us());
-        let opens_at = is_over.then(|| later(Instant::now(), wait));
-        WINDOW_QUEUES.change(&windows, |windows| {
-            if opens_at > windows.opens_at {
-                opens_at.into_iter().for_each(|at| windows.open(at));
+            if line.first().is_some_and(|first| asker.cost <= first.cost) {
+                line.turns.open(not_before);
             }
         });
     }
 
-    /// Returns when to check again, or `None` if it is time to ask the store. `waker` is
-    /// woken if that time comes sooner.
-    ///
-    /// A waiter whose window would open after its deadline asks a last time now.
-    pub(crate) fn next_check(&self, waker: &Waker) -> Option<Instant> {
-        let now = Instant::now();
-        let state = &mut self.windows.lock().queue;
-        let (_, start) = state.places.locate(self.id);
-        let ahead = state.ahead(start);
-        let opens_at = state.opens_at.unwrap_or(now);
-        let (window, ask_at) = self.pace.turn(opens_at, ahead);
-        let ask_at = ask_at.max(self.not_before).min(self.deadline);
-        if ask_at <= now || window > self.deadline {
-            return None;
+    /// Leaves the line after an admission. If no units are left, the waiters behind wait for the
+    /// next window.
+    pub(crate) fn admitted(mut self, decision: &PolicyDecision) {
+        self.is_admitted = true;
+        if decision.remaining() > 0 || !decision.quota().returns_at_once() {
+            return;
         }
-        let left = ask_at - now;
-        // As for a reservation: so that not all are woken whenever one leaves.
-        let check_at = ask_at
-            - if left > SHORT_WAIT {
-                left / 4
-            } else {
-                Duration::ZERO
-            };
-        let wake_below = self.pace.ahead_at(opens_at, check_at).min(ahead);
-        let wake_below = state.base.saturating_add(wake_below);
-        state.places.wake_below(self.id, wake_below, waker);
-        Some(check_at)
+        let wait = Duration::from_micros(decision.effective_window_us());
+        let opens_at = later(Instant::now(), wait);
+        self.place.queue.change(|line| {
+            if line.turns.opens_at < Some(opens_at) {
+                line.turns.open(opens_at);
+            }
+        });
     }
 }
 
 impl Drop for WindowWaiter {
+    /// Leaves the units that it asked for to the waiters behind, if it was not admitted.
     fn drop(&mut self) {
-        let mut woken = Vec::new();
-        WINDOW_QUEUES.change(&self.windows, |windows| {
-            let places = &mut windows.places;
-            let granted = u64::from(self.is_admitted) * places.length(self.id);
-            let start = places.start(windows.all).saturating_add(granted);
-            windows.all = places.close_up(self.id);
-            places.set_start(windows.all, start);
-            windows.places.wake(windows.all, &mut woken);
+        self.place.queue.change(|line| {
+            if line.leave(self.place.ticket).is_none() && !self.is_admitted {
+                line.turns.leave(&self.asker);
+            }
         });
-        wake(woken);
     }
 }
 

@@ -82,42 +82,83 @@ fn one_each_100_ms() -> [Quota; 2] {
     [bucket.try_into().unwrap(), queue.try_into().unwrap()]
 }
 
-/// A waiter behind one of another process must not move up to that one's moment, and a later
-/// caller must not get a reservation of another. Two limiters on one store know as little of
-/// each other as two processes do.
+/// A waiter moves up to the time of one of its process that left, also past one of another process.
+/// It does not take the time of that one. Two limiters on one store know as little of each other as
+/// two processes do.
 #[tokio::test(start_paused = true)]
-async fn no_waiter_moves_up_past_another_process() {
+async fn a_waiter_moves_up_past_another_process_only_to_a_time_of_its_own() {
     for quota in one_each_100_ms() {
         let store = paused_store();
         let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
-        for is_late in [false, true] {
-            let key = if is_late { "bob" } else { "ann" };
-            let come = |limiter: &Limiter| {
-                let limiter = limiter.clone();
-                let mut future = Box::pin(async move { limiter.acquire(key, ms(10_000)).await });
-                assert!(poll(&mut future).is_pending());
-                future
-            };
-            let started = Instant::now();
-            assert!(here.acquire(key, ms(0)).await.unwrap().is_allowed());
-            let leaves = come(&here);
-            let mut waiting = vec![come(&there)];
-            if is_late {
-                drop(leaves);
-                waiting.push(come(&here));
-            } else {
-                waiting.push(come(&here));
-                drop(leaves);
-            }
-            waiting.extend([come(&here), come(&there)]);
-            let mut moments = Vec::new();
-            for future in waiting {
-                assert!(future.await.unwrap().is_allowed());
-                moments.push(whole_ms(started.elapsed()));
-            }
-            // The first reservation, at 100 ms, stays taken.
-            assert_eq!(moments, [200, 300, 400, 500]);
+        let started = Instant::now();
+        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
+        let come = |limiter: &Limiter| {
+            let limiter = limiter.clone();
+            let mut future = Box::pin(async move {
+                let permit = limiter.acquire("ann", ms(10_000)).await;
+                assert!(permit.unwrap().is_allowed());
+                whole_ms(started.elapsed())
+            });
+            assert!(poll(&mut future).is_pending());
+            future
+        };
+        let leaves = come(&here);
+        let waiting = [&there, &here, &there, &here].map(come);
+        drop(leaves);
+        let tasks: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
+        let mut moments = Vec::new();
+        for task in tasks {
+            moments.push(task.await.unwrap());
         }
+        assert_eq!(moments, [200, 100, 400, 300]);
+    }
+}
+
+/// Units are refunded if no other process reserved behind them.
+#[tokio::test(start_paused = true)]
+async fn the_last_caller_of_all_processes_refunds_what_it_reserved() {
+    for quota in one_each_100_ms() {
+        let store = paused_store();
+        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
+        let mut waiting: Vec<_> = [&here, &there, &here, &there, &here]
+            .map(|limiter| Box::pin(limiter.acquire("ann", ms(10_000))))
+            .into();
+        for future in &mut waiting {
+            assert!(poll(future).is_pending());
+        }
+        for taken_ms in [500, 400, 300, 200, 100] {
+            drop(waiting.pop());
+            let decision = here.peek("ann").await.unwrap();
+            let taken = decision.policies().next().unwrap().reset_after();
+            assert_eq!(taken, ms(taken_ms));
+        }
+    }
+}
+
+/// A caller that comes after another one left behind whom one of another process waits.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_could_not_be_refunded_stays_taken() {
+    for quota in one_each_100_ms() {
+        let store = paused_store();
+        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        let started = Instant::now();
+        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
+        let come = |limiter: &Limiter| {
+            let limiter = limiter.clone();
+            let mut future = Box::pin(async move { limiter.acquire("ann", ms(10_000)).await });
+            assert!(poll(&mut future).is_pending());
+            future
+        };
+        let leaves = come(&here);
+        let first = come(&there);
+        drop(leaves);
+        let mut moments = Vec::new();
+        for future in [first, come(&here), come(&there)] {
+            assert!(future.await.unwrap().is_allowed());
+            moments.push(whole_ms(started.elapsed()));
+        }
+        assert_eq!(moments, [200, 300, 400]);
     }
 }
 
