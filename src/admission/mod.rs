@@ -15,20 +15,18 @@ use tokio::{
 
 pub(crate) mod permit;
 pub(crate) mod refund;
+mod shadows;
 pub(crate) mod wait_queue;
 
+pub(crate) use self::shadows::Shadows;
 use self::{
     refund::{HeldCharges, RefundGuard, Takes},
     wait_queue::windows::WindowWaiter,
 };
 use crate::{
     Decision, PolicyDecision, StoreError,
-    charge::Charge,
     decision::ShadowOutcome,
-    metrics::{
-        Recorder,
-        waits::{Wait, Waits},
-    },
+    metrics::waits::{Wait, Waits},
     store::{
         checked::{Checked, Undecided},
         permits::{NextStep, PermitWaiter},
@@ -76,18 +74,6 @@ pub(crate) enum WaitBound {
     /// All but the wait in a [queue](crate::LeakyBucket::queue), which has a bound of its
     /// own.
     AllButQueue,
-}
-
-/// The shadow policies of a request, and what counts them. `None`: there are none, or they were
-/// checked.
-#[derive(Debug)]
-pub(crate) struct Shadows(Option<(Vec<Charge<'static>>, Arc<Recorder>)>);
-
-impl Shadows {
-    pub(crate) fn new(charges: &[Charge<'_>], recorder: &Arc<Recorder>) -> Self {
-        let owned = || charges.iter().map(|charge| charge.clone().into_owned());
-        Self((!charges.is_empty()).then(|| (owned().collect(), Arc::clone(recorder))))
-    }
 }
 
 #[allow(clippy::large_enum_variant)] // It is never moved while it is large.

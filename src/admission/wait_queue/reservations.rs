@@ -204,7 +204,7 @@ impl Reservation {
         };
         let mut queue = Queue::find_or_add(&LINES, bucket);
         loop {
-            if let Some(place) = Place::enter(&queue, enter) {
+            if let Some(place) = Self::enter(&queue, enter) {
                 return (place, TailRefund::new(queue, None));
             }
             queue = queue.replace();

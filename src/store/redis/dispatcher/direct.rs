@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Answered, Dispatcher, InFlight};
+use super::{Dispatcher, InFlight, job::Answered};
 use crate::store::redis::{SendMode, deadline::Deadline, request::ScriptRequest};
 
 /// A check that is sent in its caller's own task. If that task never polls it again, all

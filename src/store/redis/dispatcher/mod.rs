@@ -22,6 +22,7 @@
 //! runtime than the workers', has its own timer.
 
 mod direct;
+mod job;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -43,11 +44,12 @@ use tokio::{
 
 use self::{
     direct::{DirectCall, DirectPlace},
+    job::{Answered, Job},
     worker::{MAX_REFUNDS, MIN_CHECKS, Worker},
 };
 use super::{
-    SendMode, client_reply::Reply, deadline::Deadline, pool::Pool, reply::CheckResult,
-    request::ScriptRequest, server::Server, shared::Shared,
+    SendMode, client_reply::Reply, deadline::Deadline, pool::Pool, request::ScriptRequest,
+    server::Server, shared::Shared,
 };
 use crate::{
     StoreError,
@@ -95,46 +97,8 @@ pub(super) struct State {
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    pub(super) jobs: VecDeque<Job>,
+    jobs: VecDeque<Job>,
     pub(super) workers: usize,
-}
-
-/// A check that is not decided yet. If it is dropped unanswered, the runtime of the store
-/// is gone.
-#[derive(Debug)]
-pub(super) struct Job {
-    id: u64,
-    pub(super) request: Arc<ScriptRequest>,
-    pub(super) deadline: Deadline,
-    pub(super) answer: Option<oneshot::Sender<Answered>>,
-    /// How many calls had been answered when it came.
-    answers_before: u64,
-    /// It counts until it is decided, even if its caller has left.
-    _in_flight: InFlight,
-}
-
-pub(super) type Answered = Result<CheckResult, StoreError>;
-
-impl Job {
-    pub(super) fn has_left(&self) -> bool {
-        let answer = self.answer.as_ref();
-        answer.is_some_and(oneshot::Sender::is_closed)
-    }
-
-    pub(super) fn answer_too_late(self, server: &Server) {
-        answer(
-            self.answer,
-            Err(server.too_late(self.deadline, self.answers_before)),
-        );
-    }
-}
-
-/// Answers a caller, unless it was answered before. A caller that has left was charged, as
-/// any caller whose answer is lost.
-pub(super) fn answer(sender: Option<oneshot::Sender<Answered>>, answered: Answered) {
-    if let Some(sender) = sender {
-        let _ = sender.send(answered);
-    }
 }
 
 /// What became of a check that was handed in.

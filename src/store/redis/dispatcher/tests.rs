@@ -2,11 +2,11 @@
 
 #![allow(clippy::expect_used)]
 
-use super::*;
+use super::{job::answer, *};
 use crate::{
     charge::Operation,
     store::{
-        redis::{connect::Settings, key::KeyNames},
+        redis::{connect::Settings, key::KeyNames, reply::CheckResult},
         tasks::Tasks,
     },
     util::hash::SecretHasher,

@@ -21,7 +21,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Answered, Dispatcher, Job, Queue, State, answer};
+use super::{
+    Dispatcher, Queue, State,
+    job::{Answered, Job, answer},
+};
 use crate::{
     StoreError,
     charge::Operation,
