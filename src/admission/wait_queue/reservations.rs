@@ -122,20 +122,16 @@ impl Line<Reserved> {
     /// Returns how many units the waiters wait for that are behind a new one; `None` if it must
     /// wait in another line.
     fn behind(&self, start_ns: u64) -> Option<u64> {
-        let runs = &self.turns.runs;
-        if self.turns.is_void {
-            return None;
-        }
-        if runs
-            .values()
-            .next_back()
-            .is_none_or(|end_ns| *end_ns <= start_ns)
-        {
+        let turns = &self.turns;
+        let mut ends = turns.runs.values();
+        if ends.next_back().is_none_or(|end_ns| *end_ns <= start_ns) {
             return Some(0);
         }
         // Its answer is late. Where callers wait for different units, it has no place among them.
-        let before = runs.range(..start_ns).map(|(start, end)| end - start);
-        (!self.turns.is_mixed).then(|| self.wanted.saturating_sub(before.sum()))
+        let places = |(start, end)| (end - start) / turns.level_ns.max(1);
+        let before: u64 = turns.runs.range(..start_ns).map(places).sum();
+        let behind = self.wanted.saturating_sub(before * turns.level_ns);
+        (!turns.is_mixed).then_some(behind)
     }
 
     /// Takes out the last units that no waiter needs, unless a refund of those was tried.
@@ -147,15 +143,8 @@ impl Line<Reserved> {
             _ => start_ns.saturating_add(self.wanted),
         };
         let turns = &mut self.turns;
-        let left_over_ns = end_ns.saturating_sub(needed_ns);
-        // No part of a place is left.
-        let part_ns = match turns.is_mixed {
-            false => left_over_ns.checked_rem(turns.level_ns).unwrap_or(0),
-            true => 0,
-        };
-        let needed_ns = end_ns - (left_over_ns - part_ns);
-        let is_left_over = needed_ns < end_ns && tried_ns != Some(end_ns);
-        if !is_left_over || turns.is_refunding || turns.is_void {
+        let is_tried = tried_ns == Some(end_ns);
+        if needed_ns >= end_ns || is_tried || turns.is_refunding || turns.is_void {
             return None;
         }
         turns.is_refunding = true;
@@ -185,6 +174,9 @@ impl Reservation {
         let start_ns = end_ns.saturating_sub(level_ns);
         let enter = |line: &mut Line<Reserved>| {
             line.turns.is_void |= line.turns.overlaps(start_ns, end_ns);
+            if line.turns.is_void {
+                return None;
+            }
             let level_before_ns = mem::replace(&mut line.turns.level_ns, level_ns);
             line.turns.is_mixed |= ![0, level_ns].contains(&level_before_ns);
             let waiter = Reserving {

@@ -272,7 +272,7 @@ async fn no_unit_is_used_twice_and_no_waiter_is_late() {
 async fn waiters_move_up_in_order_and_the_rest_is_refunded() {
     for seed in 0..100 {
         let random = &mut SplitMix64(seed);
-        let mut model = Model::new(10_000 + seed, None);
+        let mut model = Model::new(100_000 + seed, None);
         // The first one does not wait.
         let begin_ns = model.take(1_000_000) + 1_000_000;
         for _ in 0..300 {
@@ -310,7 +310,7 @@ fn sleep(reservation: &Reservation, waker: &Waker) -> Option<Instant> {
 /// What they reserved is not in the bucket any more. Others have the same times since.
 #[tokio::test(start_paused = true)]
 async fn waiters_from_before_a_reset_refund_nothing() {
-    let mut model = Model::new(30_000, None);
+    let mut model = Model::new(300_000, None);
     let come = |model: &mut Model| {
         model.full_at_ns = 1_000_000;
         for _ in 0..10 {
@@ -341,7 +341,7 @@ impl Wake for Count {
 /// The work of a crowd that leaves grows as its number, and not as its square.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_leaves_wakes_one_other_at_most() {
-    let mut model = Model::new(20_000, None);
+    let mut model = Model::new(200_000, None);
     model.take(1_000_000);
     for _ in 0..300 {
         model.ask(1_000);

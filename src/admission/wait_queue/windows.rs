@@ -32,12 +32,8 @@ pub(crate) struct Windows {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Asker {
+    quota: Quota,
     cost: u64,
-    /// How many units each window grants.
-    units: u64,
-    window: Duration,
-    /// How much later it asks for each unit ahead of it.
-    step: Duration,
     /// From its last denial: its units are not there before.
     not_before: Instant,
     deadline: Instant,
@@ -61,14 +57,15 @@ impl Windows {
     }
 
     /// Returns when the window opens that has units for a waiter with `ahead` units before it,
-    /// and when that waiter asks.
+    /// and when that waiter asks: a little later for each unit of the window ahead of it.
     fn window(&self, asker: &Asker, ahead: u64) -> (Instant, Instant) {
+        let (units, window) = (asker.quota.limit().max(1), asker.quota.period());
+        let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / units;
         let ahead = self.asked.saturating_add(ahead);
-        let window = times(asker.window, ahead / asker.units);
         let opens_at = self.opens_at.unwrap_or(asker.not_before);
-        let opens_at = later(opens_at, window);
-        let asks_at = later(opens_at, times(asker.step, ahead % asker.units));
-        (opens_at, asks_at)
+        let opens_at = later(opens_at, times(window, ahead / units));
+        let step = Duration::from_nanos(nanos).min(MS / UNITS_PER_MS);
+        (opens_at, later(opens_at, times(step, ahead % units)))
     }
 
     /// Leaves the units that a waiter asked for to others.
@@ -91,22 +88,6 @@ impl Turns for Windows {
     }
 }
 
-impl Asker {
-    fn new(denied: &PolicyDecision, not_before: Instant, deadline: Instant) -> Self {
-        let quota: Quota = denied.quota();
-        let (units, window) = (quota.limit().max(1), quota.period());
-        let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / units;
-        Self {
-            cost: denied.cost().max(1),
-            units,
-            window,
-            step: (MS / UNITS_PER_MS).min(Duration::from_nanos(nanos)),
-            not_before,
-            deadline,
-        }
-    }
-}
-
 impl WindowWaiter {
     /// Enters the line for the bucket that denied a caller. Returns `None` if `most` callers
     /// wait there, or if the window for this caller opens after the deadline.
@@ -117,7 +98,12 @@ impl WindowWaiter {
         deadline: Instant,
         most: usize,
     ) -> Option<Self> {
-        let asker = Asker::new(denied, not_before, deadline);
+        let asker = Asker {
+            quota: denied.quota(),
+            cost: denied.cost().max(1),
+            not_before,
+            deadline,
+        };
         let queue = Queue::find_or_add(&LINES, bucket);
         let place = Place::enter(&queue, |line| {
             if line.first().is_none() && line.turns.opens_at < Some(not_before) {
