@@ -1,278 +1,323 @@
-//! The check of a file against its [descriptor](super::descriptor), which finds all mistakes.
+//! The check of a file against its [schema](super::schema), which finds all mistakes.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, num::NonZero};
+
+use serde_json::{Map, Value};
 
 use super::{
-    descriptor::VERSION,
-    field::Field,
-    form::{Form, Known, Need, Table, in_words},
-    problem::{Code, ConfigProblem, Problems},
-    tree::{Entry, Node, Value},
+    document::At,
+    problem::Problem,
+    schema::{self, Form, in_words, kinds},
+    tables::VERSION,
     variables,
-    word::{Argument, Word},
 };
 use crate::suggest::{closest, proposal};
-use tower_throttle::{FixedWindow, Limiter, Policy, Quota, parse_duration};
+use tower_throttle::{Quota, parse_duration};
+
+/// So many mistakes have a proposal. To find one takes time.
+const MOST_PROPOSALS: usize = 100;
 
 /// Checks a whole file.
-pub(super) fn check(root: &Node, problems: &mut Problems) {
-    let file = Field::root(root);
-    if let Some(problem) = of_another_version(&file) {
-        // Its other mistakes may be none in that version.
-        problems.push(problem);
-        return;
-    }
-    let policies = file.get("policy").map(|field| field.items());
-    let policies = policies.iter().flatten();
-    let names = policies.filter_map(|policy| policy.node.get("name")?.node.text());
+pub(super) fn check(file: &Value) -> Vec<Problem> {
     let mut check = Check {
-        policies: names.collect(),
-        problems,
+        policies: Vec::new(),
+        known: HashSet::new(),
+        at: At::file(),
+        problems: Vec::new(),
     };
-    check.value(&file);
-}
-
-fn of_another_version(file: &Field<'_>) -> Option<ConfigProblem> {
-    let version = file.get("version")?;
-    match version.node.value {
-        Value::Whole(number) if number != i128::from(VERSION) => {
-            let message = format!(
-                "version {number} of the file is not known; this release reads version {VERSION}"
-            );
-            Some(version.problem(Code::Version, message))
-        }
-        _ => None,
+    let version = &file["version"];
+    if (version.is_u64() || version.is_i64()) && *version != VERSION {
+        // Its other mistakes may be none in that version.
+        check.at.enter("version");
+        let message = format!(
+            "version {version} of the file is not known; this release reads version {VERSION}"
+        );
+        check.report("file-version", message);
+        return check.problems;
     }
+    let policies = file["policy"].as_array().into_iter().flatten();
+    for (index, policy) in policies.enumerate() {
+        let Some(name) = policy["name"].as_str() else {
+            continue;
+        };
+        check.policies.push(name);
+        if !check.known.insert(name) {
+            check.at = At::file().to("policy").to(index).to("name");
+            let message =
+                format!("two policies named {name:?} would share their buckets; rename one");
+            check.report("duplicate-policy", message);
+        }
+    }
+    check.at = At::file();
+    check.value(file, schema::root());
+    check.problems
 }
 
 struct Check<'a> {
     /// The names of all policies of the file.
     policies: Vec<&'a str>,
-    problems: &'a mut Problems,
+    known: HashSet<&'a str>,
+    /// The value that is checked.
+    at: At,
+    problems: Vec<Problem>,
 }
 
 impl Check<'_> {
-    fn report(&mut self, field: &Field<'_>, code: Code, message: impl Into<String>) {
-        self.problems.push(field.problem(code, message.into()));
+    fn report(&mut self, code: &'static str, message: impl Into<String>) {
+        let problem = Problem::new(&self.at, code, message.into());
+        self.problems.push(problem);
     }
 
-    fn value(&mut self, field: &Field<'_>) {
-        let value = &field.node.value;
-        let Some(form) = field.form.of(value) else {
-            let expected = field.form.kind();
-            let message = match value {
-                Value::Nothing => format!("no value; write {expected}, or leave the field out"),
-                value => format!("expected {expected}, found {}", value.kind()),
-            };
-            return self.report(field, Code::WrongType, message);
+    /// Reports the name of a field of the table that is checked.
+    fn report_name(&mut self, name: &str, code: &'static str, message: String) {
+        let problem = Problem::new(&self.at.to(name), code, message);
+        self.problems.push(problem.of_name());
+    }
+
+    fn proposal(&self, word: &str, among: &[&str], they_are: &str) -> String {
+        match self.problems.len() < MOST_PROPOSALS {
+            true => proposal(word, among, they_are),
+            false => String::new(),
+        }
+    }
+
+    fn value(&mut self, value: &Value, schema: &'static Value) {
+        let forms = Form::all(schema);
+        let fitting: Vec<Form> = forms
+            .iter()
+            .filter(|form| form.is_for(value))
+            .copied()
+            .collect();
+        let expected = || kinds(schema, self.at.field());
+        let Some(Form { name, schema: form }) = fitting.first().copied() else {
+            let message = format!("expected {}, found {}", expected(), kind(value));
+            return self.report("wrong-type", message);
         };
-        match (form, value) {
-            (Form::Table(table), Value::Table(entries)) => self.table(field, table, entries),
-            (Form::Map { form, .. }, Value::Table(entries)) => {
-                self.duplicates(field, entries);
-                self.not_empty(field, entries.is_empty(), "table");
-                for entry in entries {
-                    self.value(&field.inner(entry, form));
-                }
-            }
-            (Form::Tables(_), Value::List(tables)) => self.tables(field, tables.is_empty()),
-            (Form::List(_), Value::List(items)) => {
-                self.not_empty(field, items.is_empty(), "list");
-                for item in field.items() {
-                    self.value(&item);
-                }
-            }
-            (Form::Whole(least, most), Value::Whole(number))
-                if !(i128::from(*least)..=i128::from(*most)).contains(number) =>
-            {
-                let is_below = *number < i128::from(*least);
-                let range = match u32::try_from(*most) {
-                    Err(_) if is_below => format!("{least} or more"),
-                    _ => format!("{least} to {most}"),
-                };
-                let message = format!("{number} is out of range; use {range}");
-                self.report(field, Code::OutOfRange, message);
-            }
-            (form, Value::Text(text)) => self.text(field, form, text),
-            _ => {}
-        }
-    }
-
-    fn text(&mut self, field: &Field<'_>, form: &'static Form, text: &str) {
-        match form {
-            Form::Text | Form::Reader(_) => self.not_empty(field, text.is_empty(), "text"),
-            Form::WithVariables => {
-                if let Err((code, message)) = variables::expand(text, |_| Some(String::new())) {
-                    self.report(field, code, message);
-                }
-            }
-            Form::Quota => {
-                if let Err(error) = text.parse::<Quota>() {
-                    self.problems.push(field.error(&error));
-                }
-            }
-            Form::Duration => {
-                if let Err(error) = parse_duration(text) {
-                    self.problems.push(field.error(&error));
-                }
-            }
-            Form::Words(words) if !words.iter().any(|word| word.find(text).is_some()) => {
-                self.report(field, Code::UnknownWord, unknown_word(words, text));
-            }
-            Form::PolicyName if !self.policies.contains(&text) => {
-                let proposal = proposal(text, &self.policies, "the policies are");
-                let message = format!("no policy {text:?}{proposal}");
-                self.report(field, Code::UnknownPolicy, message);
-            }
-            _ => {}
-        }
-    }
-
-    fn not_empty(&mut self, field: &Field<'_>, is_empty: bool, what: &str) {
-        if is_empty {
-            let message = format!("this {what} is empty; fill it, or leave it out");
-            self.report(field, Code::Empty, message);
-        }
-    }
-
-    fn no_policies(&mut self, field: &Field<'_>) {
-        let error = Limiter::builder().build().err();
-        self.problems.extend(error.map(|error| field.error(&error)));
-    }
-
-    fn tables(&mut self, field: &Field<'_>, is_empty: bool) {
-        if is_empty {
-            self.no_policies(field);
-        }
-        let mut names = HashSet::new();
-        for item in field.items() {
-            self.value(&item);
-            let Some(Entry { node, .. }) = item.node.get("name") else {
-                continue;
-            };
-            let Some(name) = node.text() else {
-                continue;
-            };
-            if !names.insert(name) {
-                let policy = || Policy::new(name, FixedWindow::per_second(1));
-                let twice = Limiter::builder().policy(policy()).policy(policy());
-                let error = twice.build().err();
-                let problem =
-                    |error| ConfigProblem::of_error(node.place, item.path.clone(), &error);
-                self.problems.extend(error.map(problem));
-            }
-        }
-    }
-
-    fn table(&mut self, field: &Field<'_>, table: &'static Table, entries: &[Entry]) {
-        self.duplicates(field, entries);
-        if !table.may_be_empty && !table.fields.iter().any(Known::is_needed) {
-            self.not_empty(field, entries.is_empty(), "table");
-        }
-        for entry in entries {
-            match table.field(&entry.name) {
-                Some(known) => self.value(&field.inner(entry, known.form)),
-                None => {
-                    let message = unknown_field(table, &entry.name);
-                    let problem = field.problem_at(entry.place, Code::UnknownField, message);
-                    self.problems.push(problem);
-                }
-            }
-        }
-        self.needs(field, table, entries);
-    }
-
-    fn duplicates(&mut self, field: &Field<'_>, entries: &[Entry]) {
-        let mut names = HashSet::new();
-        for entry in entries {
-            if !names.insert(&*entry.name) {
-                let message = format!("{:?} is there twice; keep one", entry.name);
-                let problem = field.problem_at(entry.place, Code::DuplicateField, message);
-                self.problems.push(problem);
-            }
-        }
-    }
-
-    /// Reports fields that have to be there, or that exclude or need each other.
-    fn needs(&mut self, field: &Field<'_>, table: &'static Table, entries: &[Entry]) {
-        let entry = |name: &str| entries.iter().find(|entry| entry.name == name);
-        let mut one: Option<&Known> = None;
-        for known in table.fields {
-            match (known.need, entry(known.name)) {
-                (Need::Required, None) if matches!(known.form, Form::Tables(_)) => {
-                    self.no_policies(field);
-                }
-                (Need::Required, None) => {
-                    let form = known.form.kind();
-                    let name = known.name;
-                    let message = format!("the field {name:?} is missing; add it: {name} = {form}");
-                    self.report(field, Code::MissingField, message);
-                }
-                (Need::One, Some(entry)) => match one {
-                    None => one = Some(known),
-                    Some(other) => {
-                        let message = format!(
-                            "{:?} and {:?} exclude each other; keep one",
-                            other.name, known.name
-                        );
-                        let problem = field.problem_at(entry.place, Code::NotOne, message);
-                        self.problems.push(problem);
-                    }
-                },
-                (Need::Beside(others), Some(found))
-                    if !others.iter().any(|other| entry(other).is_some()) =>
-                {
-                    let others = in_words(others.iter().map(|other| format!("{other:?}")));
+        match value {
+            Value::String(text) => self.text(text, name, form, &fitting),
+            Value::Number(number) => self.number(number.as_i128().unwrap_or_default(), form),
+            Value::Array(items) => self.list(items, form),
+            Value::Object(entries) => {
+                let is_other = |name: &String| form["properties"].get(name).is_none();
+                if forms.len() > 1 && !entries.is_empty() && entries.keys().all(is_other) {
+                    let fields = quoted(fields_of(form));
                     let message = format!(
-                        "{:?} is for {others}; add that, or leave it out",
-                        known.name
+                        "expected {} with {fields}, found a table without them",
+                        expected()
                     );
-                    let problem = field.problem_at(found.place, Code::Unused, message);
-                    self.problems.push(problem);
+                    return self.report("wrong-type", message);
                 }
-                _ => {}
+                self.table(entries, form);
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    fn number(&mut self, number: i128, form: &Value) {
+        let bound = |name: &str| form[name].as_i64().map(i128::from);
+        let (least, most) = (bound("minimum").unwrap_or_default(), bound("maximum"));
+        match most {
+            Some(most) if !(least..=most).contains(&number) => {
+                let message = format!("{number} is out of range; use {least} to {most}");
+                self.report("out-of-range", message);
+            }
+            None if number < least => {
+                let message = format!("{number} is out of range; use {least} or more");
+                self.report("out-of-range", message);
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str, name: &str, form: &Value, forms: &[Form]) {
+        let words: Vec<&str> = forms.iter().filter_map(Form::word).collect();
+        match name {
+            "quota_text" => {
+                let Err(error) = text.parse::<Quota>() else {
+                    return;
+                };
+                let spelled: Vec<_> = text.split('/').map(str::trim).collect();
+                let spelled = spelled.join(" per ");
+                match spelled.parse::<Quota>() {
+                    Ok(_) => {
+                        let message = format!("{text:?} is no quota; did you mean {spelled:?}?");
+                        self.report("quota-text", message);
+                    }
+                    Err(_) => self.problems.push(Problem::of_error(&self.at, &error)),
+                }
+            }
+            "duration" => {
+                if let Err(error) = parse_duration(text) {
+                    self.problems.push(Problem::of_error(&self.at, &error));
+                }
+            }
+            "variables" => {
+                if let Err((code, message)) = variables::expand(text, |_| Some(String::new())) {
+                    self.problems.push(Problem::new(&self.at, code, message));
+                }
+            }
+            "policy_name" if !self.known.contains(text) => {
+                let proposal = self.proposal(text, &self.policies, "the policies are");
+                let message = format!("no policy {text:?}{proposal}");
+                self.report("unknown-policy", message);
+            }
+            _ if !words.is_empty() => {
+                if !words.iter().any(|word| is_word(word, text)) {
+                    let message = format!("unknown word {text:?}; {}", intended(&words, text));
+                    self.report("unknown-word", message);
+                }
+            }
+            _ if text.is_empty() && form.get("minLength").is_some() => self.empty("text"),
+            _ => {}
+        }
+    }
+
+    fn empty(&mut self, what: &str) {
+        let message = format!("this {what} is empty; fill it, or leave it out");
+        self.report("empty-value", message);
+    }
+
+    fn no_policies(&mut self) {
+        let message = "no policy; add at least one with `[[policy]]`";
+        self.report("no-policies", message);
+    }
+
+    fn list(&mut self, items: &[Value], form: &'static Value) {
+        match (items, self.at.field()) {
+            ([], "policy") => self.no_policies(),
+            ([], _) => self.empty("list"),
+            _ => {}
+        }
+        for (index, item) in items.iter().enumerate() {
+            self.inside(&index.to_string(), item, &form["items"]);
+        }
+    }
+
+    /// Checks a value in the one that is checked.
+    fn inside(&mut self, step: &str, value: &Value, schema: &'static Value) {
+        self.at.enter(step);
+        self.value(value, schema);
+        self.at.leave();
+    }
+
+    fn table(&mut self, entries: &Map<String, Value>, form: &'static Value) {
+        let choices: Vec<_> = required_by(&form["oneOf"]).collect();
+        let is_needed = form.get("required").is_some() || !choices.is_empty();
+        if entries.is_empty() && !is_needed && form["minProperties"] != 0 {
+            self.empty("table");
+        }
+        let others = Some(&form["additionalProperties"]).filter(|schema| schema.is_object());
+        for (name, value) in entries {
+            if let Some(schema) = form["properties"].get(name).or(others) {
+                self.inside(name, value, schema);
+                continue;
+            }
+            let mut known: Vec<_> = fields_of(form).collect();
+            known.sort_unstable();
+            let proposal = self.proposal(name, &known, "the fields are");
+            let message = format!("unknown field {name:?}{proposal}");
+            self.report_name(name, "unknown-field", message);
+        }
+        for name in texts(&form["required"]).filter(|name| !entries.contains_key(*name)) {
+            match name {
+                "policy" => self.no_policies(),
+                name => {
+                    let kinds = kinds(&form["properties"][name], name);
+                    let message =
+                        format!("the field {name:?} is missing; add it: {name} = {kinds}");
+                    self.report("missing-field", message);
+                }
             }
         }
-        let choices = table.fields.iter().filter(|known| known.need == Need::One);
-        if one.is_none() && choices.clone().next().is_some() {
-            let choices = in_words(choices.map(|known| format!("{:?}", known.name)));
-            let message = format!("one of {choices} is missing; add it");
-            self.report(field, Code::NotOne, message);
+        let mut chosen = choices.iter().filter(|name| entries.contains_key(**name));
+        match chosen.next() {
+            None if choices.is_empty() => {}
+            None => {
+                let choices = quoted(choices.into_iter());
+                let message = format!("one of {choices} is missing; add it");
+                self.report("not-exactly-one", message);
+            }
+            Some(first) => {
+                for other in chosen {
+                    let message = format!("{first:?} and {other:?} exclude each other; keep one");
+                    self.report_name(other, "not-exactly-one", message);
+                }
+            }
+        }
+        for (name, needed) in form["dependentSchemas"].as_object().into_iter().flatten() {
+            let mut others = required_by(&needed["anyOf"]);
+            if entries.contains_key(name) && !others.any(|other| entries.contains_key(other)) {
+                let others = quoted(required_by(&needed["anyOf"]));
+                let message = format!("{name:?} is for {others}; add that, or leave it out");
+                self.report_name(name, "unused-field", message);
+            }
         }
     }
 }
 
-fn unknown_field(table: &'static Table, name: &str) -> String {
-    let names: Vec<&str> = table.fields.iter().map(|known| known.name).collect();
-    let proposal = proposal(name, &names, "the fields are");
-    format!("unknown field {name:?}{proposal}")
+/// Says what a value is, to people.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "a date",
+        Value::Bool(true) => "`true`",
+        Value::Bool(false) => "`false`",
+        Value::Number(number) if number.as_f64() == Some(f64::MAX) => "a number that is too large",
+        Value::Number(number) if number.is_f64() => "a number with a fraction",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a table",
+    }
 }
 
-fn unknown_word(words: &'static [Word], text: &str) -> String {
-    let lacks_argument = |word: &&Word| {
-        let separator = [':', ' '];
-        word.argument.is_some()
-            && (text.starts_with(word.text) || text == word.text.trim_end_matches(separator))
-    };
-    if let Some(word) = words.iter().find(lacks_argument) {
-        let argument = word.argument.map_or("", Argument::about);
-        return format!(
-            "{text:?} is no {:?}; write {argument} there",
-            word.to_string()
-        );
+fn texts(list: &Value) -> impl Iterator<Item = &str> {
+    let texts = list.as_array().into_iter().flatten();
+    texts.filter_map(Value::as_str)
+}
+
+/// Returns the fields of which alternatives require one each.
+fn required_by(alternatives: &Value) -> impl Iterator<Item = &str> {
+    let alternatives = alternatives.as_array().into_iter().flatten();
+    alternatives.flat_map(|one| texts(&one["required"]))
+}
+
+fn fields_of(form: &Value) -> impl Iterator<Item = &str> {
+    let fields = form["properties"].as_object().into_iter().flatten();
+    fields.map(|(name, _)| &**name)
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    in_words(names.map(|name| format!("{name:?}")))
+}
+
+/// Splits a word from its argument: `header:` from `NAME`.
+fn split(word: &str) -> (&str, &str) {
+    word.split_at(word.rfind([':', ' ']).map_or(word.len(), |end| end + 1))
+}
+
+fn is_word(word: &str, text: &str) -> bool {
+    match (split(word), text.strip_prefix(split(word).0)) {
+        ((_, ""), _) => word == text,
+        ((_, "N"), Some(number)) => number.parse::<NonZero<u32>>().is_ok(),
+        (_, argument) => argument.is_some_and(|argument| !argument.is_empty()),
     }
-    let (start, rest) = match text.rfind([':', ' ']) {
-        Some(end) => text.split_at(end + 1),
-        None => (text, ""),
-    };
-    match closest(start, words.iter().map(|word| word.text)) {
-        Some(near) => {
-            let near = format!("{near}{rest}");
-            format!("unknown word {text:?}; did you mean {near:?}?")
+}
+
+/// Says which of some words a text may be meant for.
+fn intended(words: &[&str], text: &str) -> String {
+    let (start, rest) = split(text);
+    let near = closest(
+        start,
+        words
+            .iter()
+            .map(|word| split(word).0.trim_end_matches([':', ' '])),
+    );
+    let near = near.and_then(|near| words.iter().find(|word| word.starts_with(near)));
+    match near.map(|word| (split(word), word)) {
+        None => format!("use {}", quoted(words.iter().copied())),
+        Some(((start, "NAME"), _)) if !rest.is_empty() => {
+            format!("did you mean \"{start}{rest}\"?")
         }
-        None => {
-            let words = in_words(words.iter().map(|word| format!("{:?}", word.to_string())));
-            format!("unknown word {text:?}; use {words}")
-        }
+        Some((_, word)) => format!("did you mean {word:?}?"),
     }
 }

@@ -11,11 +11,7 @@ use crate::Limits;
 /// All layers and limiters of the version in force.
 impl Inspectable for Limits {
     fn inspect_all(&self) -> Vec<Inspect> {
-        let (layers, limiters) = self.all();
-        let layers = layers.values().map(RateLimitLayer::inspect);
-        layers
-            .chain(limiters.values().map(Limiter::inspect))
-            .collect()
+        self.each(RateLimitLayer::inspect, Limiter::inspect)
     }
 
     fn control(&self) -> Option<Control> {

@@ -28,8 +28,7 @@
 //! | reader | a closure of the application that the file names: [`Readers`] |
 //! | problem | one mistake in a file, with its place: [`ConfigProblem`] |
 //! | change | what differs between two versions: [`Config::diff`] |
-//! | form | what a field may hold, without what its value means |
-//! | tree, field | the values of a file; one of them, with its path and its form |
+//! | tables | the values of a file, as types |
 //!
 //! [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/configuration.md
 //! [reference]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/configuration-reference.md
@@ -57,50 +56,38 @@
 
 // A file becomes limits in these steps:
 //
-// 1. `from_toml` or `from_serde` makes a tree of the text (`tree::Node`), TOML with the place of
-//    each value.
-// 2. `check` compares the tree with the `descriptor`, the one home of what a file may say, and
-//    collects all mistakes as `problem::Problems`. A `Config` has passed it.
-// 3. `builders::Builders::read` makes builders of the tree, without a store and without connecting.
-//    It reads the tree by `field::Field`, which starts at `Config::root`, and need not look for
-//    mistakes of form: a field that is there has the form of its descriptor. What a builder reports
-//    is a problem at its field:
+// 1. `document` reads the text into values. `check` compares them with the `schema`, which is made from
+//    the `tables`, and collects all mistakes as `problem::Problems`. Then serde reads the tables. A
+//    `Config` has passed that.
+// 2. `builders::Builders::read` makes builders of the tables, without a store and without connecting.
+//    What a builder reports is a problem at a place:
 //
-//        let mut policy = Policy::new(name, quota);
-//        if let Some(lifetime) = field.get("hold_for").and_then(|field| field.duration()) { .. }
-//        for key in field.get("key")?.items() { match key.word() { Some(("header:", name)) => .. } }
-//        let url = problems.keep(store.get("redis")?.expanded());      // with `${NAME}`
-//        problems.keep(built.map_err(|error| field.error(&error)));    // a `ConfigError`
-//        problems.push(field.problem(Code::UnknownReader, message));   // one that only files have
-//        problems.finish(config.file_name().as_ref())?;                // all of them, if any
+//        let at = at.to("hold_for");                                  // policy "burst".hold_for
+//        reading.keep(&at, built);                                    // a `ConfigError`
+//        reading.report(&at, "unknown-reader", message);              // one that only files have
+//        reading.finish(&config.document)?;                           // all of them, if any
 //
-// 4. `shared::Shared` opens `Builders::store` once, and `in_force::InForce` builds all layers and
+// 3. `shared::Shared` opens `Builders::store` once, and `live::Live` builds all layers and
 //    limiters with it. A later version of the file replaces the one in force.
 //
-// A new field is a line in `descriptor/`, and a new mistake that only files have is a line of
-// `codes!` in `code.rs` and a row in `docs/errors.md`.
+// A new field is a line in `tables/`, and a new mistake that only files have is a row in
+// `docs/errors.md`.
 
 mod builders;
 mod changes;
 mod check;
-mod code;
 mod content;
-mod descriptor;
+mod document;
 mod explanation;
-mod field;
 mod file;
-mod form;
-mod from_serde;
-mod from_toml;
 #[cfg(doctest)]
 mod guides;
-mod in_force;
 mod inspected;
 mod limits;
+mod live;
 mod lock;
 mod matching;
 mod metrics;
-mod named;
 mod names;
 mod poll;
 mod problem;
@@ -110,14 +97,13 @@ mod schema;
 mod shared;
 mod status;
 mod suggest;
+mod tables;
 mod telemetry;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 mod tests;
 mod text;
-mod tree;
 mod variables;
-mod word;
 mod wording;
 
 use std::{
@@ -127,8 +113,7 @@ use std::{
     sync::Arc,
 };
 
-use serde::de::{Deserialize, Deserializer, Error};
-
+use self::document::Document;
 pub use self::{
     changes::{Change, Changes, Effect, FieldChange},
     explanation::{Explanation, FoundCondition, FoundKey, FoundPolicy},
@@ -138,11 +123,6 @@ pub use self::{
     readers::Readers,
     reload_error::ReloadError,
     status::{Rejected, Status},
-};
-use self::{
-    field::Field,
-    problem::{Code, Problems},
-    tree::{Node, Place},
 };
 
 /// The layer of a file that has no table for a layer or limiter.
@@ -171,13 +151,9 @@ const MAX_BYTES: usize = 1 << 20;
 ///     r#"7:5: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)"#,
 /// );
 /// ```
-///
-/// Other formats are read by a crate for serde of your own, as `Config` is [`Deserialize`]. Their
-/// mistakes have a path, but no line.
 #[derive(Clone)]
 pub struct Config {
-    root: Arc<Node>,
-    file: Option<Arc<Path>>,
+    document: Arc<Document>,
     readers: Readers,
 }
 
@@ -189,12 +165,10 @@ impl Config {
     ///
     /// Returns all mistakes in the form of the file.
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
-        let path = path.as_ref();
-        let mut bytes = Vec::new();
+        let (path, mut bytes) = (path.as_ref(), Vec::new());
         let file = fs::File::open(path);
         let most = MAX_BYTES as u64 + 1;
-        let read = file.and_then(|file| file.take(most).read_to_end(&mut bytes));
-        match read {
+        match file.and_then(|file| file.take(most).read_to_end(&mut bytes)) {
             Ok(_) => Self::from_bytes(path, &bytes),
             Err(error) => Err(unreadable(path, &error)),
         }
@@ -207,9 +181,21 @@ impl Config {
     /// Returns all mistakes in the form of the file.
     pub(crate) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, ConfigErrors> {
         match std::str::from_utf8(bytes) {
-            _ if bytes.len() > MAX_BYTES => Self::read("", Some(path), bytes.len()),
-            Ok(text) => Self::read(text, Some(path), bytes.len()),
-            Err(error) => Err(not_text(path, bytes, error.valid_up_to())),
+            _ if bytes.len() > MAX_BYTES => Err(too_large(Some(path))),
+            Ok(text) => Self::read(text, Some(path)),
+            Err(error) => {
+                let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+                let before = String::from_utf8_lossy(before);
+                let before = before.strip_prefix('\u{feff}').unwrap_or(&before);
+                let message = "this is not UTF-8; save the file as UTF-8".to_owned();
+                let place = Some((before, before.len()));
+                Err(ConfigErrors::alone(
+                    Some(path),
+                    place,
+                    "file-not-utf8",
+                    message,
+                ))
+            }
         }
     }
 
@@ -219,32 +205,15 @@ impl Config {
     ///
     /// Returns all mistakes in the form of the text.
     pub fn from_toml(text: &str) -> Result<Self, ConfigErrors> {
-        Self::read(text, None, text.len())
-    }
-
-    fn read(text: &str, path: Option<&Path>, length: usize) -> Result<Self, ConfigErrors> {
-        if length > MAX_BYTES {
-            let message = "more than 1 MiB; split the file, or name a file in `[lists]`".to_owned();
-            return Err(alone(path, Code::TooLarge, message));
+        match text.len() > MAX_BYTES {
+            true => Err(too_large(None)),
+            false => Self::read(text, None),
         }
-        let mut problems = Problems::default();
-        let root = match from_toml::read(text) {
-            Ok(root) => root,
-            Err(errors) => {
-                problems.extend(errors);
-                return Err(problems.into_errors(name(path).as_ref()));
-            }
-        };
-        Self::checked(root, path.map(Arc::from))
     }
 
-    fn checked(root: Node, file: Option<Arc<Path>>) -> Result<Self, ConfigErrors> {
-        let mut problems = Problems::default();
-        check::check(&root, &mut problems);
-        problems.finish(name(file.as_deref()).as_ref())?;
+    fn read(text: &str, path: Option<&Path>) -> Result<Self, ConfigErrors> {
         Ok(Self {
-            root: Arc::new(root),
-            file,
+            document: Arc::new(Document::read(text, path)?),
             readers: Readers::new(),
         })
     }
@@ -260,80 +229,50 @@ impl Config {
 
     /// Returns the path of the file of lists that this file names.
     fn file_of_lists(&self) -> Option<PathBuf> {
-        let file = self.root().get("lists")?.get("file")?;
+        let file = self.document.tables.lists.as_ref()?.file.as_ref()?;
         let folder = self.path().and_then(Path::parent).unwrap_or(Path::new(""));
-        Some(folder.join(file.text()?))
+        Some(folder.join(&file.0))
     }
 
-    /// Returns the path of the file as text, for problems.
-    fn file_name(&self) -> Option<Arc<str>> {
-        name(self.path())
-    }
-
-    /// Returns the file, to read its values.
-    fn root(&self) -> Field<'_> {
-        Field::root(&self.root)
+    /// Logs each range of trusted proxies that is as wide as a /8.
+    fn warn_of_proxies(&self) {
+        let tables = self.document.tables.client_ip.iter();
+        for range in tables.flat_map(|table| &table.trusted) {
+            let most = if range.0.contains(':') { 32 } else { 8 };
+            let bits = range
+                .0
+                .rsplit('/')
+                .next()
+                .and_then(|bits| bits.parse::<u8>().ok());
+            if bits.is_some_and(|bits| bits <= most) {
+                telemetry::wide_proxies(&range.0);
+            }
+        }
     }
 
     /// Returns the path of the file, if the text is from one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        self.file.as_deref()
+        self.document.path.as_deref()
     }
-}
-
-fn name(path: Option<&Path>) -> Option<Arc<str>> {
-    path.map(|path| path.display().to_string().into())
 }
 
 fn unreadable(path: &Path, error: &impl fmt::Display) -> ConfigErrors {
     let message = format!("cannot read the file ({error}); correct the path, or make it readable");
-    alone(Some(path), Code::Unreadable, message)
+    ConfigErrors::alone(Some(path), None, "file-unreadable", message)
 }
 
-/// Makes an error of one problem with a whole file.
-fn alone(path: Option<&Path>, code: Code, message: String) -> ConfigErrors {
-    alone_at(None, path, code, message)
-}
-
-fn alone_at(
-    place: Option<Place>,
-    path: Option<&Path>,
-    code: Code,
-    message: String,
-) -> ConfigErrors {
-    let mut problems = Problems::default();
-    problems.push(ConfigProblem::new(place, String::new(), code, message));
-    problems.into_errors(name(path).as_ref())
-}
-
-/// Makes an error of bytes of which so many are UTF-8.
-fn not_text(path: &Path, bytes: &[u8], valid: usize) -> ConfigErrors {
-    let before = bytes.get(..valid).unwrap_or_default();
-    let before = String::from_utf8_lossy(before);
-    let before = before.strip_prefix('\u{feff}').unwrap_or(&before);
-    let last = before.rsplit('\n').next().unwrap_or_default();
-    let place = Place {
-        line: before.matches('\n').count() + 1,
-        column: last.chars().count() + 1,
-    };
-    let message = "this is not UTF-8; save the file as UTF-8".to_owned();
-    alone_at(Some(place), Some(path), Code::NotText, message)
-}
-
-impl<'de> Deserialize<'de> for Config {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let root = Node::deserialize(deserializer)?;
-        Self::checked(root, None).map_err(Error::custom)
-    }
+fn too_large(path: Option<&Path>) -> ConfigErrors {
+    let message = "more than 1 MiB; split the file, or name a file in `[lists]`".to_owned();
+    ConfigErrors::alone(path, None, "file-too-large", message)
 }
 
 impl fmt::Debug for Config {
-    /// Shows the names of fields, and no values.
+    /// Shows no values but names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("path", &self.path())
-            .field("root", &self.root)
+            .field("names", &self.names())
             .finish()
     }
 }

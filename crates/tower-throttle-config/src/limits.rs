@@ -84,7 +84,7 @@ impl Limits {
     fn new(config: &Config, store: Option<Arc<dyn Store>>) -> Result<Self, ConfigErrors> {
         let shared = Arc::new(Shared::new(config, store)?);
         Ok(Self {
-            _in_use: shared.in_use(),
+            _in_use: Arc::clone(&shared.in_use),
             shared,
         })
     }
@@ -96,10 +96,8 @@ impl Limits {
     ///
     /// Returns an error if there is no such layer.
     pub fn layer(&self, name: &str) -> Result<RateLimitLayer, UnknownName> {
-        let layers = self.shared.layers();
-        let known = layers.keys().cloned().collect();
-        let layer = layers.get(name).cloned();
-        layer.ok_or_else(|| UnknownName::new("layer", name, known))
+        let layers = &self.shared.live().layers;
+        find(layers, "layer", name)
     }
 
     /// Returns a limiter by its name.
@@ -108,15 +106,25 @@ impl Limits {
     ///
     /// Returns an error if there is no such limiter.
     pub fn limiter(&self, name: &str) -> Result<Limiter, UnknownName> {
-        let limiters = self.shared.limiters();
-        let known = limiters.keys().cloned().collect();
-        let limiter = limiters.get(name).cloned();
-        limiter.ok_or_else(|| UnknownName::new("limiter", name, known))
+        let limiters = &self.shared.live().limiters;
+        find(limiters, "limiter", name)
     }
 
-    /// Returns all layers of the version in force, and all limiters.
-    pub(super) fn all(&self) -> (BTreeMap<String, RateLimitLayer>, BTreeMap<String, Limiter>) {
-        (self.shared.layers(), self.shared.limiters())
+    /// Asks each layer of the version in force, and then each limiter.
+    pub(super) fn each<T>(
+        &self,
+        of_layer: impl Fn(&RateLimitLayer) -> T,
+        of_limiter: impl Fn(&Limiter) -> T,
+    ) -> Vec<T> {
+        let (layers, limiters): (Vec<_>, Vec<_>) = {
+            // Not held while code of the application runs.
+            let live = self.shared.live();
+            let layers = live.layers.values().map(|(layer, _)| layer.clone());
+            let limiters = live.limiters.values().map(|(limiter, _)| limiter.clone());
+            (layers.collect(), limiters.collect())
+        };
+        let layers = layers.iter().map(of_layer);
+        layers.chain(limiters.iter().map(of_limiter)).collect()
     }
 
     /// Explains what a layer does with a request: which policies apply, who is charged, and how much.
@@ -148,7 +156,8 @@ impl Limits {
     /// Returns an error if there is no such layer.
     pub fn explain(&self, layer: &str, head: &RequestHead<'_>) -> Result<Explanation, UnknownName> {
         let explained = self.layer(layer)?.explain(head);
-        let (conditions, policies) = self.shared.config().find(layer, head);
+        let config = self.shared.live().config.clone();
+        let (conditions, policies) = config.find(layer, head);
         Ok(Explanation {
             layer: explained,
             conditions,
@@ -159,7 +168,7 @@ impl Limits {
     /// Returns the store of the file.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(self.shared.store())
+        Arc::clone(&self.shared.open.store)
     }
 
     /// Reads the file again, and applies it if it has changed: on `SIGHUP`, or from a page for
@@ -213,7 +222,7 @@ impl Limits {
     pub fn watch(&self, interval: Duration) -> Result<(), ReloadError> {
         const SHORTEST: Duration = Duration::from_millis(10);
 
-        if !self.shared.has_file() {
+        if self.shared.files.is_none() {
             return Err(ReloadError::NoFile);
         }
         let runtime = Handle::try_current().map_err(|_| ReloadError::NoRuntime)?;
@@ -227,12 +236,13 @@ impl Limits {
                 sleep(interval).await;
             }
         });
-        self.shared.keep_watcher(task.abort_handle());
+        if let Some(former) = self.shared.live().watcher.replace(task.abort_handle()) {
+            former.abort();
+        }
         Ok(())
     }
 
-    /// Replaces the limits by those of another configuration: of one that is not in a file, or not in
-    /// TOML. The [readers](Config::readers) are those of the first one. It may wait for the file system.
+    /// Replaces the limits by those of another configuration: of one that is not in a file. The [readers](Config::readers) are those of the first one. It may wait for the file system.
     ///
     /// While a file is watched, its next change replaces this one.
     ///
@@ -250,7 +260,7 @@ impl Limits {
     /// Call it inside a Tokio runtime with timers, which looks at the document.
     #[must_use]
     pub fn control(&self) -> Option<Control> {
-        let control = self.shared.own_control()?;
+        let control = self.shared.open.control.as_ref()?();
         self.follow(&control);
         Some(control)
     }
@@ -259,7 +269,7 @@ impl Limits {
     /// for a store that the application has [registered](super::Readers::store). The first document
     /// stays.
     pub fn follow(&self, control: &Control) {
-        self.shared.follow(control);
+        self.shared.live().follow(control, &self.shared.open.store);
     }
 
     /// Stops watching the file, and ends the store of the file: waits up to a second until Redis has
@@ -280,23 +290,26 @@ impl Limits {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
-        self.shared.shutdown().await;
+        let watcher = self.shared.live().watcher.take();
+        if let Some(watcher) = watcher {
+            watcher.abort();
+        }
+        #[cfg(feature = "redis")]
+        if let Some(redis) = &self.shared.open.redis {
+            redis.shutdown().await;
+        }
     }
 
     /// Returns which version is in force, and whether a newer one was rejected.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.status()
+        self.shared.live().status()
     }
 
     /// Returns the numbers of all layers and limiters: see [`metrics`](tower_throttle::metrics).
     #[must_use]
     pub fn snapshots(&self) -> Vec<Snapshot> {
-        let (layers, limiters) = self.all();
-        let layers = layers.values().map(RateLimitLayer::metrics);
-        layers
-            .chain(limiters.values().map(Limiter::metrics))
-            .collect()
+        self.each(RateLimitLayer::metrics, Limiter::metrics)
     }
 
     /// Writes all numbers as a text for Prometheus, and those of the configuration:
@@ -332,11 +345,11 @@ impl Limits {
 
 impl fmt::Debug for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (layers, limiters) = self.all();
+        let live = self.shared.live();
         f.debug_struct("Limits")
-            .field("layers", &layers.keys())
-            .field("limiters", &limiters.keys())
-            .field("status", &self.status())
+            .field("layers", &live.layers.keys())
+            .field("limiters", &live.limiters.keys())
+            .field("status", &live.status())
             .finish()
     }
 }
@@ -349,14 +362,17 @@ pub struct UnknownName {
     known: Vec<String>,
 }
 
-impl UnknownName {
-    fn new(kind: &'static str, name: &str, known: Vec<String>) -> Self {
-        Self {
-            kind,
-            name: name.to_owned(),
-            known,
-        }
-    }
+fn find<T: Clone, B>(
+    all: &BTreeMap<String, (T, B)>,
+    kind: &'static str,
+    name: &str,
+) -> Result<T, UnknownName> {
+    let found = all.get(name).map(|(found, _)| found.clone());
+    found.ok_or_else(|| UnknownName {
+        kind,
+        name: name.to_owned(),
+        known: all.keys().cloned().collect(),
+    })
 }
 
 impl fmt::Display for UnknownName {

@@ -1,10 +1,11 @@
 //! What is wrong in a file, and where.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, path::Path, sync::Arc};
 
-pub(super) use super::code::Code;
+use toml::de::DeTable;
+
 use super::{
-    tree::{MAX_DEPTH, Place},
+    document::{At, find},
     wording,
 };
 use tower_throttle::ConfigError;
@@ -18,66 +19,31 @@ use tower_throttle::ConfigError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
     file: Option<Arc<str>>,
-    place: Option<Place>,
+    /// The line and the column, both from 1. A column is one character.
+    place: Option<(usize, usize)>,
     path: String,
     code: &'static str,
     message: String,
 }
 
 impl ConfigProblem {
-    pub(super) fn new(place: Option<Place>, path: String, code: Code, message: String) -> Self {
-        Self {
-            file: None,
-            place,
-            path,
-            code: code.text(),
-            message,
-        }
-    }
-
-    /// Creates a problem from what a builder says.
-    pub(super) fn of_error(place: Option<Place>, path: String, error: &ConfigError) -> Self {
-        Self {
-            file: None,
-            place,
-            path,
-            code: error.code(),
-            message: wording::in_a_file(error),
-        }
-    }
-
-    /// Leaves out what the message quotes, as it may be the value of a variable.
-    pub(super) fn without_quoted_values(mut self) -> Self {
-        if let (Some(first), Some(last)) = (self.message.find('"'), self.message.rfind('"')) {
-            self.message.replace_range(first..=last, "\"..\"");
-        }
-        self
-    }
-
-    pub(super) fn too_deep(place: Option<Place>) -> Self {
-        let message =
-            format!("lists and tables are more than {MAX_DEPTH} levels deep; write flatter ones");
-        Self::new(place, String::new(), Code::TooDeep, message)
-    }
-
     /// Returns the file, if the text is from one.
     #[must_use]
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }
 
-    /// Returns the line, from 1. `None` in what serde read from another format, and for mistakes
-    /// that are nowhere in the text.
+    /// Returns the line, from 1. `None` for a mistake that is nowhere in the text.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
-        self.place.map(|place| place.line)
+        self.place.map(|(line, _)| line)
     }
 
     /// Returns the column, from 1, in characters. There is one where there is a
     /// [line](Self::line).
     #[must_use]
     pub fn column(&self) -> Option<usize> {
-        self.place.map(|place| place.column)
+        self.place.map(|(_, column)| column)
     }
 
     /// Returns where the mistake is in the tables of the file, such as `policy "burst".quota`. It
@@ -106,7 +72,7 @@ impl fmt::Display for ConfigProblem {
         if let Some(file) = &self.file {
             write!(f, "{file}:")?;
         }
-        if let Some(Place { line, column }) = self.place {
+        if let Some((line, column)) = self.place {
             write!(f, "{line}:{column}:")?;
         }
         if self.file.is_some() || self.place.is_some() {
@@ -127,6 +93,41 @@ impl fmt::Display for ConfigProblem {
 pub struct ConfigErrors(Vec<ConfigProblem>);
 
 impl ConfigErrors {
+    /// Makes an error of one problem with a whole file, or with a place of its text.
+    pub(super) fn alone(
+        path: Option<&Path>,
+        place: Option<(&str, usize)>,
+        code: &'static str,
+        message: String,
+    ) -> Self {
+        Self(vec![ConfigProblem {
+            file: name(path),
+            place: place.map(|(text, offset)| Place::default().advance(text, offset)),
+            path: String::new(),
+            code,
+            message,
+        }])
+    }
+
+    /// Makes an error of mistakes, of which there is one at least. `text`: that of the file.
+    pub(super) fn new(problems: Vec<Problem>, path: Option<&Path>, text: &str) -> Self {
+        let (tree, _) = DeTable::parse_recoverable(text);
+        let find = |problem: Problem| (find(tree.get_ref(), &problem), problem);
+        let mut found: Vec<_> = problems.into_iter().map(find).collect();
+        found.sort_by_key(|((offset, _), _)| *offset);
+        let (file, mut place) = (name(path), Place::default());
+        let problems = found
+            .into_iter()
+            .map(|((offset, path), problem)| ConfigProblem {
+                file: file.clone(),
+                place: offset.map(|offset| place.advance(text, offset)),
+                path,
+                code: problem.code,
+                message: problem.message,
+            });
+        Self(problems.collect())
+    }
+
     /// Returns the mistakes.
     #[must_use]
     pub fn problems(&self) -> &[ConfigProblem] {
@@ -157,49 +158,68 @@ impl fmt::Debug for ConfigErrors {
 
 impl Error for ConfigErrors {}
 
-/// Collects mistakes, so that all of them are reported and not the first alone.
-#[derive(Debug, Default)]
-pub(super) struct Problems(Vec<ConfigProblem>);
+fn name(path: Option<&Path>) -> Option<Arc<str>> {
+    path.map(|path| path.display().to_string().into())
+}
 
-impl Problems {
-    pub(super) fn push(&mut self, problem: ConfigProblem) {
-        self.0.push(problem);
-    }
+/// A mistake, before its place is looked up.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) at: At,
+    /// Whether it is with the name of a field, and not with its value.
+    pub(super) is_of_name: bool,
+    code: &'static str,
+    message: String,
+}
 
-    pub(super) fn contains(&self, problem: &ConfigProblem) -> bool {
-        self.0.contains(problem)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns the value, or keeps what is wrong.
-    pub(super) fn keep<T>(&mut self, result: Result<T, ConfigProblem>) -> Option<T> {
-        result.map_err(|problem| self.push(problem)).ok()
-    }
-
-    /// Returns an error if anything is wrong. `file`: where the text is from.
-    pub(super) fn finish(self, file: Option<&Arc<str>>) -> Result<(), ConfigErrors> {
-        match self.0.is_empty() {
-            true => Ok(()),
-            false => Err(self.into_errors(file)),
+impl Problem {
+    pub(super) fn new(at: &At, code: &'static str, message: String) -> Self {
+        Self {
+            at: at.clone(),
+            is_of_name: false,
+            code,
+            message,
         }
     }
 
-    /// Makes an error of the mistakes, of which there is one at least.
-    pub(super) fn into_errors(self, file: Option<&Arc<str>>) -> ConfigErrors {
-        let mut problems = self.0;
-        for problem in &mut problems {
-            problem.file = file.cloned();
+    /// Creates a problem from what a builder says.
+    pub(super) fn of_error(at: &At, error: &ConfigError) -> Self {
+        Self::new(at, error.code(), wording::in_a_file(error))
+    }
+
+    pub(super) fn of_name(mut self) -> Self {
+        self.is_of_name = true;
+        self
+    }
+
+    /// Leaves out what the message quotes, as it may be the value of a variable.
+    pub(super) fn without_quoted_values(mut self) -> Self {
+        if let (Some(first), Some(last)) = (self.message.find('"'), self.message.rfind('"')) {
+            self.message.replace_range(first..=last, "\"..\"");
         }
-        problems.sort_by_key(|problem| problem.place);
-        ConfigErrors(problems)
+        self
     }
 }
 
-impl Extend<ConfigProblem> for Problems {
-    fn extend<I: IntoIterator<Item = ConfigProblem>>(&mut self, problems: I) {
-        self.0.extend(problems);
+/// A place in a text.
+#[derive(Default)]
+struct Place {
+    offset: usize,
+    line: usize,
+    column: usize,
+}
+
+impl Place {
+    /// Moves to a later place. Returns its line and its column.
+    fn advance(&mut self, text: &str, offset: usize) -> (usize, usize) {
+        let between = text.get(self.offset..offset).unwrap_or_default();
+        for letter in between.chars() {
+            match letter {
+                '\n' => (self.line, self.column) = (self.line + 1, 0),
+                _ => self.column += 1,
+            }
+        }
+        self.offset = offset;
+        (self.line + 1, self.column + 1)
     }
 }

@@ -75,8 +75,7 @@ impl Readers {
     /// Registers a key for `key = "reader:NAME"`, as of [`Policy::key`](tower_throttle::Policy::key): one of
     /// the functions of [`key`](tower_throttle::key), or a closure.
     pub fn key<K: KeyExtractor>(mut self, name: impl Into<String>, key: K) -> Self {
-        let key = Arc::new(key) as Arc<dyn KeyExtractor>;
-        self.key.insert(name.into(), key);
+        self.key.insert(name.into(), Arc::new(key));
         self
     }
 
@@ -90,8 +89,7 @@ impl Readers {
     where
         F: for<'a> Fn(&RequestHead<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
-        let tier = Arc::new(tier) as Arc<TierBy>;
-        self.quota.insert(name.into(), tier);
+        self.quota.insert(name.into(), Arc::new(tier));
         self
     }
 
@@ -101,8 +99,7 @@ impl Readers {
     where
         F: Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
     {
-        let applies = Arc::new(applies) as Arc<When>;
-        self.when.insert(name.into(), applies);
+        self.when.insert(name.into(), Arc::new(applies));
         self
     }
 
@@ -112,16 +109,14 @@ impl Readers {
     where
         F: Fn(&RequestHead<'_>) -> u64 + Send + Sync + 'static,
     {
-        let cost = Arc::new(cost) as Arc<CostBy>;
-        self.cost.insert(name.into(), cost);
+        self.cost.insert(name.into(), Arc::new(cost));
         self
     }
 
     /// Registers a settler for `settle_by = { reader = "NAME" }`, as of
     /// [`Policy::settle_by`](tower_throttle::Policy::settle_by).
     pub fn settle<S: Settler>(mut self, name: impl Into<String>, settler: S) -> Self {
-        let settler = Arc::new(settler) as Arc<dyn Settler>;
-        self.settle.insert(name.into(), settler);
+        self.settle.insert(name.into(), Arc::new(settler));
         self
     }
 
@@ -133,16 +128,14 @@ impl Readers {
         B: Into<Bytes>,
     {
         let respond = move |denied: Denied<'_>| respond(denied).map(Into::into);
-        let respond = Arc::new(respond) as Arc<OnDenied>;
-        self.on_denied.insert(name.into(), respond);
+        self.on_denied.insert(name.into(), Arc::new(respond));
         self
     }
 
     /// Registers what sees each request after it was counted, for `observe = "NAME"`, as of
     /// [`observe`](tower_throttle::RateLimitLayerBuilder::observe) of a layer or limiter.
     pub fn observe<O: Observe>(mut self, name: impl Into<String>, observer: O) -> Self {
-        let observer = Arc::new(observer) as Arc<dyn Observe>;
-        self.observe.insert(name.into(), observer);
+        self.observe.insert(name.into(), Arc::new(observer));
         self
     }
 
@@ -152,8 +145,7 @@ impl Readers {
     where
         F: Fn(&RequestHead<'_>) -> Option<String> + Send + Sync + 'static,
     {
-        let name_of = Arc::new(name_of) as Arc<NameOffender>;
-        self.name_offenders.insert(name.into(), name_of);
+        self.name_offenders.insert(name.into(), Arc::new(name_of));
         self
     }
 
@@ -163,31 +155,27 @@ impl Readers {
     where
         F: Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
     {
-        let wanted = Arc::new(wanted) as Arc<HeadersWhen>;
-        self.headers_when.insert(name.into(), wanted);
+        self.headers_when.insert(name.into(), Arc::new(wanted));
         self
     }
 
     /// Registers what reads the client's address for lists, for `client_address = "reader:NAME"`,
     /// as of [`Lists::client_address`](tower_throttle::Lists::client_address).
     pub fn client_address<A: AddressReader>(mut self, name: impl Into<String>, reader: A) -> Self {
-        let reader = Arc::new(reader) as Arc<dyn AddressReader>;
-        self.client_address.insert(name.into(), reader);
+        self.client_address.insert(name.into(), Arc::new(reader));
         self
     }
 
     /// Registers a store for `store = { reader = "NAME" }`, as of
     /// [`store`](tower_throttle::RateLimitLayerBuilder::store) of a layer.
     pub fn store<S: Store>(mut self, name: impl Into<String>, store: S) -> Self {
-        let store = Arc::new(store) as Arc<dyn Store>;
-        self.store.insert(name.into(), store);
+        self.store.insert(name.into(), Arc::new(store));
         self
     }
 
     /// Registers a clock for `clock = "NAME"` of the store, as of
     /// [`MemoryStoreBuilder::clock`](tower_throttle::MemoryStoreBuilder::clock).
     pub fn clock<C: Clock>(mut self, name: impl Into<String>, clock: Arc<C>) -> Self {
-        let clock = clock as Arc<dyn Clock>;
         self.clock.insert(name.into(), clock);
         self
     }

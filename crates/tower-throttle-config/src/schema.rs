@@ -1,15 +1,152 @@
-//! The JSON Schema of the file, made from the [descriptor](super::descriptor).
+//! The JSON Schema of the file, made from its [tables](super::tables).
 
-use std::ptr;
+use std::sync::LazyLock;
 
-use serde_json::{Map, Value, json};
-
-use super::{
-    Config,
-    descriptor::FILE,
-    form::{Form, Need, Table},
-    word::Word,
+use schemars::{
+    Schema,
+    generate::SchemaSettings,
+    transform::{RecursiveTransform, Transform},
 };
+use serde_json::{Value, json};
+
+use super::{Config, tables::File};
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let settings = SchemaSettings::draft2020_12();
+    let mut schema = settings.into_generator().into_root_schema_for::<File>();
+    RecursiveTransform(strict).transform(&mut schema);
+    schema.to_value()
+});
+
+/// Lets a schema take what a file may say, and no more.
+fn strict(schema: &mut Schema) {
+    let Some(object) = schema.as_object_mut() else {
+        return;
+    };
+    // An `Option` is `null` in JSON, and TOML has no such value.
+    if let Some(Value::Array(types)) = object.get("type") {
+        let known = types.first().cloned().unwrap_or_default();
+        object.insert("type".to_owned(), known);
+    }
+    if let Some(Value::Array(mut forms)) = object.remove("anyOf") {
+        forms.retain(|form| form["type"] != "null");
+        match &mut *forms {
+            [Value::Object(only)] => object.append(only),
+            _ => drop(object.insert("anyOf".to_owned(), forms.into())),
+        }
+    }
+    object.remove("format");
+    if let Some(Value::String(text)) = object.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
+    let mut add = |name: &str, value| object.entry(name).or_insert(value).clone();
+    let kind = add("type", Value::Null);
+    if kind == "array" {
+        add("minItems", json!(1));
+    }
+    if kind == "object" {
+        add("minProperties", json!(1));
+        add("additionalProperties", json!(false));
+    }
+    object.retain(|_, value| !value.is_null());
+}
+
+/// Returns the schema of a whole file.
+pub(super) fn root() -> &'static Value {
+    &SCHEMA
+}
+
+/// A schema without alternatives, and the name of its definition.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    pub(super) name: &'static str,
+    pub(super) schema: &'static Value,
+}
+
+impl Form {
+    /// Returns what a value may look like: each takes another type of values, or another text.
+    pub(super) fn all(schema: &'static Value) -> Vec<Self> {
+        Self::named("", schema)
+    }
+
+    fn named(name: &'static str, schema: &'static Value) -> Vec<Self> {
+        if let Some(reference) = schema["$ref"].as_str() {
+            let name = reference.rsplit('/').next().unwrap_or_default();
+            return Self::named(name, &root()["$defs"][name]);
+        }
+        let is_table = schema.get("properties").is_some();
+        let forms = schema
+            .get("anyOf")
+            .or(schema.get("oneOf").filter(|_| !is_table));
+        match forms.and_then(Value::as_array) {
+            Some(forms) => forms
+                .iter()
+                .flat_map(|form| Self::named(name, form))
+                .collect(),
+            None => vec![Self { name, schema }],
+        }
+    }
+
+    /// Returns whether it is for values of this type.
+    pub(super) fn is_for(&self, value: &Value) -> bool {
+        match (self.schema["type"].as_str(), value) {
+            (Some("boolean"), Value::Bool(_)) => {
+                self.schema.get("const").is_none_or(|only| only == value)
+            }
+            (Some("integer"), Value::Number(number)) => !number.is_f64(),
+            (Some("string"), Value::String(_)) => true,
+            (Some("array"), Value::Array(_)) | (Some("object"), Value::Object(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the word that it is for, such as `header:NAME`. `None`: it takes any text.
+    pub(super) fn word(&self) -> Option<&'static str> {
+        let word = self.schema.get("const").or(self.schema.get("x-word"));
+        word?.as_str()
+    }
+
+    /// Says what it is for, to people. `field`: where it is.
+    pub(super) fn kind(&self, field: &str) -> String {
+        let Self { schema, .. } = self;
+        let is_list_of_tables = || {
+            Self::all(&schema["items"])
+                .iter()
+                .all(|item| item.schema["type"] == "object")
+        };
+        if let Some(word) = self.word() {
+            return format!("{word:?}");
+        }
+        match (schema["title"].as_str(), schema["type"].as_str()) {
+            (Some(title), _) => title.to_owned(),
+            (_, Some("integer")) if schema["minimum"] == schema["maximum"] => {
+                schema["minimum"].to_string()
+            }
+            (_, Some("integer")) => "a whole number".to_owned(),
+            (_, Some("boolean")) if schema.get("const").is_some() => "`true`".to_owned(),
+            (_, Some("boolean")) => "`true` or `false`".to_owned(),
+            (_, Some("array")) if is_list_of_tables() => format!("a list of tables, `[[{field}]]`"),
+            (_, Some("array")) => "a list".to_owned(),
+            (_, Some("object")) => "a table".to_owned(),
+            _ => "a text".to_owned(),
+        }
+    }
+}
+
+/// Says which kinds of values a schema takes.
+pub(super) fn kinds(schema: &'static Value, field: &str) -> String {
+    in_words(Form::all(schema).iter().map(|form| form.kind(field)))
+}
+
+/// Joins alternatives: `a, b or c`.
+pub(super) fn in_words(alternatives: impl IntoIterator<Item = String>) -> String {
+    let mut alternatives: Vec<String> = alternatives.into_iter().collect();
+    let last = alternatives.pop().unwrap_or_default();
+    match alternatives.is_empty() {
+        true => last,
+        false => format!("{} or {last}", alternatives.join(", ")),
+    }
+}
 
 impl Config {
     /// Returns the JSON Schema of the file (draft 2020-12): editors complete names and show
@@ -23,166 +160,6 @@ impl Config {
     /// ```
     #[must_use]
     pub fn json_schema() -> String {
-        let mut schema = Schema::default();
-        let mut file = schema.table(&FILE);
-        if let Value::Object(file) = &mut file {
-            file.insert(
-                "$schema".to_owned(),
-                json!("https://json-schema.org/draft/2020-12/schema"),
-            );
-            file.insert("title".to_owned(), json!("Limits of tower-throttle"));
-            file.insert("$defs".to_owned(), Value::Object(schema.definitions));
-        }
-        format!("{file:#}\n")
-    }
-}
-
-/// What is collected on the way through the descriptor.
-#[derive(Default)]
-struct Schema {
-    /// Tables, and forms that contain themselves.
-    definitions: Map<String, Value>,
-    /// The forms that are being described.
-    open: Vec<Open>,
-}
-
-/// A form with alternatives that is being described.
-struct Open {
-    form: *const Form,
-    /// What a definition is named after.
-    name: String,
-    /// Whether it contains itself.
-    is_named: bool,
-}
-
-impl Schema {
-    /// Describes a table, without a definition of its own.
-    fn table(&mut self, table: &'static Table) -> Value {
-        let mut properties = Map::new();
-        let mut beside = Map::new();
-        let (mut required, mut choices) = (Vec::new(), Vec::new());
-        for known in table.fields {
-            let mut field = self.form(known.form, known.name);
-            if let Value::Object(field) = &mut field {
-                let about = match known.default {
-                    "" => known.about.to_owned(),
-                    default => format!("{} Default: {default}.", known.about),
-                };
-                field.insert("description".to_owned(), json!(about));
-            }
-            properties.insert(known.name.to_owned(), field);
-            match known.need {
-                Need::Required => required.push(known.name),
-                Need::One => choices.push(json!({ "required": [known.name] })),
-                Need::Beside(others) => {
-                    let others = others.iter().map(|other| json!({ "required": [other] }));
-                    let others: Vec<_> = others.collect();
-                    beside.insert(known.name.to_owned(), json!({ "anyOf": others }));
-                }
-                Need::Optional => {}
-            }
-        }
-        let mut schema = json!({
-            "type": "object",
-            "description": table.about,
-            "properties": properties,
-            "additionalProperties": false,
-        });
-        let more = [
-            ("required", json!(required), required.is_empty()),
-            ("oneOf", json!(choices), choices.is_empty()),
-            ("dependentSchemas", json!(beside), beside.is_empty()),
-            ("minProperties", json!(1), table.may_be_empty),
-        ];
-        if let Value::Object(schema) = &mut schema {
-            let more = more.into_iter().filter(|(_, _, is_left_out)| !is_left_out);
-            schema.extend(more.map(|(name, value, _)| (name.to_owned(), value)));
-        }
-        schema
-    }
-
-    /// Describes a form. `name`: that of the field, which a definition is named after.
-    fn form(&mut self, form: &'static Form, name: &str) -> Value {
-        match form {
-            Form::Text | Form::PolicyName | Form::Reader(_) => {
-                json!({ "type": "string", "minLength": 1 })
-            }
-            Form::Quota => json!({
-                "type": "string",
-                "examples": ["10 per second, burst 20", "fixed window of 1000 per day"],
-            }),
-            Form::WithVariables => json!({ "type": "string" }),
-            Form::Duration => json!({
-                "type": "string",
-                "pattern": r"^\s*[0-9][0-9_]*\s*[A-Za-zµμ]+\s*$",
-                "examples": ["50ms", "30s", "5 minutes"],
-            }),
-            Form::Words(words) => {
-                let words: Vec<_> = words.iter().map(word).collect();
-                json!({ "anyOf": words })
-            }
-            Form::Whole(least, most) => {
-                json!({ "type": "integer", "minimum": least, "maximum": most })
-            }
-            Form::Flag => json!({ "type": "boolean" }),
-            Form::True => json!({ "const": true }),
-            Form::List(item) | Form::Tables(item) => {
-                json!({ "type": "array", "items": self.form(item, name), "minItems": 1 })
-            }
-            Form::Table(table) => {
-                if !self.definitions.contains_key(table.name) {
-                    // A table may contain itself.
-                    self.definitions.insert(table.name.to_owned(), Value::Null);
-                    let definition = self.table(table);
-                    self.definitions.insert(table.name.to_owned(), definition);
-                }
-                reference(table.name)
-            }
-            Form::Map { form, .. } => json!({
-                "type": "object",
-                "additionalProperties": self.form(form, name),
-                "minProperties": 1,
-            }),
-            Form::Either(forms) => self.either(form, forms, name),
-        }
-    }
-
-    fn either(&mut self, form: &'static Form, forms: &'static [Form], name: &str) -> Value {
-        let mut open = self.open.iter_mut();
-        if let Some(open) = open.find(|open| ptr::eq(open.form, form)) {
-            open.is_named = true;
-            return reference(&open.name);
-        }
-        self.open.push(Open {
-            form,
-            name: name.to_owned(),
-            is_named: false,
-        });
-        let forms: Vec<_> = forms.iter().map(|form| self.form(form, name)).collect();
-        let schema = json!({ "anyOf": forms });
-        match self.open.pop() {
-            Some(open) if open.is_named => {
-                let reference = reference(&open.name);
-                let other = self.definitions.insert(open.name, schema);
-                debug_assert!(other.is_none(), "two definitions have one name");
-                reference
-            }
-            _ => schema,
-        }
-    }
-}
-
-fn reference(name: &str) -> Value {
-    json!({ "$ref": format!("#/$defs/{name}") })
-}
-
-fn word(word: &Word) -> Value {
-    match word.argument {
-        None => json!({ "const": word.text, "description": word.about }),
-        Some(argument) => json!({
-            "type": "string",
-            "pattern": format!("^{}{}", word.text, argument.pattern()),
-            "description": format!("`{word}`: {}", word.about),
-        }),
+        format!("{:#}\n", root())
     }
 }

@@ -2,7 +2,6 @@
 //! read from, and the control document that applies on top of it.
 
 use std::{
-    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
@@ -10,45 +9,38 @@ use std::{
 };
 
 use blake3::Hash;
-use tokio::task::AbortHandle;
 
 use super::{
-    Changes, Config, ConfigErrors, ReloadError, Status,
+    Changes, Config, ConfigErrors, ReloadError,
     builders::{Builders, OpenStore},
-    content::{Content, Files},
-    in_force::InForce,
+    content::Content,
+    document::At,
+    live::Live,
     poll::{Due, Poller, Reading},
-    problem::Problems,
+    problem::Problem,
 };
 use crate::{lock::lock, metrics::FileNumbers, telemetry};
-use tower_throttle::{Limiter, RateLimitLayer, control::Control, store::Store};
+use tower_throttle::store::Store;
 
 pub(super) struct Shared {
-    store: Arc<dyn Store>,
     /// The name of the file, or `none`.
-    name: Arc<str>,
+    name: String,
     /// Each clone of the limits has one.
-    in_use: Arc<()>,
+    pub(super) in_use: Arc<()>,
     /// Held while files are read and applied, so that none is applied after a newer one.
-    files: Option<Mutex<Watched>>,
+    pub(super) files: Option<Mutex<Watched>>,
     /// Held while a version is checked and applied: that may wait for the file system.
     turn: Mutex<()>,
-    /// Not held for long: [`status`](Self::status) and others wait for it.
-    state: Mutex<State>,
-    open: OpenStore,
+    /// Not held for long: [`status`](super::Limits::status) and others wait for it.
+    live: Mutex<Live>,
+    pub(super) open: OpenStore,
 }
 
-struct Watched {
-    files: Files,
+pub(super) struct Watched {
+    path: Arc<Path>,
     poller: Poller,
     /// Whether it is reported that the file of lists changes at each reading.
     is_restless: bool,
-}
-
-struct State {
-    in_force: InForce,
-    read_at: Option<SystemTime>,
-    watcher: Option<AbortHandle>,
 }
 
 /// What a reload found.
@@ -64,101 +56,47 @@ impl Shared {
         config: &Config,
         other: Option<Arc<dyn Store>>,
     ) -> Result<Self, ConfigErrors> {
-        let mut files = config.path().map(|path| Files::new(Arc::from(path)));
+        let path: Option<Arc<Path>> = config.path().map(Arc::from);
         // Before the builders read the file of lists, so that no change of it is missed.
-        let content = files.as_mut().map(Files::read);
-        let is_of = |content: &Content| content.config().is_ok_and(|read| read.root == config.root);
-        let hash = content.filter(is_of).map(|content| content.hash);
+        let content = path.as_ref().map(Content::read);
+        let is_read = |read: Config| read.document.value == config.document.value;
+        let content = content.filter(|content| content.config().is_ok_and(is_read));
+        let hash = content.map(|content| content.hash);
         let builders = Builders::read(config, other)?;
         let open = builders.store.open().map_err(|error| {
-            let mut problems = Problems::default();
-            problems.push(config.root().error(&error));
-            problems.into_errors(config.file_name().as_ref())
+            let problem = Problem::of_error(&At::file(), &error);
+            ConfigErrors::new(vec![problem], config.path(), "")
         })?;
-        let store = open.store();
-        let builders = (builders.layers, builders.limiters);
-        let in_force = InForce::first(config, builders, &store, hash)?;
-        let files = files.map(|files| {
-            let poller = Poller::new(hash);
-            Mutex::new(Watched {
-                files,
-                poller,
-                is_restless: false,
-            })
-        });
+        let next = (builders.layers, builders.limiters);
+        let live = Live::first(config, next, &open.store, hash)?;
+        config.warn_of_proxies();
         let name = config.path().and_then(Path::file_name);
-        let name = name.map(|name| name.to_string_lossy());
         Ok(Self {
-            name: name.as_deref().unwrap_or("none").into(),
-            store,
+            name: name
+                .map_or("none".into(), |name| name.to_string_lossy())
+                .into_owned(),
             in_use: Arc::default(),
-            files,
-            turn: Mutex::default(),
-            state: Mutex::new(State {
-                in_force,
-                read_at: None,
-                watcher: None,
+            files: path.map(|path| {
+                let poller = Poller::new(hash);
+                Mutex::new(Watched {
+                    path,
+                    poller,
+                    is_restless: false,
+                })
             }),
+            turn: Mutex::default(),
+            live: Mutex::new(live),
             open,
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
-    pub(super) const fn store(&self) -> &Arc<dyn Store> {
-        &self.store
-    }
-
-    /// Returns the version in force.
-    pub(super) fn config(&self) -> Config {
-        self.state().in_force.config().clone()
-    }
-
-    pub(super) fn layers(&self) -> BTreeMap<String, RateLimitLayer> {
-        self.state().in_force.layers()
-    }
-
-    pub(super) fn limiters(&self) -> BTreeMap<String, Limiter> {
-        self.state().in_force.limiters()
-    }
-
-    pub(super) fn in_use(&self) -> Arc<()> {
-        Arc::clone(&self.in_use)
+    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+        lock(&self.live)
     }
 
     /// Returns whether anything outside has these limits, one of the layers, or one of the limiters.
     pub(super) fn is_used(&self) -> bool {
-        let state = self.state();
-        Arc::strong_count(&self.in_use) > 1 || state.in_force.is_used()
-    }
-
-    /// Returns the control document of the store. `None`: the store has none.
-    pub(super) fn own_control(&self) -> Option<Control> {
-        self.open.control()
-    }
-
-    pub(super) fn follow(&self, control: &Control) {
-        self.state().in_force.follow(control, &self.store);
-    }
-
-    /// Ends what runs in the background, and the store.
-    pub(super) async fn shutdown(&self) {
-        if let Some(watcher) = self.state().watcher.take() {
-            watcher.abort();
-        }
-        self.open.shutdown().await;
-    }
-
-    pub(super) fn has_file(&self) -> bool {
-        self.files.is_some()
-    }
-
-    pub(super) fn keep_watcher(&self, task: AbortHandle) {
-        if let Some(former) = self.state().watcher.replace(task) {
-            former.abort();
-        }
+        Arc::strong_count(&self.in_use) > 1 || self.live().is_used()
     }
 
     /// Reads the files, and applies them if they are due.
@@ -167,7 +105,7 @@ impl Shared {
             return;
         };
         let mut watched = lock(files);
-        let content = self.read(&mut watched);
+        let content = self.read(&watched);
         let due = watched.poller.is_due(Reading {
             main: content.main_hash,
             all: content.hash,
@@ -189,7 +127,7 @@ impl Shared {
     fn takes_away(&self, content: &Content) -> bool {
         let config = content.config();
         config.is_ok_and(|config| {
-            let former = self.state().in_force.config().clone();
+            let former = self.live().config.clone();
             Config::diff(&former, &config).take_away()
         })
     }
@@ -198,40 +136,36 @@ impl Shared {
     pub(super) fn reload(&self, before: Option<Hash>) -> Result<Reloaded, ReloadError> {
         let files = self.files.as_ref().ok_or(ReloadError::NoFile)?;
         let mut watched = lock(files);
-        let content = self.read(&mut watched);
+        let content = self.read(&watched);
         if before != Some(content.hash) {
             return Ok(Reloaded::Read(content.hash));
         }
         Ok(Reloaded::Taken(self.take(&mut watched, &content)?))
     }
 
-    fn read(&self, watched: &mut Watched) -> Content {
-        let content = watched.files.read();
-        self.state().read_at = Some(SystemTime::now());
+    fn read(&self, watched: &Watched) -> Content {
+        let content = Content::read(&watched.path);
+        self.live().read_at = Some(SystemTime::now());
         content
     }
 
     fn take(&self, watched: &mut Watched, content: &Content) -> Result<Changes, ConfigErrors> {
         watched.poller.take(content.hash);
-        self.apply_content(content)
-    }
-
-    fn apply_content(&self, content: &Content) -> Result<Changes, ConfigErrors> {
         let _turn = lock(&self.turn);
-        if self.state().in_force.keeps(content.hash) {
+        if self.live().keeps(content.hash) {
             return Ok(Changes::default());
         }
         let check = || content.config().and_then(|config| self.apply(config));
         // A panic in a task of its own would be seen by nobody.
         let applied = catch_unwind(AssertUnwindSafe(check));
         let applied = applied.unwrap_or_else(|panic| Err(content.panicked(&*panic)));
-        let in_force = &mut self.state().in_force;
+        let mut live = self.live();
         match &applied {
             Ok(_) => {
-                in_force.is_from(content.hash);
-                in_force.log_applied();
+                live.hash = Some(content.hash);
+                live.log_applied();
             }
-            Err(errors) => in_force.reject(content.hash, errors),
+            Err(errors) => live.reject(content.hash, errors),
         }
         applied
     }
@@ -239,30 +173,23 @@ impl Shared {
     pub(super) fn replace(&self, config: Config) -> Result<Changes, ConfigErrors> {
         let _turn = lock(&self.turn);
         let changes = self.apply(config)?;
-        self.state().in_force.log_applied();
+        self.live().log_applied();
         Ok(changes)
     }
 
     /// Replaces the version in force. It stays if there is any mistake. Its caller has the turn.
     fn apply(&self, config: Config) -> Result<Changes, ConfigErrors> {
-        let former = self.state().in_force.config().clone();
+        let former = self.live().config.clone();
         let config = config.readers(former.readers.clone());
         let builders = Builders::read(&config, None)?;
-        let builders = (builders.layers, builders.limiters);
         let changes = Config::diff(&former, &config);
-        let in_force = &mut self.state().in_force;
-        in_force.apply(config, builders, &self.store, changes.clone())?;
+        let next = (builders.layers, builders.limiters);
+        self.live()
+            .apply(config, next, &self.open.store, changes.clone())?;
         Ok(changes)
     }
 
-    pub(super) fn status(&self) -> Status {
-        let state = self.state();
-        let watcher = state.watcher.as_ref();
-        let is_watching = watcher.is_some_and(|task| !task.is_finished());
-        state.in_force.status(is_watching, state.read_at)
-    }
-
     pub(super) fn numbers(&self) -> FileNumbers {
-        self.state().in_force.numbers(&self.name)
+        self.live().numbers(&self.name)
     }
 }

@@ -28,8 +28,8 @@ pub struct Status {
 
 /// Files that were not applied.
 ///
-/// **The danger**: the process goes on with the version before. It cannot start again, as it would
-/// find no other limits than the wrong ones.
+/// **The danger**: the process goes on with the version before. It cannot start again with a file that
+/// has mistakes. A change that needs a restart is no mistake.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rejected {

@@ -29,13 +29,26 @@ pub(crate) fn restored(version: u64) {
     );
 }
 
-/// Logs a configuration that cannot be applied, with all mistakes in one line.
-pub(crate) fn rejected(version: u64, errors: &impl fmt::Display) {
+/// Logs a configuration that cannot be applied, with all mistakes in one line. `starts`: whether a
+/// process can start with it.
+pub(crate) fn rejected(version: u64, errors: &impl fmt::Display, starts: bool) {
     let errors = errors.to_string().replace('\n', "; ");
+    let then = match starts {
+        true => "until the process restarts",
+        false => "and the process cannot start again with this file",
+    };
     tracing::warn!(
         target: "tower_throttle::config",
         version,
-        "configuration rejected ({errors}); version {version} stays in force, and the process cannot start again with this file"
+        "configuration rejected ({errors}); version {version} stays in force, {then}"
+    );
+}
+
+/// Logs that very many addresses are trusted as proxies.
+pub(crate) fn wide_proxies(range: &str) {
+    tracing::warn!(
+        target: "tower_throttle::config",
+        "the range of trusted proxies {range:?} is very wide (`client_ip.trusted`): any host in it can claim to be another client; name the addresses of the proxies"
     );
 }
 

@@ -71,8 +71,8 @@ policy "burst": applies
   quota    10 per second, burst 20
   mode     enforce
 policy "plan": does not apply
-  when     path = "/api/**": holds
   when     method = ["POST", "PUT"]: does not hold
+  when     path = "/api/**": holds
 policy "tenant": does not apply
   key      "reader:tenant": unknown here; say what it returns with `--reader`
 "#

@@ -1,6 +1,5 @@
 //! Which field of the file an error of a builder is about.
 
-use crate::field::Field;
 use tower_throttle::ConfigError;
 
 /// Returns the fields that an error may be about, the likeliest first. Those of a policy, of a
@@ -48,15 +47,4 @@ fn method_fields(method: &str) -> &'static [&'static str] {
         "partition_key_secret" => &["partition_key_secret"],
         _ => &["quota", "settle_by"],
     }
-}
-
-/// Returns the first of these fields that a table has.
-pub(super) fn first_of<'a>(table: &Field<'a>, names: &[&str]) -> Option<Field<'a>> {
-    let known = |name: &&&str| {
-        table
-            .table()
-            .is_some_and(|table| table.field(name).is_some())
-    };
-    let mut known = names.iter().filter(known);
-    known.find_map(|name| table.get(name))
 }

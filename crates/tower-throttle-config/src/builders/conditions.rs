@@ -1,98 +1,135 @@
 //! Tables `when`: conditions on requests.
 
 use http::HeaderName;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::reading::Reading;
+use super::reading::{Reading, field, reader};
 use crate::{
-    field::Field,
+    document::At,
+    explanation::FoundCondition,
     matching::{
         Condition, HeaderCondition, HeaderValueIs, HostPattern, Matcher, PathPattern, parse_method,
     },
-    problem::Code,
+    tables::{HeaderValue, Texts, When},
+    text::write,
 };
-use tower_throttle::key::{self, KeyExtractor};
+use tower_throttle::{
+    RequestHead,
+    key::{self, KeyExtractor},
+};
 
 /// Reads a table of conditions. Those that cost least come first, and closures last.
-pub(super) fn read(reading: &mut Reading<'_>, table: &Field<'_>) -> Matcher {
+pub(super) fn read(reading: &mut Reading<'_>, at: &At, table: &When) -> Matcher {
     let mut conditions = Vec::new();
-    let methods = each(reading, table, "method", parse_method);
+    let methods = each(reading, field!(at, table, method), parse_method);
     conditions.extend(methods.map(Condition::Method));
     let mut headers: Vec<HeaderCondition> = Vec::new();
-    for (name, field) in table.get("header").iter().flat_map(Field::entries) {
-        let Some(new) = header(reading, name, &field) else {
+    for (name, value) in table.header.iter().flatten() {
+        let at = at.to("header").to(name);
+        let Some(new) = header(reading, &at, name, value) else {
             continue;
         };
         if headers.iter().any(|other| other.name == new.name) {
             let message =
                 format!("{name:?} is there twice, as the case of a name does not matter; keep one");
-            reading.report(&field, Code::DuplicateField, message);
+            reading.report(&at, "duplicate-field", message);
         }
         headers.push(new);
     }
     conditions.extend(headers.into_iter().map(Condition::Header));
-    let hosts = each(reading, table, "host", HostPattern::parse);
+    let hosts = each(reading, field!(at, table, host), HostPattern::parse);
     conditions.extend(hosts.map(Condition::Host));
-    let paths = each(reading, table, "path", PathPattern::parse);
+    let paths = each(reading, field!(at, table, path), PathPattern::parse);
     conditions.extend(paths.map(Condition::Path));
-    conditions.extend(routes(reading, table));
-    if let Some(inner) = table.get("not") {
-        conditions.push(Condition::Not(read(reading, &inner)));
+    conditions.extend(routes(reading, field!(at, table, route)));
+    if let Some(inner) = &table.not {
+        conditions.push(Condition::Not(read(reading, &at.to("not"), inner)));
     }
-    let registered = &reading.readers.when;
-    let reader = reading.named(table.get("reader").as_ref(), registered, "when");
-    conditions.extend(reader.cloned().map(Condition::Reader));
+    let reader = reader!(reading, at, table, reader, when);
+    conditions.extend(reader.map(Condition::Reader));
     Matcher(conditions)
 }
+
+/// Asks each condition of a table by itself.
+pub(super) fn explain(
+    reading: &mut Reading<'_>,
+    at: &At,
+    head: &RequestHead<'_>,
+) -> Vec<FoundCondition> {
+    let value = at.value_in(&reading.config.document.value);
+    let fields = value.and_then(Value::as_object).into_iter().flatten();
+    let found = fields.filter_map(|(name, value)| {
+        let alone = When::deserialize(json!({ name: value })).ok()?;
+        Some(FoundCondition {
+            text: format!("{name} = {}", write(value)),
+            holds: read(reading, at, &alone).find(head),
+        })
+    });
+    found.collect()
+}
+
+/// Texts, and where they are.
+type Field<'a> = (&'a At, Option<&'a Texts>);
 
 /// Reads each text of a field, and reports those that are wrong.
 fn each<T>(
     reading: &mut Reading<'_>,
-    table: &Field<'_>,
-    name: &str,
+    (at, texts): Field<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Option<Vec<T>> {
     let mut values = Vec::new();
-    for item in table.get(name)?.items() {
-        match parse(item.text()?) {
-            Ok(value) => values.push(value),
-            Err(message) => reading.report(&item, Code::BadPattern, message),
+    let mut add = |at: &At, text: &str| match parse(text) {
+        Ok(value) => values.push(value),
+        Err(message) => reading.report(at, "bad-pattern", message),
+    };
+    match texts? {
+        Texts::One(text) => add(at, &text.0),
+        Texts::Several(texts) => {
+            for (index, text) in texts.iter().enumerate() {
+                add(&at.to(index), &text.0);
+            }
         }
     }
     Some(values)
 }
 
-fn header(reading: &mut Reading<'_>, name: &str, field: &Field<'_>) -> Option<HeaderCondition> {
+fn header(
+    reading: &mut Reading<'_>,
+    at: &At,
+    name: &str,
+    value: &HeaderValue,
+) -> Option<HeaderCondition> {
     let parsed = name.parse::<HeaderName>();
     // An extractor reports a wrong name.
-    reading.keep(field, key::header(name).validate())?;
+    reading.keep(at, key::header(name).validate())?;
     let name = parsed.ok()?;
     if name == http::header::HOST {
         let message = "a request over HTTP/2 has no field `host`; use the condition `host`";
-        reading.report(field, Code::BadPattern, message.to_owned());
+        reading.report(at, "bad-pattern", message);
         return None;
     }
-    let items = field.items();
-    let texts = items.iter().filter_map(Field::text);
-    let texts: Vec<_> = texts.map(str::to_owned).collect();
-    Some(HeaderCondition {
-        name,
-        value: match texts.is_empty() {
-            true => HeaderValueIs::Present,
-            false => HeaderValueIs::OneOf(texts),
-        },
-    })
+    let value = match value {
+        HeaderValue::Any(_) => HeaderValueIs::Present,
+        HeaderValue::OneOf(Texts::One(text)) => HeaderValueIs::OneOf(vec![text.0.clone()]),
+        HeaderValue::OneOf(Texts::Several(texts)) => {
+            HeaderValueIs::OneOf(texts.iter().map(|text| text.0.clone()).collect())
+        }
+    };
+    Some(HeaderCondition { name, value })
 }
 
 #[cfg(feature = "axum")]
-fn routes(reading: &mut Reading<'_>, table: &Field<'_>) -> Option<Condition> {
+fn routes(reading: &mut Reading<'_>, (at, texts): Field<'_>) -> Option<Condition> {
     use crate::matching::{Routes, parse_route};
 
-    let routes = each(reading, table, "route", parse_route)?;
+    let routes = each(reading, (at, texts), parse_route)?;
     Some(Condition::Route(Routes::new(routes)))
 }
 
 #[cfg(not(feature = "axum"))]
-fn routes(reading: &mut Reading<'_>, table: &Field<'_>) -> Option<Condition> {
-    reading.report_feature(&table.get("route")?, "`route`", "axum");
+fn routes(reading: &mut Reading<'_>, (at, texts): Field<'_>) -> Option<Condition> {
+    texts?;
+    reading.report_feature(at, "`route`", "axum");
     None
 }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::{
-    addresses::{self, Addresses},
-    reading::Reading,
+use super::reading::Reading;
+use crate::{
+    document::At,
+    tables::{Key as Table, KeyTable, KeyWord},
 };
-use crate::{field::Field, problem::Code};
 use tower_throttle::{
     ConfigError, Key, RequestHead,
     key::{self, KeyError, KeyExtractor, KeySource},
@@ -19,97 +19,71 @@ use tower_throttle::{
 pub(super) type AnyKey = Arc<dyn KeyExtractor>;
 
 /// Reads a key.
-pub(super) fn read(
-    reading: &mut Reading<'_>,
-    field: &Field<'_>,
-    addresses: &Addresses,
-) -> Option<AnyKey> {
-    if let Some((word, rest)) = field.word() {
-        return named(reading, field, addresses, word, rest);
+pub(super) fn read(reading: &mut Reading<'_>, at: &At, key: &Table) -> Option<AnyKey> {
+    match key {
+        Table::Word(word) => named(reading, at, word),
+        Table::FirstOf(keys) => {
+            let keys = read_list(reading, at, keys)?.into_iter();
+            keys.reduce(|first, second| Arc::new(KeyExtractor::or(first, second)))
+        }
+        Table::Table(KeyTable {
+            all: Some(parts), ..
+        }) => {
+            let parts = read_list(reading, &at.to("all"), parts)?;
+            Some(Arc::new(All(parts)))
+        }
+        Table::Table(KeyTable {
+            peer: Some(address),
+            ..
+        }) => Some(Arc::new(key::peer().ipv6_prefix(address.ipv6_prefix))),
+        Table::Table(KeyTable { client_ip, .. }) => {
+            let address = client_ip.as_ref()?;
+            let client_ip = self::client_ip(reading, &at.to("client_ip"))?;
+            Some(Arc::new(client_ip.ipv6_prefix(address.ipv6_prefix)))
+        }
     }
-    if field.table().is_none() {
-        let keys = read_list(reading, field, addresses)?;
-        let first_that_is_there = keys
-            .into_iter()
-            .reduce(|first, second| Arc::new(KeyExtractor::or(first, second)));
-        return first_that_is_there;
-    }
-    if let Some(parts) = field.get("all") {
-        let parts = read_list(reading, &parts, addresses)?;
-        return Some(Arc::new(All(parts)));
-    }
-    if let Some(table) = field.get("peer") {
-        return Some(Arc::new(
-            key::peer().ipv6_prefix(addresses::prefix(&table)?),
-        ));
-    }
-    let table = field.get("client_ip")?;
-    let client_ip = client_ip(reading, &table, addresses)?;
-    Some(Arc::new(client_ip.ipv6_prefix(addresses::prefix(&table)?)))
 }
 
-fn read_list(
-    reading: &mut Reading<'_>,
-    field: &Field<'_>,
-    addresses: &Addresses,
-) -> Option<Vec<AnyKey>> {
-    let keys = field.items();
+fn read_list(reading: &mut Reading<'_>, at: &At, keys: &[Table]) -> Option<Vec<AnyKey>> {
+    let keys = keys.iter().enumerate();
     let keys: Vec<_> = keys
-        .iter()
-        .map(|key| read(reading, key, addresses))
+        .map(|(index, key)| read(reading, &at.to(index), key))
         .collect();
     keys.into_iter().collect()
 }
 
-/// Makes an extractor from a word and what follows it.
-fn named(
-    reading: &mut Reading<'_>,
-    field: &Field<'_>,
-    addresses: &Addresses,
-    word: &str,
-    rest: &str,
-) -> Option<AnyKey> {
+fn named(reading: &mut Reading<'_>, at: &At, word: &KeyWord) -> Option<AnyKey> {
     let extractor: AnyKey = match word {
-        "client_ip" => Arc::new(client_ip(reading, field, addresses)?),
-        "header:" => Arc::new(key::header(rest)),
-        "bearer_token" => Arc::new(key::bearer_token()),
-        "cookie:" => Arc::new(key::cookie(rest)),
-        "method" => Arc::new(key::method()),
-        "global" => Arc::new(key::global()),
-        "reader:" => {
-            let registered = &reading.readers.key;
-            Arc::clone(reading.find(field, registered, "key", rest)?)
-        }
-        "route" => route(reading, field)?,
-        _ => Arc::new(addresses.peer),
+        KeyWord::Peer => Arc::new(reading.addresses.peer()),
+        KeyWord::ClientIp => Arc::new(client_ip(reading, at)?),
+        KeyWord::Header(name) => Arc::new(key::header(name)),
+        KeyWord::BearerToken => Arc::new(key::bearer_token()),
+        KeyWord::Cookie(name) => Arc::new(key::cookie(name)),
+        KeyWord::Route => route(reading, at)?,
+        KeyWord::Method => Arc::new(key::method()),
+        KeyWord::Global => Arc::new(key::global()),
+        KeyWord::Reader(name) => reading.find(at, &reading.readers.key, "key", name)?,
     };
     let valid = extractor.validate();
-    reading.keep(field, valid).map(|()| extractor)
+    reading.keep(at, valid).map(|()| extractor)
 }
 
-pub(super) fn client_ip(
-    reading: &mut Reading<'_>,
-    field: &Field<'_>,
-    addresses: &Addresses,
-) -> Option<key::ClientIp> {
-    match &addresses.client_ip {
-        Some(client_ip) => client_ip.clone(),
-        None => {
-            let message = "`client_ip` without a table `[client_ip]`; add it with the addresses of your proxies in `trusted`, or use `peer`";
-            reading.report(field, Code::MissingField, message.to_owned());
-            None
-        }
+pub(super) fn client_ip(reading: &mut Reading<'_>, at: &At) -> Option<key::ClientIp> {
+    if reading.addresses.client_ip.is_none() {
+        let message = "`client_ip` without a table `[client_ip]`; add it with the addresses of your proxies in `trusted`, or use `peer`";
+        reading.report(at, "missing-field", message);
     }
+    reading.addresses.client_ip.clone().flatten()
 }
 
 #[cfg(feature = "axum")]
-fn route(_: &mut Reading<'_>, _: &Field<'_>) -> Option<AnyKey> {
+fn route(_: &mut Reading<'_>, _: &At) -> Option<AnyKey> {
     Some(Arc::new(key::matched_route()))
 }
 
 #[cfg(not(feature = "axum"))]
-fn route(reading: &mut Reading<'_>, field: &Field<'_>) -> Option<AnyKey> {
-    reading.report_feature(field, "`route`", "axum");
+fn route(reading: &mut Reading<'_>, at: &At) -> Option<AnyKey> {
+    reading.report_feature(at, "`route`", "axum");
     None
 }
 

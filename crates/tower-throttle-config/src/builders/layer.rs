@@ -1,273 +1,175 @@
 //! Tables `[layer.NAME]` and `[limiter.NAME]`.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashSet};
+
+use http::{HeaderMap, StatusCode};
 
 use super::{
     blame, conditions,
-    policy::{FilePolicy, Policies, chosen_by, on_store_failure},
-    reading::Reading,
+    policy::{FilePolicy, chosen_by},
+    reading::{Reading, field, reader, set, switch},
 };
-use crate::{DEFAULT_LAYER, code::Code, field::Field};
+use crate::{
+    DEFAULT_LAYER,
+    document::At,
+    tables::{self, Common},
+};
 use tower_throttle::{
-    ConfigError, GrpcDenials, HeaderFormat, Limiter, LimiterBuilder, Lists, Policy, RateLimitLayer,
-    RateLimitLayerBuilder, TokenBucket,
+    ConfigError, Denied, GrpcDenials, HeaderFormat, Limiter, LimiterBuilder, Lists, OnStoreFailure,
+    Policy, RateLimitLayer, RateLimitLayerBuilder, RequestHead, TokenBucket,
 };
 
 pub(crate) type Layers = BTreeMap<String, RateLimitLayerBuilder>;
 pub(crate) type Limiters = BTreeMap<String, LimiterBuilder>;
 
+/// Builds a layer or a limiter, with the settings that they share. `None` if it has a mistake.
+macro_rules! build {
+    ($reading:ident, $policies:ident, $lists:ident, $at:expr, $name:expr, $common:expr, $builder:expr, $of:ident, $more:expr) => {{
+        let (at, table, mut builder) = ($at.to($name), $common, $builder);
+        let chosen = chosen_by(table.policies.as_deref(), $policies).into_iter();
+        let chosen: Option<Vec<Policy>> = chosen
+            .map(|chosen| Some(chosen.policies.as_ref()?.$of.clone()))
+            .collect();
+        let is_complete = chosen.is_some();
+        // Without a policy that has mistakes, which are reported, the others could seem wrong. One that
+        // takes any setting stands in for them, so that mistakes of the table are found, too.
+        for policy in chosen.unwrap_or_else(|| vec![Policy::from(TokenBucket::per_second(1))]) {
+            builder = builder.policy(policy);
+        }
+        set!(
+            builder,
+            lists = $lists.filter(|_| table.lists != Some(false)).cloned(),
+            on_store_failure = table.on_store_failure.map(OnStoreFailure::from),
+            max_waiting = table.max_waiting,
+            observe = reader!($reading, at, table, observe),
+        );
+        switch!(builder, table, shadow_all);
+        builder = builder.name(table.name.as_ref().map_or(&**$name, |name| &name.0));
+        builder = $more($reading, builder, &at);
+        let built = builder.clone().build().map(drop);
+        let is_built = keep($reading, $policies, &at, built);
+        (is_built && is_complete).then(|| ($name.clone(), builder))
+    }};
+}
+
 /// Reads all layers and limiters. Without any, there is one layer with all policies.
 pub(super) fn read_all(
     reading: &mut Reading<'_>,
-    file: &Field<'_>,
     policies: &[FilePolicy<'_>],
     lists: Option<&Lists>,
 ) -> (Layers, Limiters) {
     let (mut layers, mut limiters) = (Layers::new(), Limiters::new());
-    let all = All { policies, lists };
-    for (name, table) in file.get("layer").iter().flat_map(Field::entries) {
-        layers.extend(
-            all.layer(reading, name, &table)
-                .map(|layer| (name.to_owned(), layer)),
-        );
+    let file = reading.file();
+    let (of_layers, of_limiters) = (At::file().to("layer"), At::file().to("limiter"));
+    let default = BTreeMap::from([(DEFAULT_LAYER.to_owned(), tables::Layer::default())]);
+    let default = file.limiter.is_none().then_some(&default);
+    for (name, table) in file.layer.as_ref().or(default).into_iter().flatten() {
+        let more =
+            |reading: &mut _, builder, at: &_| with_layer_settings(reading, builder, at, table);
+        let builder = RateLimitLayer::builder();
+        layers.extend(build!(
+            reading,
+            policies,
+            lists,
+            of_layers,
+            name,
+            &table.common,
+            builder,
+            of_layers,
+            more
+        ));
     }
-    for (name, table) in file.get("limiter").iter().flat_map(Field::entries) {
-        limiters.extend(
-            all.limiter(reading, name, &table)
-                .map(|limiter| (name.to_owned(), limiter)),
-        );
+    for (name, table) in file.limiter.iter().flatten() {
+        let more = |_: &mut _, builder, _: &_| builder;
+        let builder = Limiter::builder();
+        limiters.extend(build!(
+            reading,
+            policies,
+            lists,
+            of_limiters,
+            name,
+            &table.common,
+            builder,
+            of_limiters,
+            more
+        ));
     }
-    if file.get("layer").is_none() && file.get("limiter").is_none() {
-        let table = file.empty_entry("layer", DEFAULT_LAYER);
-        let layer = table.and_then(|table| all.layer(reading, DEFAULT_LAYER, &table));
-        layers.extend(layer.map(|layer| (DEFAULT_LAYER.to_owned(), layer)));
-    } else {
-        report_unused(reading, file, policies);
+    if file.layer.is_some() || file.limiter.is_some() {
+        report_unused(reading, policies);
     }
     (layers, limiters)
 }
 
-/// Reports each policy that no layer and no limiter names: it would limit nothing.
-fn report_unused(reading: &mut Reading<'_>, file: &Field<'_>, policies: &[FilePolicy<'_>]) {
-    let mut named = HashSet::new();
-    for kind in ["layer", "limiter"] {
-        for (_, table) in file.get(kind).iter().flat_map(Field::entries) {
-            let Some(names) = table.get("policies") else {
-                return;
-            };
-            named.extend(names.items().iter().filter_map(Field::text));
-        }
-    }
-    for policy in policies {
-        if !named.contains(policy.name) {
+/// Reports each policy that no layer and no limiter names: it would limit nothing. And each that only
+/// limiters name and that settles by responses, which they do not have.
+fn report_unused(reading: &mut Reading<'_>, policies: &[FilePolicy<'_>]) {
+    let file = reading.file();
+    let layers = file.layer.iter().flatten().map(|(_, table)| &table.common);
+    let limiters = file
+        .limiter
+        .iter()
+        .flatten()
+        .map(|(_, table)| &table.common);
+    let choose = |table: &Common| chosen_by(table.policies.as_deref(), policies);
+    let in_layers: HashSet<_> = layers.flat_map(choose).map(FilePolicy::name).collect();
+    let in_limiters: HashSet<_> = limiters.flat_map(choose).map(FilePolicy::name).collect();
+    for policy in policies
+        .iter()
+        .filter(|policy| !in_layers.contains(policy.name()))
+    {
+        if !in_limiters.contains(policy.name()) {
             let message = "no layer and no limiter has this policy; name it in their `policies`, or remove it";
-            let field = policy.field.get("name");
-            let field = field.as_ref().unwrap_or(&policy.field);
-            let problem = field.problem(Code::UnusedPolicy, message.to_owned());
-            reading.problems.push(problem);
+            reading.report(&policy.at.to("name"), "unused-policy", message);
+        } else if policy.table.settle_by.is_some() {
+            let message = "`settle_by` reads responses, and only limiters have this policy; name it in the `policies` of a layer, or remove `settle_by`";
+            reading.report(&policy.at.to("settle_by"), "no-request-to-read", message);
         }
     }
 }
 
-/// What layers and limiters choose from.
-struct All<'a> {
-    policies: &'a [FilePolicy<'a>],
-    lists: Option<&'a Lists>,
-}
-
-/// Applies the settings that layers and limiters share.
-macro_rules! with_common_settings {
-    ($builder:expr, $all:expr, $reading:expr, $table:expr, $name:expr, $policies:expr) => {{
-        let mut builder = $builder;
-        for policy in $policies {
-            builder = builder.policy(policy);
-        }
-        let has_lists = $table.get("lists").and_then(|field| field.flag());
-        if let (Some(lists), true) = ($all.lists, has_lists.unwrap_or(true)) {
-            builder = builder.lists(lists.clone());
-        }
-        if let Some(choice) = on_store_failure($reading, $table) {
-            builder = builder.on_store_failure(choice);
-        }
-        if $table.is_set("shadow_all") {
-            builder = builder.shadow_all();
-        }
-        if let Some(most) = $table.get("max_waiting").and_then(|field| field.whole()) {
-            builder = builder.max_waiting(usize::try_from(most).unwrap_or(usize::MAX));
-        }
-        let registered = &$reading.readers.observe;
-        if let Some(observer) =
-            $reading.named($table.get("observe").as_ref(), registered, "observe")
-        {
-            builder = builder.observe(Arc::clone(observer));
-        }
-        let name = $table.get("name").and_then(|field| field.text());
-        builder.name(name.unwrap_or($name))
-    }};
-}
-
-impl<'a> All<'a> {
-    fn policy(&self, name: &str) -> Option<&'a FilePolicy<'a>> {
-        self.policies.iter().find(|policy| policy.name == name)
+/// Returns whether something was built. Reports why it was not: at the field of a policy that cannot be
+/// in it, or at its own.
+fn keep(
+    reading: &mut Reading<'_>,
+    policies: &[FilePolicy<'_>],
+    at: &At,
+    built: Result<(), ConfigError>,
+) -> bool {
+    if let Err(error) = &built {
+        let mut policies = policies.iter();
+        let policy = policies.find(|policy| error.policy() == Some(policy.name()));
+        let at = policy.map_or(at, |policy| &policy.at);
+        reading.report_in(at, blame::fields(error), error);
     }
-
-    fn layer(
-        &self,
-        reading: &mut Reading<'_>,
-        name: &str,
-        table: &Field<'_>,
-    ) -> Option<RateLimitLayerBuilder> {
-        let chosen = Chosen::new(&chosen_by(table, self.policies), |policies| {
-            &policies.of_layers
-        });
-        let builder = RateLimitLayer::builder();
-        let builder =
-            with_common_settings!(builder, self, reading, table, name, chosen.policies.clone());
-        let builder = with_layer_settings(reading, builder, table);
-        let built = builder.clone().build();
-        let is_built = self.keep(reading, table, built).is_some();
-        (is_built && chosen.is_complete).then_some(builder)
-    }
-
-    fn limiter(
-        &self,
-        reading: &mut Reading<'_>,
-        name: &str,
-        table: &Field<'_>,
-    ) -> Option<LimiterBuilder> {
-        let chosen = Chosen::new(&chosen_by(table, self.policies), |policies| {
-            &policies.of_limiters
-        });
-        let builder = Limiter::builder();
-        let builder =
-            with_common_settings!(builder, self, reading, table, name, chosen.policies.clone());
-        let built = builder.clone().build();
-        let is_built = self.keep(reading, table, built).is_some();
-        (is_built && chosen.is_complete).then_some(builder)
-    }
-
-    /// Returns what was built, or reports why it was not: at the field of a policy that cannot be in
-    /// it, or at its own.
-    fn keep<T>(
-        &self,
-        reading: &mut Reading<'_>,
-        table: &Field<'_>,
-        built: Result<T, ConfigError>,
-    ) -> Option<T> {
-        let error = match built {
-            Ok(built) => return Some(built),
-            Err(error) => error,
-        };
-        let of_policy = error.policy().and_then(|name| self.policy(name));
-        let table = of_policy.map_or(table, |policy| &policy.field);
-        let field = blame::first_of(table, blame::fields(&error));
-        reading.report_error(field.as_ref().unwrap_or(table), &error);
-        None
-    }
-}
-
-/// The policies of a layer or limiter.
-struct Chosen {
-    policies: Vec<Policy>,
-    /// Whether none of them has a mistake.
-    is_complete: bool,
-}
-
-impl Chosen {
-    /// Without a policy that has mistakes, which are reported, the others could seem wrong. Then
-    /// they give way to one that takes any setting, so that mistakes of the layer are found, too.
-    fn new(chosen: &[&FilePolicy<'_>], policy: impl Fn(&Policies) -> &Policy) -> Self {
-        let policies = chosen.iter().map(|chosen| chosen.policies.as_ref());
-        let policies = policies.map(|policies| policies.map(|policies| policy(policies).clone()));
-        let all: Option<Vec<Policy>> = policies.collect();
-        Self {
-            is_complete: all.is_some(),
-            policies: all.unwrap_or_else(|| vec![Policy::from(TokenBucket::per_second(1))]),
-        }
-    }
+    built.is_ok()
 }
 
 /// Applies the settings that only layers have.
 fn with_layer_settings(
     reading: &mut Reading<'_>,
     mut builder: RateLimitLayerBuilder,
-    table: &Field<'_>,
+    at: &At,
+    table: &tables::Layer,
 ) -> RateLimitLayerBuilder {
-    builder = builder
-        .headers(headers(table))
-        .grpc_denials(grpc_denials(table));
-    if let Some(field) = table.get("when") {
-        let when = conditions::read(reading, &field);
-        builder = builder.when(move |head| when.applies(head));
-    }
-    let secret = table.get("partition_key_secret");
-    let secret = secret.and_then(|field| reading.problems.keep(field.expanded()));
-    if let Some(secret) = secret {
-        builder = builder.partition_key_secret(secret.as_bytes());
-    }
-    let time = |name: &str| table.get(name)?.duration();
-    if let Some(most) = time("retry_after_jitter") {
-        builder = builder.retry_after_jitter(most);
-    }
-    if let Some(most) = time("wait_up_to") {
-        builder = builder.wait_up_to(most);
-    }
-    if table.is_set("decision_in_extensions") {
-        builder = builder.decision_in_extensions();
-    }
-    if table.is_set("shadow_with_headers") {
-        builder = builder.shadow_with_headers();
-    }
-    with_layer_readers(reading, builder, table)
-}
-
-/// Applies the readers that only layers have.
-fn with_layer_readers(
-    reading: &mut Reading<'_>,
-    mut builder: RateLimitLayerBuilder,
-    table: &Field<'_>,
-) -> RateLimitLayerBuilder {
-    let readers = reading.readers;
-    let field = table.get("headers_when");
-    if let Some(wanted) = reading.named(field.as_ref(), &readers.headers_when, "headers_when") {
-        let wanted = Arc::clone(wanted);
-        builder = builder.headers_when(move |status, headers| wanted(status, headers));
-    }
-    let field = table.get("on_denied");
-    if let Some(respond) = reading.named(field.as_ref(), &readers.on_denied, "on_denied") {
-        let respond = Arc::clone(respond);
-        builder = builder.on_denied(move |denied| respond(denied));
-    }
-    let field = table.get("name_offenders");
-    if let Some(name_of) = reading.named(field.as_ref(), &readers.name_offenders, "name_offenders")
-    {
-        let name_of = Arc::clone(name_of);
-        builder = builder.name_offenders(move |head| name_of(head));
-    }
+    let when = table.when.as_ref();
+    let when = when.map(|when| conditions::read(reading, &at.to("when"), when));
+    let secret = reading.expanded(field!(at, table, partition_key_secret));
+    let headers_when = reader!(reading, at, table, headers_when);
+    let on_denied = reader!(reading, at, table, on_denied);
+    let name_offenders = reader!(reading, at, table, name_offenders);
+    set!(
+        builder,
+        headers = table.headers.map(HeaderFormat::from),
+        grpc_denials = table.grpc_denials.map(GrpcDenials::from),
+        when = when.map(|when| move |head: &RequestHead<'_>| when.applies(head)),
+        partition_key_secret = secret.as_ref().map(|secret| secret.as_bytes()),
+        retry_after_jitter = table.retry_after_jitter.map(|time| time.0),
+        wait_up_to = table.wait_up_to.map(|time| time.0),
+        headers_when = headers_when
+            .map(|wanted| move |status: StatusCode, headers: &HeaderMap| wanted(status, headers)),
+        on_denied = on_denied.map(|respond| move |denied: Denied<'_>| respond(denied)),
+        name_offenders = name_offenders.map(|name_of| move |head: &RequestHead<'_>| name_of(head)),
+    );
+    switch!(builder, table, decision_in_extensions, shadow_with_headers);
     builder
-}
-
-fn headers(table: &Field<'_>) -> HeaderFormat {
-    let field = table.get("headers");
-    match field.as_ref().and_then(Field::word) {
-        Some(("draft7", _)) => HeaderFormat::Draft7,
-        Some(("draft6", _)) => HeaderFormat::Draft6,
-        Some(("x_rate_limit_epoch", _)) => HeaderFormat::XRateLimitEpoch,
-        Some(("x_rate_limit_delta", _)) => HeaderFormat::XRateLimitDelta,
-        Some(("none", _)) => HeaderFormat::None,
-        _ => HeaderFormat::Draft10,
-    }
-}
-
-fn grpc_denials(table: &Field<'_>) -> GrpcDenials {
-    let field = table.get("grpc_denials");
-    match field.as_ref().and_then(Field::word) {
-        Some(("auto_with_web", _)) => GrpcDenials::AutoWithWeb,
-        Some(("always", _)) => GrpcDenials::Always,
-        Some(("never", _)) => GrpcDenials::Never,
-        _ => GrpcDenials::Auto,
-    }
 }

@@ -1,81 +1,91 @@
 //! The table `[lists]`.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
-use super::{addresses::Addresses, keys, reading::Reading};
-use crate::field::Field;
+use super::{keys, reading::Reading};
+use crate::{
+    document::At,
+    tables::{self, ClientAddress, ListedKey, Text},
+};
 use tower_throttle::{
-    ConfigError, Key, List, Lists,
+    Key, List, Lists,
     key::{AddressReader, ClientIp},
 };
 
 /// Wrong entries of one list that are reported. Each makes the others be read again.
 const MOST_REPORTED: usize = 20;
 
-/// Reads the table. `path`: that of the configuration file.
-pub(super) fn read(
-    reading: &mut Reading<'_>,
-    file: &Field<'_>,
-    addresses: &Addresses,
-    path: Option<&Path>,
-) -> Option<Lists> {
-    let table = file.get("lists")?;
-    let mut lists = Lists::new().client_address(client_address(reading, &table, addresses));
-    if let Some(field) = table.get("allow_ips") {
-        lists = add_addresses(reading, lists, &field, |lists, texts| {
-            let lists = lists.allow_ips(texts)?;
-            lists.validate()?;
-            Ok(lists)
-        });
-    }
-    if let Some(field) = table.get("deny_ips") {
-        lists = add_addresses(reading, lists, &field, |lists, texts| lists.deny_ips(texts));
-    }
-    lists = add_keys(reading, lists, &table);
-    if let Some(field) = table.get("file") {
-        let folder = path.and_then(Path::parent).unwrap_or(Path::new(""));
+/// Reads the table.
+pub(super) fn read(reading: &mut Reading<'_>) -> Option<Lists> {
+    let (table, at) = (reading.file().lists.as_ref()?, At::file().to("lists"));
+    let mut lists = Lists::new().client_address(client_address(reading, &at, table));
+    lists = add_addresses(
+        reading,
+        lists,
+        List::Allow,
+        &at.to("allow_ips"),
+        &table.allow_ips,
+    );
+    lists = add_addresses(
+        reading,
+        lists,
+        List::Deny,
+        &at.to("deny_ips"),
+        &table.deny_ips,
+    );
+    lists = add_keys(reading, lists, &at, table);
+    if let Some(path) = reading.config.file_of_lists() {
         // It is read last: its errors have the numbers of lines.
-        let more = lists.clone().from_file(folder.join(field.text()?));
+        let more = lists.clone().from_file(path);
         let more = more.and_then(|more| more.validate().map(|()| more.clone()));
-        lists = reading.keep(&field, more).unwrap_or(lists);
+        lists = reading.keep(&at.to("file"), more).unwrap_or(lists);
+    }
+    if matches!(table.client_address, None | Some(ClientAddress::ClientIp)) {
+        report_proxies(reading, &at, table, &lists);
     }
     Some(lists)
+}
+
+/// Reports trusted proxies in an allowed range. A range within the trusted ones is an error of the
+/// lists themselves.
+fn report_proxies(reading: &mut Reading<'_>, at: &At, table: &tables::Lists, lists: &Lists) {
+    let client_ip = reading.file().client_ip.iter();
+    for Text(range) in client_ip.flat_map(|table| &table.trusted) {
+        let start = range.split('/').next().and_then(|start| start.parse().ok());
+        let Some(start) = start.filter(|start| lists.find_ip(*start) == Some(List::Allow)) else {
+            continue;
+        };
+        let has_it = |text: &Text| {
+            let alone = Lists::new().allow_ips([&*text.0]);
+            alone.is_ok_and(|alone| alone.find_ip(start).is_some())
+        };
+        let index = table.allow_ips.iter().flatten().position(has_it);
+        let at = index.map_or_else(|| at.to("file"), |index| at.to("allow_ips").to(index));
+        let message = format!(
+            "the trusted proxies {range:?} are in an allowed range, so a client behind them could claim an address in it; allow ranges of clients, or trust the addresses of your proxies alone"
+        );
+        reading.report(&at, "allows-trusted-proxies", message);
+    }
 }
 
 /// Returns what reads addresses. After a mistake it is the peer, so that nothing else seems wrong.
 fn client_address(
     reading: &mut Reading<'_>,
-    table: &Field<'_>,
-    addresses: &Addresses,
+    at: &At,
+    table: &tables::Lists,
 ) -> Arc<dyn AddressReader> {
-    let field = table.get("client_address");
-    let reader = match &field {
-        Some(field) => named_reader(reading, field, addresses),
-        None => addresses.client_ip.clone().flatten().map(erased),
-    };
-    reader.unwrap_or_else(|| Arc::new(addresses.peer))
-}
-
-fn named_reader(
-    reading: &mut Reading<'_>,
-    field: &Field<'_>,
-    addresses: &Addresses,
-) -> Option<Arc<dyn AddressReader>> {
-    match field.word()? {
-        ("client_ip", _) => keys::client_ip(reading, field, addresses).map(erased),
-        ("reader:", name) => {
+    let at = at.to("client_address");
+    let reader = match &table.client_address {
+        Some(ClientAddress::ClientIp) => keys::client_ip(reading, &at).map(erased),
+        Some(ClientAddress::Reader(name)) => {
             let registered = &reading.readers.client_address;
-            let reader = reading.find(field, registered, "client_address", name)?;
-            let valid = reader.validate();
-            reading.keep(field, valid)?;
-            Some(Arc::clone(reader))
+            let reader = reading.find(&at, registered, "client_address", name);
+            reader.filter(|reader| reading.keep(&at, reader.validate()).is_some())
         }
-        _ => Some(Arc::new(addresses.peer)),
-    }
+        Some(ClientAddress::Peer) => None,
+        None => reading.addresses.client_ip.clone().flatten().map(erased),
+    };
+    reader.unwrap_or_else(|| Arc::new(reading.addresses.peer()))
 }
 
 fn erased(client_ip: ClientIp) -> Arc<dyn AddressReader> {
@@ -86,47 +96,57 @@ fn erased(client_ip: ClientIp) -> Arc<dyn AddressReader> {
 fn add_addresses(
     reading: &mut Reading<'_>,
     lists: Lists,
-    field: &Field<'_>,
-    add: impl Fn(Lists, &[&str]) -> Result<Lists, ConfigError>,
+    list: List,
+    at: &At,
+    texts: &Option<Vec<Text>>,
 ) -> Lists {
-    let mut items = field.items();
+    let mut items: Vec<_> = texts
+        .iter()
+        .flatten()
+        .map(|text| &*text.0)
+        .enumerate()
+        .collect();
     for _ in 0..MOST_REPORTED {
-        let texts: Vec<_> = items.iter().filter_map(Field::text).collect();
-        let error = match add(lists.clone(), &texts) {
+        let (lists, texts) = (lists.clone(), items.iter().map(|(_, text)| *text));
+        let added = match list {
+            List::Allow => lists.allow_ips(texts),
+            _ => lists.deny_ips(texts),
+        };
+        let error = match added.and_then(|lists| lists.validate().map(|()| lists.clone())) {
             Ok(added) => return added,
             Err(error) => error,
         };
         // Of an entry that is there twice, the last one is too much.
         let entry = error.subject();
-        let wrong = items.iter().rposition(|item| item.text() == entry);
-        let Some(wrong) = wrong.map(|index| items.remove(index)) else {
-            reading.problems.push(field.error(&error));
+        let wrong = items.iter().rposition(|(_, text)| Some(*text) == entry);
+        let Some((index, _)) = wrong.map(|index| items.remove(index)) else {
+            reading.report_error(at, &error);
             break;
         };
-        reading.problems.push(wrong.error(&error));
+        reading.report_error(&at.to(index), &error);
     }
     lists
 }
 
 /// Adds the keys of both lists, and reports those that are there twice.
-fn add_keys(reading: &mut Reading<'_>, lists: Lists, table: &Field<'_>) -> Lists {
+fn add_keys(reading: &mut Reading<'_>, lists: Lists, at: &At, table: &tables::Lists) -> Lists {
     let mut listed = HashMap::new();
-    for (list, name) in [(List::Allow, "allow_keys"), (List::Deny, "deny_keys")] {
-        for item in table.get(name).iter().flat_map(Field::items) {
-            let number = item.whole().map(Key::from);
-            let Some(key) = number.or_else(|| item.text().map(Key::from)) else {
-                continue;
+    let both = [
+        (List::Allow, "allow_keys", &table.allow_keys),
+        (List::Deny, "deny_keys", &table.deny_keys),
+    ];
+    for (list, name, keys) in both {
+        for (index, key) in keys.iter().flatten().enumerate() {
+            let key = match key {
+                ListedKey::Text(text) => Key::from(&text.0),
+                ListedKey::Number(number) => Key::from(*number),
             };
-            match listed.entry(key) {
-                Entry::Vacant(place) => {
-                    place.insert(list);
-                }
-                Entry::Occupied(other) => {
-                    let lists = add_key(Lists::new(), *other.get(), other.key().clone());
-                    let twice = lists.and_then(|lists| add_key(lists, list, other.key().clone()));
-                    reading.keep(&item, twice);
-                }
-            }
+            let message = match listed.insert(key, list) {
+                None => continue,
+                Some(other) if other == list => "a key is listed twice; remove one",
+                Some(_) => "a key is on the allow list and on the deny list; remove one",
+            };
+            reading.report(&at.to(name).to(index), "listed-twice", message);
         }
     }
     let (allowed, denied): (Vec<_>, Vec<_>) = listed
@@ -135,12 +155,5 @@ fn add_keys(reading: &mut Reading<'_>, lists: Lists, table: &Field<'_>) -> Lists
     let keys = |entries: Vec<(Key, List)>| entries.into_iter().map(|(key, _)| key);
     let added = lists.clone().allow_keys(keys(allowed));
     let added = added.and_then(|lists| lists.deny_keys(keys(denied)));
-    reading.keep(table, added).unwrap_or(lists)
-}
-
-fn add_key(lists: Lists, list: List, key: Key) -> Result<Lists, ConfigError> {
-    match list {
-        List::Allow => lists.allow_keys([key]),
-        _ => lists.deny_keys([key]),
-    }
+    reading.keep(at, added).unwrap_or(lists)
 }

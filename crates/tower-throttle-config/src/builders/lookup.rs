@@ -1,10 +1,7 @@
-//! What tools ask of a file: one policy, its key, and the store.
+//! What tools ask of a file: its mistakes, its readers and its store.
 
-#[cfg(feature = "redis")]
-use super::reading::Reading;
-use super::{Builders, tiers};
-use crate::{Config, ConfigErrors};
-use tower_throttle::Quota;
+use super::{Builders, reading::Reading};
+use crate::{Config, ConfigErrors, ReaderName};
 
 impl Config {
     /// Checks all that [`build`](Self::build) would report, without a store and a Tokio runtime.
@@ -16,18 +13,31 @@ impl Config {
         Builders::read(self, None).map(drop)
     }
 
-    /// Returns the quota of a tier of a policy, or that of `otherwise`. `None` if the file has no such
-    /// policy, or the policy no such tier, or no tiers.
+    /// Returns the readers that the file names, in the order of their kinds and names: what an
+    /// application must register with [`readers`](Self::readers).
+    ///
+    /// ```
+    /// use tower_throttle_config::Config;
+    ///
+    /// let config = Config::from_toml(r#"
+    ///     version = 1
+    ///     [[policy]]
+    ///     name = "burst"
+    ///     quota = "10 per second"
+    ///     key = "reader:tenant"
+    /// "#)?;
+    /// let needed = config.reader_names();
+    /// assert_eq!((needed[0].kind, &*needed[0].name), ("key", "tenant"));
+    /// # Ok::<(), tower_throttle_config::ConfigErrors>(())
+    /// ```
     #[must_use]
-    pub fn tier(&self, policy: &str, tier: Option<&str>) -> Option<Quota> {
-        let file = self.root();
-        let policies = file.get("policy")?.items();
-        let mut policies = policies.iter();
-        let table = policies.find(|table| {
-            let name = table.get("name");
-            name.is_some_and(|name| name.text() == Some(policy))
-        })?;
-        tiers::find(table, tier)
+    pub fn reader_names(&self) -> Vec<ReaderName> {
+        let mut reading = Reading::new(self);
+        Builders::collect(&mut reading, None);
+        let mut names = reading.named;
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// Returns the settings of the store in Redis, with its URL. `url`: in place of that in the file.
@@ -44,9 +54,9 @@ impl Config {
         &self,
         url: Option<&str>,
     ) -> Result<Option<(tower_throttle::RedisStoreBuilder, String)>, ConfigErrors> {
-        let mut reading = Reading::new(&self.readers);
-        let store = super::store::read(&mut reading, &self.root(), url);
-        reading.problems.finish(self.file_name().as_ref())?;
+        let mut reading = Reading::new(self);
+        let store = super::store::read(&mut reading, url);
+        reading.finish()?;
         Ok(match store {
             super::StoreChoice::Redis(builder, url) => Some((builder, url)),
             _ => None,

@@ -54,21 +54,26 @@ impl Builders {
         config: &Config,
         other: Option<Arc<dyn Store>>,
     ) -> Result<Self, ConfigErrors> {
-        let file = config.root();
-        let mut reading = Reading::new(&config.readers);
+        let mut reading = Reading::new(config);
+        let builders = Self::collect(&mut reading, other);
+        reading.finish()?;
+        Ok(builders)
+    }
+
+    /// Reads what has no mistake.
+    fn collect(reading: &mut Reading<'_>, other: Option<Arc<dyn Store>>) -> Self {
         let store = match other {
             Some(store) => StoreChoice::Registered(store),
-            None => store::read(&mut reading, &file, None),
+            None => store::read(reading, None),
         };
-        let addresses = Addresses::read(&mut reading, &file);
-        let lists = lists::read(&mut reading, &file, &addresses, config.path());
-        let policies = policy::read_all(&mut reading, &file, &addresses);
-        let (layers, limiters) = layer::read_all(&mut reading, &file, &policies, lists.as_ref());
-        reading.problems.finish(config.file_name().as_ref())?;
-        Ok(Self {
+        reading.addresses = Addresses::read(reading);
+        let lists = lists::read(reading);
+        let policies = policy::read_all(reading);
+        let (layers, limiters) = layer::read_all(reading, &policies, lists.as_ref());
+        Self {
             store,
             layers,
             limiters,
-        })
+        }
     }
 }

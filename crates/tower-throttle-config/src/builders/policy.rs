@@ -1,26 +1,33 @@
 //! Tables `[[policy]]`.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{
-    addresses::Addresses,
     blame, conditions,
     keys::{self, AnyKey},
-    reading::Reading,
-    settler,
-    tiers::{self, Amount},
+    reading::{Reading, set, switch},
+    settler, tiers,
 };
-use crate::{field::Field, matching::Matcher, readers::CostBy};
+use crate::{
+    document::At,
+    tables::{Cost, Mode, ModeWord, Policy as Table, PolicyName, StoreFailure},
+};
 use tower_throttle::{
-    Algorithm, FixedWindow, OnMissingKey, OnStoreFailure, Percent, Policy, Quota, RateLimitLayer,
-    settle::Settler,
+    Algorithm, FixedWindow, OnMissingKey, OnStoreFailure, Percent, Policy, RateLimitLayer,
+    RequestHead,
 };
 
-/// A policy of the file. `None` if it has a mistake.
+/// A policy of the file. `policies` is `None` if it has a mistake.
 pub(super) struct FilePolicy<'a> {
-    pub(super) name: &'a str,
-    pub(super) field: Field<'a>,
+    pub(super) at: At,
+    pub(super) table: &'a Table,
     pub(super) policies: Option<Policies>,
+}
+
+impl FilePolicy<'_> {
+    pub(super) fn name(&self) -> &str {
+        &self.table.name.0
+    }
 }
 
 /// What a policy of the file is in code.
@@ -31,72 +38,102 @@ pub(super) struct Policies {
 }
 
 /// Reads all policies.
-pub(super) fn read_all<'a>(
-    reading: &mut Reading<'_>,
-    file: &Field<'a>,
-    addresses: &Addresses,
-) -> Vec<FilePolicy<'a>> {
-    let tables = file.get("policy").map(|field| field.items());
-    let mut policies = Vec::new();
-    for field in tables.unwrap_or_default() {
-        let name = field.get("name");
-        policies.push(FilePolicy {
-            name: name.and_then(|name| name.text()).unwrap_or_default(),
-            policies: read(reading, &field, addresses),
-            field,
-        });
-    }
-    policies
+pub(super) fn read_all<'a>(reading: &mut Reading<'a>) -> Vec<FilePolicy<'a>> {
+    let tables = reading.file().policy.iter().enumerate();
+    let read = |(index, table)| {
+        let at = At::file().to("policy").to(index);
+        let policies = read(reading, &at, table);
+        FilePolicy {
+            at,
+            table,
+            policies,
+        }
+    };
+    tables.map(read).collect()
 }
 
 /// Returns the policies of a layer or limiter, in the order in which it names them: all, if it
 /// names none.
-pub(super) fn chosen_by<'a, 'f>(
-    table: &Field<'_>,
-    policies: &'a [FilePolicy<'f>],
-) -> Vec<&'a FilePolicy<'f>> {
-    let Some(names) = table.get("policies") else {
+pub(super) fn chosen_by<'p, 'a>(
+    names: Option<&[PolicyName]>,
+    policies: &'p [FilePolicy<'a>],
+) -> Vec<&'p FilePolicy<'a>> {
+    let Some(names) = names else {
         return policies.iter().collect();
     };
-    let names = names.items();
-    let names = names.iter().filter_map(Field::text);
-    names
-        .filter_map(|name| policies.iter().find(|policy| policy.name == name))
-        .collect()
+    let find = |name: &PolicyName| policies.iter().find(|policy| policy.name() == name.0);
+    names.iter().filter_map(find).collect()
 }
 
-fn read(reading: &mut Reading<'_>, table: &Field<'_>, addresses: &Addresses) -> Option<Policies> {
+fn read(reading: &mut Reading<'_>, at: &At, table: &Table) -> Option<Policies> {
     let before = reading.problems.len();
-    let amount = table
-        .get("quota")
-        .and_then(|field| tiers::read(reading, &field));
-    let settings = Settings::read(reading, table, addresses);
-    let (name, amount) = (table.get("name")?.text()?, amount?);
-    for (field, quota) in amount.quotas() {
-        let policy = settings.apply_for_layer(Policy::new(name, *quota));
+    let amount = tiers::read(reading, &at.to("quota"), &table.quota);
+    let key = match &table.key {
+        Some(key) => keys::read(reading, &at.to("key"), key),
+        None if table.shared == Some(true) => None,
+        // It is the default, with the prefix that the file sets.
+        None => Some(Arc::new(reading.addresses.peer()) as AnyKey),
+    };
+    let when = table.when.as_ref();
+    let when = when.map(|when| conditions::read(reading, &at.to("when"), when));
+    let (units, cost_by) = match &table.cost {
+        Some(Cost::Units(units)) => (Some(*units), None),
+        Some(Cost::Each(each)) => {
+            let at = at.to("cost").to("by");
+            (
+                None,
+                reading.find(&at, &reading.readers.cost, "cost", &each.by.0),
+            )
+        }
+        None => (None, None),
+    };
+    let settle_by = table.settle_by.as_ref();
+    let settle_by = settle_by.and_then(|by| settler::read(reading, &at.to("settle_by"), by));
+    let (name, amount, settles) = (&*table.name.0, amount?, settle_by.is_some());
+
+    let mut policy = Policy::new(name, amount.base);
+    set!(
+        policy,
+        cost = units,
+        cost_by = cost_by.map(|cost| move |head: &RequestHead<'_>| cost(head)),
+        max_debt = table.max_debt,
+        when = when.map(|when| move |head: &RequestHead<'_>| when.applies(head)),
+        on_store_failure = table.on_store_failure.map(OnStoreFailure::from),
+    );
+    switch!(policy, table, shared, lease, strike_on_denial);
+    policy = match &table.mode {
+        None | Some(Mode::Word(ModeWord::Enforce)) => policy,
+        Some(Mode::Word(ModeWord::Shadow)) => policy.shadow(),
+        Some(Mode::Share(share)) => policy.enforce_for(Percent::of_keys(share.enforce_for)),
+    };
+    let (mut of_layers, mut of_limiters) = (policy.clone(), policy);
+    let hold_for = table.hold_for.map(|time| time.0);
+    set!(
+        of_layers,
+        key = key,
+        on_missing_key = table.on_missing_key.map(OnMissingKey::from),
+        settle_by = settle_by,
+        hold_for = hold_for,
+    );
+    // What requests of a layer hold counts in the same buckets. Strikes are never held.
+    let is_held = !(settles && amount.base.algorithm() == Algorithm::Penalty);
+    let hold_for = hold_for.or(settles.then_some(Policy::DEFAULT_HOLD_FOR));
+    set!(of_limiters, hold_for = hold_for.filter(|_| is_held));
+
+    for (tier, quota) in &amount.quotas {
+        let policy = of_layers.clone().with_quota(*quota);
         let alone = RateLimitLayer::builder().policy(policy);
         if let Err(error) = alone.policy(other_than(name)).build() {
-            // A table of tiers is wrong at the tier.
-            let wrong = match blame::fields(&error) {
-                ["quota", ..] => Some(field.clone()),
-                names => blame::first_of(table, names),
-            };
-            let wrong = wrong.as_ref().unwrap_or(table);
-            reading.report_error(wrong, &error);
+            match blame::fields(&error) {
+                // A table of tiers is wrong at the tier.
+                ["quota", ..] => reading.report_error(tier, &error),
+                fields => reading.report_in(at, fields, &error),
+            }
         }
     }
-    if reading.problems.len() > before {
-        return None;
-    }
-    let base = amount.base();
-    let policy = Policy::new(name, base);
-    let policy = match amount {
-        Amount::One(..) => policy,
-        Amount::Tiers(tiers) => policy.quota_by(tiers.into_choice(name)),
-    };
-    Some(Policies {
-        of_layers: settings.apply_for_layer(policy.clone()),
-        of_limiters: settings.apply_for_limiter(policy, &base),
+    (reading.problems.len() == before).then(|| Policies {
+        of_layers: amount.choose(of_layers, name),
+        of_limiters: amount.choose(of_limiters, name),
     })
 }
 
@@ -106,150 +143,13 @@ fn other_than(name: &str) -> Policy {
     Policy::new(name, FixedWindow::per_second(1))
 }
 
-/// The settings of a policy, without its quota.
-#[derive(Default)]
-struct Settings {
-    key: Option<AnyKey>,
-    on_missing_key: Option<OnMissingKey>,
-    shared: bool,
-    when: Option<Matcher>,
-    cost: Option<u64>,
-    cost_by: Option<Arc<CostBy>>,
-    max_debt: Option<u64>,
-    mode: Option<Mode>,
-    on_store_failure: Option<OnStoreFailure>,
-    lease: bool,
-    settle_by: Option<Arc<dyn Settler>>,
-    hold_for: Option<Duration>,
-    strike_on_denial: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Mode {
-    Shadow,
-    EnforceFor(Percent),
-}
-
-impl Settings {
-    fn read(reading: &mut Reading<'_>, table: &Field<'_>, addresses: &Addresses) -> Self {
-        let shared = table.is_set("shared");
-        let key = match table.get("key") {
-            Some(field) => keys::read(reading, &field, addresses),
-            // It is the default, with the prefix that the file sets.
-            None => (!shared).then(|| Arc::new(addresses.peer) as AnyKey),
-        };
-        let when = table.get("when");
-        let cost = table.get("cost");
-        let cost_by = cost.as_ref().filter(|cost| cost.table().is_some());
-        let cost_by = cost_by.and_then(|cost| cost.get("by"));
-        let registered = &reading.readers.cost;
-        let settle_by = table.get("settle_by");
-        Self {
-            cost_by: reading.named(cost_by.as_ref(), registered, "cost").cloned(),
-            key,
-            on_missing_key: word(table, "on_missing_key").map(|word| match word {
-                "skip" => OnMissingKey::Skip,
-                "share" => OnMissingKey::Share,
-                _ => OnMissingKey::Deny,
-            }),
-            shared,
-            when: when.map(|field| conditions::read(reading, &field)),
-            cost: cost.and_then(|field| field.whole()),
-            max_debt: table.get("max_debt").and_then(|field| field.whole()),
-            mode: table.get("mode").and_then(|field| mode(&field)),
-            on_store_failure: on_store_failure(reading, table),
-            lease: table.is_set("lease"),
-            settle_by: settle_by.and_then(|field| settler::read(reading, &field)),
-            hold_for: table.get("hold_for").and_then(|field| field.duration()),
-            strike_on_denial: table.is_set("strike_on_denial"),
+impl From<StoreFailure> for OnStoreFailure {
+    fn from(word: StoreFailure) -> Self {
+        match word {
+            StoreFailure::Local => Self::local(),
+            StoreFailure::ShareOf(processes) => Self::share_of(processes),
+            StoreFailure::Allow => Self::Allow,
+            StoreFailure::Deny => Self::Deny,
         }
     }
-
-    /// Applies what layers and limiters have in common.
-    fn apply(&self, mut policy: Policy) -> Policy {
-        if let Some(units) = self.cost {
-            policy = policy.cost(units);
-        }
-        if let Some(cost) = &self.cost_by {
-            let cost = Arc::clone(cost);
-            policy = policy.cost_by(move |head| cost(head));
-        }
-        if let Some(units) = self.max_debt {
-            policy = policy.max_debt(units);
-        }
-        if self.shared {
-            policy = policy.shared();
-        }
-        if let Some(when) = self.when.clone() {
-            policy = policy.when(move |head| when.applies(head));
-        }
-        match self.mode {
-            None => {}
-            Some(Mode::Shadow) => policy = policy.shadow(),
-            Some(Mode::EnforceFor(share)) => policy = policy.enforce_for(share),
-        }
-        if let Some(choice) = self.on_store_failure {
-            policy = policy.on_store_failure(choice);
-        }
-        if self.lease {
-            policy = policy.lease();
-        }
-        if self.strike_on_denial {
-            policy = policy.strike_on_denial();
-        }
-        policy
-    }
-
-    fn apply_for_layer(&self, policy: Policy) -> Policy {
-        let mut policy = self.apply(policy);
-        if let Some(key) = self.key.clone() {
-            policy = policy.key(key);
-        }
-        if let Some(choice) = self.on_missing_key {
-            policy = policy.on_missing_key(choice);
-        }
-        if let Some(settler) = self.settle_by.clone() {
-            policy = policy.settle_by(settler);
-        }
-        match self.hold_for {
-            Some(time) => policy.hold_for(time),
-            None => policy,
-        }
-    }
-
-    /// What requests of a layer hold counts in the same buckets, so the limiter has to know of it.
-    fn apply_for_limiter(&self, policy: Policy, quota: &Quota) -> Policy {
-        let policy = self.apply(policy);
-        let settles = self.settle_by.is_some();
-        let by_default = settles.then_some(Policy::DEFAULT_HOLD_FOR);
-        match self.hold_for.or(by_default) {
-            // Its settlements are strikes, of which none are held.
-            Some(_) if settles && quota.algorithm() == Algorithm::Penalty => policy,
-            Some(time) => policy.hold_for(time),
-            None => policy,
-        }
-    }
-}
-
-fn word(table: &Field<'_>, name: &str) -> Option<&'static str> {
-    table.get(name)?.word().map(|(word, _)| word)
-}
-
-fn mode(field: &Field<'_>) -> Option<Mode> {
-    if let Some((word, _)) = field.word() {
-        return (word == "shadow").then_some(Mode::Shadow);
-    }
-    let percent = field.get("enforce_for")?.whole()?;
-    let percent = u8::try_from(percent).unwrap_or(u8::MAX);
-    Some(Mode::EnforceFor(Percent::of_keys(percent)))
-}
-
-/// Reads the field `on_store_failure` of a policy, layer or limiter.
-pub(super) fn on_store_failure(
-    reading: &mut Reading<'_>,
-    table: &Field<'_>,
-) -> Option<OnStoreFailure> {
-    let field = table.get("on_store_failure")?;
-    let choice = field.text()?.parse();
-    reading.keep(&field, choice)
 }

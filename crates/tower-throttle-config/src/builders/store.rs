@@ -2,8 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use super::reading::Reading;
-use crate::field::Field;
+#[cfg(feature = "redis")]
+use super::blame;
+use super::reading::{Reading, field, reader, set};
+use crate::{document::At, tables};
 use tower_throttle::{
     Clock, ConfigError, MemoryStore, MemoryStoreBuilder, control::Control, store::Store,
 };
@@ -26,47 +28,42 @@ impl StoreChoice {
     /// Returns an error if there is no Tokio runtime for a store that needs one.
     pub(crate) fn open(self) -> Result<OpenStore, ConfigError> {
         Ok(match self {
-            Self::Memory(builder) => OpenStore::Memory(builder.build()),
+            Self::Memory(builder) => {
+                let store = builder.build();
+                let mut open = OpenStore::of(Arc::new(store.clone()));
+                open.control = Some(Box::new(move || store.control()));
+                open
+            }
             #[cfg(feature = "redis")]
-            Self::Redis(builder, url) => OpenStore::Redis(builder.connect(&url)?),
-            Self::Registered(store) => OpenStore::Registered(store),
+            Self::Redis(builder, url) => {
+                let redis = builder.connect(&url)?;
+                let mut open = OpenStore::of(Arc::new(redis.clone()));
+                open.redis = Some(redis.clone());
+                open.control = Some(Box::new(move || redis.control()));
+                open
+            }
+            Self::Registered(store) => OpenStore::of(store),
         })
     }
 }
 
 /// A store that was started.
-pub(crate) enum OpenStore {
-    Memory(MemoryStore),
+pub(crate) struct OpenStore {
+    pub(crate) store: Arc<dyn Store>,
+    /// Makes its control document, which runs a task, if the type of the store has one.
+    pub(crate) control: Option<Box<dyn Fn() -> Control + Send + Sync>>,
+    /// What this process has started, and ends.
     #[cfg(feature = "redis")]
-    Redis(RedisStore),
-    Registered(Arc<dyn Store>),
+    pub(crate) redis: Option<RedisStore>,
 }
 
 impl OpenStore {
-    pub(crate) fn store(&self) -> Arc<dyn Store> {
-        match self {
-            Self::Memory(store) => Arc::new(store.clone()),
+    fn of(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            control: None,
             #[cfg(feature = "redis")]
-            Self::Redis(store) => Arc::new(store.clone()),
-            Self::Registered(store) => Arc::clone(store),
-        }
-    }
-
-    /// Returns its control document, if the type of the store has one.
-    pub(crate) fn control(&self) -> Option<Control> {
-        match self {
-            Self::Memory(store) => Some(store.control()),
-            #[cfg(feature = "redis")]
-            Self::Redis(store) => Some(store.control()),
-            Self::Registered(_) => None,
-        }
-    }
-
-    /// Ends it, unless the application has registered it.
-    pub(crate) async fn shutdown(&self) {
-        #[cfg(feature = "redis")]
-        if let Self::Redis(store) = self {
-            store.shutdown().await;
+            redis: None,
         }
     }
 }
@@ -85,113 +82,73 @@ impl fmt::Debug for StoreChoice {
 
 /// Reads the table. It is in memory if there is none, and after a mistake.
 /// `url`: in place of that in the file.
-pub(super) fn read(reading: &mut Reading<'_>, file: &Field<'_>, url: Option<&str>) -> StoreChoice {
+pub(super) fn read(reading: &mut Reading<'_>, url: Option<&str>) -> StoreChoice {
     let in_memory = || StoreChoice::Memory(MemoryStore::builder());
-    let Some(table) = file.get("store") else {
+    let Some(table) = &reading.file().store else {
         return in_memory();
     };
-    if let Some(field) = table.get("reader") {
-        let registered = &reading.readers.store;
-        let store = reading.named(Some(&field), registered, "store");
-        return store.map_or_else(in_memory, |store| {
-            StoreChoice::Registered(Arc::clone(store))
-        });
+    let at = At::file().to("store");
+    if table.reader.is_some() {
+        let store = reader!(reading, at, table, reader, store);
+        return store.map_or_else(in_memory, StoreChoice::Registered);
     }
-    let registered = &reading.readers.clock;
-    let clock = reading.named(table.get("clock").as_ref(), registered, "clock");
-    let clock = clock.map(|clock| Arc::new(Arc::clone(clock)));
-    match table.get("redis") {
-        Some(field) => redis(reading, &table, &field, url, clock).unwrap_or_else(in_memory),
-        None => StoreChoice::Memory(memory(reading, &table, clock)),
+    let clock = reader!(reading, at, table, clock).map(Arc::new);
+    let name = reading.expanded(field!(at, table, name));
+    if table.redis.is_some() {
+        return redis(reading, table, url, name, clock).unwrap_or_else(in_memory);
     }
-}
-
-type SharedClock = Arc<Arc<dyn Clock>>;
-
-fn memory(
-    reading: &mut Reading<'_>,
-    table: &Field<'_>,
-    clock: Option<SharedClock>,
-) -> MemoryStoreBuilder {
     let mut builder = MemoryStore::builder();
-    if let Some(capacity) = table.get("capacity").and_then(|field| field.whole()) {
-        builder = builder.capacity(usize::try_from(capacity).unwrap_or(usize::MAX));
-    }
-    if let Some(name) = expanded(reading, table, "name") {
-        builder = builder.name(name);
-    }
-    match clock {
-        Some(clock) => builder.clock(clock),
-        None => builder,
-    }
+    set!(
+        builder,
+        capacity = table.capacity,
+        name = name,
+        clock = clock
+    );
+    StoreChoice::Memory(builder)
 }
 
-/// Returns a text with the values of the variables that it names.
-fn expanded(reading: &mut Reading<'_>, table: &Field<'_>, name: &str) -> Option<String> {
-    let expanded = table.get(name)?.expanded();
-    Some(reading.problems.keep(expanded)?.into_owned())
-}
+type SharedClock = Option<Arc<Arc<dyn Clock>>>;
 
 #[cfg(feature = "redis")]
 fn redis(
     reading: &mut Reading<'_>,
-    table: &Field<'_>,
-    url: &Field<'_>,
-    other: Option<&str>,
-    clock: Option<SharedClock>,
+    table: &tables::Store,
+    url: Option<&str>,
+    name: Option<String>,
+    clock: SharedClock,
 ) -> Option<StoreChoice> {
-    let count = |name: &str| {
-        let number = table.get(name)?.whole()?;
-        Some(usize::try_from(number).unwrap_or(usize::MAX))
-    };
-    let time = |name: &str| table.get(name)?.duration();
+    let at = At::file().to("store");
     let mut builder = RedisStore::builder();
-    if let Some(name) = expanded(reading, table, "name") {
-        builder = builder.name(name);
-    }
-    if let Some(prefix) = expanded(reading, table, "prefix") {
-        builder = builder.prefix(prefix);
-    }
-    if let Some(secret) = expanded(reading, table, "secret") {
-        builder = builder.secret(secret);
-    }
-    if let Some(timeout) = time("timeout") {
-        builder = builder.timeout(timeout);
-    }
-    if let Some(connections) = count("connections") {
-        builder = builder.connections(connections);
-    }
-    if let Some(checks) = count("max_in_flight") {
-        builder = builder.max_in_flight(checks);
-    }
-    if let Some(ttl) = time("denial_cache_ttl") {
-        builder = builder.denial_cache_ttl(ttl);
-    }
-    if let Some(clock) = clock {
-        builder = builder.clock(clock);
-    }
-    let url_text = match other {
-        Some(other) => other.to_owned(),
-        None => reading.problems.keep(url.expanded())?.into_owned(),
+    set!(
+        builder,
+        name = name,
+        prefix = reading.expanded(field!(at, table, prefix)),
+        secret = reading.expanded(field!(at, table, secret)),
+        timeout = table.timeout.map(|time| time.0),
+        connections = table.connections,
+        max_in_flight = table.max_in_flight,
+        denial_cache_ttl = table.denial_cache_ttl.map(|time| time.0),
+        clock = clock,
+    );
+    let url = match url {
+        Some(url) => url.into(),
+        None => reading.expanded(field!(at, table, redis))?,
     };
-    if let Err(error) = builder.validate(&url_text) {
-        let names = super::blame::fields(&error);
-        let field = super::blame::first_of(table, names);
-        reading
-            .problems
-            .push(field.unwrap_or_else(|| url.clone()).error(&error));
+    if let Err(error) = builder.validate(&url) {
+        let fields = [blame::fields(&error), &["redis"]].concat();
+        reading.report_in(&at, &fields, &error);
     }
-    Some(StoreChoice::Redis(builder, url_text))
+    Some(StoreChoice::Redis(builder, url))
 }
 
 #[cfg(not(feature = "redis"))]
 fn redis(
     reading: &mut Reading<'_>,
-    _: &Field<'_>,
-    url: &Field<'_>,
+    _: &tables::Store,
     _: Option<&str>,
-    _: Option<SharedClock>,
+    _: Option<String>,
+    _: SharedClock,
 ) -> Option<StoreChoice> {
-    reading.report_feature(url, "`redis`", "redis");
+    reading.report_feature(&At::file().to("store").to("redis"), "`redis`", "redis");
     None
 }

@@ -9,114 +9,88 @@ use std::{
 };
 
 use super::reading::Reading;
-use crate::{field::Field, problem::Code, readers::TierBy, suggest::closest, telemetry};
-use tower_throttle::{Quota, RequestHead};
+use crate::{
+    Config, document::At, readers::TierBy, suggest::closest, tables::QuotaOrTiers, telemetry,
+};
+use tower_throttle::{Policy, Quota, RequestHead};
 
 /// How much a policy grants.
-pub(super) enum Amount<'a> {
-    One(Field<'a>, Quota),
-    Tiers(Tiers<'a>),
-}
-
-/// A quota for each tier of callers.
-pub(super) struct Tiers<'a> {
-    by: Arc<TierBy>,
-    tiers: Vec<(&'a str, Field<'a>, Quota)>,
-    otherwise: Quota,
+pub(super) struct Amount {
+    /// That of a policy without tiers, or that of `otherwise`.
+    pub(super) base: Quota,
+    /// All that a request may have.
+    pub(super) quotas: Vec<(At, Quota)>,
+    tiers: Option<(Arc<TierBy>, BTreeMap<String, Quota>)>,
 }
 
 /// Reads a quota or a table of tiers.
-pub(super) fn read<'a>(reading: &mut Reading<'_>, field: &Field<'a>) -> Option<Amount<'a>> {
-    if field.table().is_none() {
-        return Some(Amount::One(field.clone(), quota(reading, field)?));
-    }
-    let registered = &reading.readers.quota;
-    let by = reading.named(field.get("by").as_ref(), registered, "quota");
-    let mut tiers = Vec::new();
-    let mut names = Vec::new();
-    for (name, tier) in field.get("tiers").iter().flat_map(Field::entries) {
-        names.push(name);
-        let quota = quota(reading, &tier);
-        tiers.extend(quota.map(|quota| (name, tier, quota)));
-    }
-    let otherwise = field.get("otherwise")?;
-    let name = otherwise.text()?;
-    if !names.contains(&name) {
-        let proposal = match closest(name, names.iter().copied()) {
+pub(super) fn read(reading: &mut Reading<'_>, at: &At, quota: &QuotaOrTiers) -> Option<Amount> {
+    let table = match quota {
+        QuotaOrTiers::One(quota) => {
+            return Some(Amount {
+                base: quota.0,
+                quotas: vec![(at.clone(), quota.0)],
+                tiers: None,
+            });
+        }
+        QuotaOrTiers::Tiers(table) => table,
+    };
+    let by = reading.find(&at.to("by"), &reading.readers.quota, "quota", &table.by.0);
+    let tiers = table.tiers.iter();
+    let tiers: BTreeMap<_, _> = tiers.map(|(name, quota)| (name.clone(), quota.0)).collect();
+    let name = &table.otherwise.0;
+    let base = tiers.get(name).copied();
+    if base.is_none() {
+        let proposal = match closest(name, tiers.keys().map(String::as_str)) {
             Some(near) => format!("did you mean {near:?}?"),
             None => "add it to `tiers`".to_owned(),
         };
         let message = format!("no tier {name:?}; {proposal}");
-        reading.report(&otherwise, Code::UnknownTier, message);
+        reading.report(&at.to("otherwise"), "unknown-tier", message);
     }
-    let (_, _, otherwise) = tiers.iter().find(|(tier, ..)| *tier == name)?;
-    Some(Amount::Tiers(Tiers {
-        by: Arc::clone(by?),
-        otherwise: *otherwise,
-        tiers,
-    }))
+    let quotas = tiers
+        .iter()
+        .map(|(name, quota)| (at.to("tiers").to(name), *quota));
+    Some(Amount {
+        base: base?,
+        quotas: quotas.collect(),
+        tiers: Some((by?, tiers)),
+    })
 }
 
-/// Returns the quota of a tier of a policy, or that of `otherwise`.
-pub(super) fn find(policy: &Field<'_>, tier: Option<&str>) -> Option<Quota> {
-    let table = policy
-        .get("quota")
-        .filter(|quota| quota.table().is_some())?;
-    let otherwise = table.get("otherwise")?;
-    let tier = tier.or(otherwise.text())?;
-    let tiers = table.get("tiers")?;
-    let mut tiers = tiers.entries();
-    let (_, quota) = tiers.find(|(name, _)| *name == tier)?;
-    quota.text()?.parse().ok()
-}
-
-fn quota(reading: &mut Reading<'_>, field: &Field<'_>) -> Option<Quota> {
-    let quota = field.text()?.parse();
-    reading.keep(field, quota)
-}
-
-impl<'a> Amount<'a> {
-    /// Returns all quotas that a request may have, with their fields.
-    pub(super) fn quotas(&self) -> Vec<(&Field<'a>, &Quota)> {
-        match self {
-            Self::One(field, quota) => vec![(field, quota)],
-            Self::Tiers(tiers) => {
-                let tiers = tiers.tiers.iter();
-                tiers.map(|(_, field, quota)| (field, quota)).collect()
+impl Config {
+    /// Returns the quota of a tier of a policy, or that of `otherwise`. `None` if the file has no such
+    /// policy, or the policy no such tier, or no tiers.
+    #[must_use]
+    pub fn tier(&self, policy: &str, tier: Option<&str>) -> Option<Quota> {
+        let mut policies = self.document.tables.policy.iter();
+        match &policies.find(|table| table.name.0 == policy)?.quota {
+            QuotaOrTiers::One(_) => None,
+            QuotaOrTiers::Tiers(table) => {
+                let tier = tier.unwrap_or(&table.otherwise.0);
+                table.tiers.get(tier).map(|quota| quota.0)
             }
         }
     }
-
-    /// Returns the quota of a policy that has one: that of the other callers, if there are tiers.
-    pub(super) const fn base(&self) -> Quota {
-        match self {
-            Self::One(_, quota) => *quota,
-            Self::Tiers(tiers) => tiers.otherwise,
-        }
-    }
 }
 
-impl Tiers<'_> {
-    /// Returns what chooses the quota of each request.
-    pub(super) fn into_choice(
-        self,
-        policy: &str,
-    ) -> impl Fn(&RequestHead<'_>) -> Quota + Send + Sync + 'static {
-        let tiers = self.tiers.into_iter();
-        let tiers: BTreeMap<Box<str>, Quota> =
-            tiers.map(|(name, _, quota)| (name.into(), quota)).collect();
-        let (by, otherwise, policy) = (self.by, self.otherwise, Box::<str>::from(policy));
-        let is_logged = AtomicBool::new(false);
-        move |head| {
-            let Some(name) = by(head) else {
-                return otherwise;
+impl Amount {
+    /// Lets a policy choose the quota of each request, if there are tiers.
+    pub(super) fn choose(&self, policy: Policy, name: &str) -> Policy {
+        let (base, Some((by, tiers))) = (self.base, self.tiers.clone()) else {
+            return policy;
+        };
+        let (name, is_logged) = (name.to_owned(), AtomicBool::new(false));
+        policy.quota_by(move |head: &RequestHead<'_>| {
+            let Some(tier) = by(head) else {
+                return base;
             };
-            tiers.get(name).copied().unwrap_or_else(|| {
+            tiers.get(tier).copied().unwrap_or_else(|| {
                 if !is_logged.swap(true, Ordering::Relaxed) {
-                    telemetry::unknown_tier(&policy);
+                    telemetry::unknown_tier(&name);
                 }
-                otherwise
+                base
             })
-        }
+        })
     }
 }

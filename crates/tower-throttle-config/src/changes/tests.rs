@@ -98,8 +98,8 @@ fn tiers_keep_buckets_while_they_keep_their_algorithms() {
     assert_eq!(
         found,
         "policy \"api\": kept; quota: \
-         { by = \"plan\", tiers = { free = \"10 per day\", paid = \"20 per day\" }, otherwise = \"free\" } -> \
-         { by = \"plan\", tiers = { free = \"10 per day\", paid = \"30 per day\" }, otherwise = \"free\" }"
+         { by = \"plan\", otherwise = \"free\", tiers = { free = \"10 per day\", paid = \"20 per day\" } } -> \
+         { by = \"plan\", otherwise = \"free\", tiers = { free = \"10 per day\", paid = \"30 per day\" } }"
     );
     let found = changes(&old, &tiers("10 per day", "sliding log of 20 per day"));
     assert!(

@@ -24,18 +24,18 @@ impl HeaderCondition {
     pub(super) fn find(&self, headers: &HeaderMap) -> Finding {
         let mut values = headers.get_all(&self.name).into_iter();
         let expected = match &self.value {
-            HeaderValueIs::Present => return values.next().is_some().into(),
+            HeaderValueIs::Present => return Some(values.next().is_some()),
             HeaderValueIs::OneOf(expected) => expected,
         };
         let mut findings = values.map(|value| {
             let value = value.as_bytes().trim_ascii();
             let is_meant = expected.iter().any(|text| text.as_bytes() == value);
-            Finding::from(is_meant)
+            Some(is_meant)
         });
-        let first = findings.next().unwrap_or(Finding::Fails);
+        let first = findings.next().unwrap_or(Some(false));
         match findings.all(|finding| finding == first) {
             true => first,
-            false => Finding::Unclear,
+            false => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Patterns of host names.
 //!
-//! If a request has no [host](Host) that is clear, neither is this [condition](Finding::Unclear).
+//! If a request has no [host](Host) that is clear, neither is this condition.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -73,7 +73,7 @@ impl HostPattern {
 /// Returns whether one of the patterns matches.
 pub(super) fn find(patterns: &[HostPattern], head: &RequestHead<'_>) -> Finding {
     match Host::of(head) {
-        Ok(Some(host)) => patterns.iter().any(|pattern| pattern.matches(&host)).into(),
-        Ok(None) | Err(_) => Finding::Unclear,
+        Ok(Some(host)) => Some(patterns.iter().any(|pattern| pattern.matches(&host))),
+        Ok(None) | Err(_) => None,
     }
 }

@@ -31,10 +31,10 @@ pub(super) fn find(methods: &[Method], method: &Method) -> Finding {
         })
     };
     if is_one(str::eq) {
-        Finding::Holds
+        Some(true)
     } else if is_one(str::eq_ignore_ascii_case) {
-        Finding::Unclear
+        None
     } else {
-        Finding::Fails
+        Some(false)
     }
 }

@@ -49,37 +49,23 @@ pub(super) enum Condition {
     Reader(Arc<When>),
 }
 
-/// Whether a condition holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finding {
-    Holds,
-    Fails,
-    /// Two servers could disagree.
-    Unclear,
-}
+/// Whether a condition holds. `None`: two servers could disagree.
+type Finding = Option<bool>;
 
 impl Matcher {
     /// Returns whether the policy applies: unless a condition clearly fails.
     pub(super) fn applies(&self, head: &RequestHead<'_>) -> bool {
-        self.find(head) != Finding::Fails
+        self.find(head) != Some(false)
     }
 
-    /// Returns whether all conditions hold. `None`: two servers could disagree.
-    pub(super) fn holds(&self, head: &RequestHead<'_>) -> Option<bool> {
-        match self.find(head) {
-            Finding::Holds => Some(true),
-            Finding::Fails => Some(false),
-            Finding::Unclear => None,
-        }
-    }
-
-    fn find(&self, head: &RequestHead<'_>) -> Finding {
-        let mut all = Finding::Holds;
+    /// Returns whether all conditions hold.
+    pub(super) fn find(&self, head: &RequestHead<'_>) -> Finding {
+        let mut all = Some(true);
         for condition in &self.0 {
             match condition.find(head) {
-                Finding::Holds => {}
-                Finding::Fails => return Finding::Fails,
-                Finding::Unclear => all = Finding::Unclear,
+                Some(true) => {}
+                Some(false) => return Some(false),
+                None => all = None,
             }
         }
         all
@@ -93,29 +79,10 @@ impl Condition {
             Self::Host(patterns) => host::find(patterns, head),
             Self::Path(patterns) => path::find(patterns, head.uri().path()),
             #[cfg(feature = "axum")]
-            Self::Route(routes) => routes.contain(head).into(),
+            Self::Route(routes) => Some(routes.contain(head)),
             Self::Header(condition) => condition.find(head.headers()),
-            Self::Not(matcher) => matcher.find(head).opposite(),
-            Self::Reader(reader) => reader(head).into(),
-        }
-    }
-}
-
-impl Finding {
-    const fn opposite(self) -> Self {
-        match self {
-            Self::Holds => Self::Fails,
-            Self::Fails => Self::Holds,
-            Self::Unclear => Self::Unclear,
-        }
-    }
-}
-
-impl From<bool> for Finding {
-    fn from(holds: bool) -> Self {
-        match holds {
-            true => Self::Holds,
-            false => Self::Fails,
+            Self::Not(matcher) => matcher.find(head).map(|holds| !holds),
+            Self::Reader(reader) => Some(reader(head)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A path is compared segment by segment, without its query. A trailing slash does not matter.
 //! Segments are compared with their case, after percent-decoding.
 //!
-//! A path that servers could read as another one is [unclear](Finding::Unclear): it has an empty
+//! A path that servers could read as another one is unclear: it has an empty
 //! segment or one that ends with a dot, a backslash, a semicolon or a control character, or it encodes
 //! a character that needs no encoding, a slash, a blank, `?`, `#` or a percent sign, or it is not UTF-8.
 
@@ -108,8 +108,8 @@ impl Segment {
 /// Returns whether one of the patterns matches.
 pub(super) fn find(patterns: &[PathPattern], path: &str) -> Finding {
     match Path::read(path) {
-        Some(path) => patterns.iter().any(|pattern| pattern.matches(&path)).into(),
-        None => Finding::Unclear,
+        Some(path) => Some(patterns.iter().any(|pattern| pattern.matches(&path))),
+        None => None,
     }
 }
 

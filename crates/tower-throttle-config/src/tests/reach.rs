@@ -1,12 +1,12 @@
 //! Whatever a builder can say, a file can say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
 
 use crate::{
-    descriptor::FILE,
-    form::{Form, Table},
+    schema::{self, Form},
     tests::repository,
-    word::Word,
 };
 
 /// The public API as text.
@@ -102,52 +102,45 @@ fn functions(api: &str) -> BTreeSet<&str> {
     paths.collect()
 }
 
-/// Collects what the fields of a table say in code, and the words that they take.
-fn collect(table: &'static Table, seen: &mut Seen) {
-    if seen.tables.insert(table.name) {
-        for known in table.fields {
-            seen.code.extend(known.code);
-            collect_form(known.form, seen);
-        }
-    }
+/// What says the same in code as a field, by `table.field`.
+pub(crate) fn code() -> BTreeMap<&'static str, Vec<&'static str>> {
+    let lines = include_str!("code.txt").lines();
+    let fields = lines.map(|line| {
+        let (field, code) = line.split_once(" = ").expect("a field");
+        (field, code.split(", ").collect())
+    });
+    fields.collect()
 }
 
-fn collect_form(form: &'static Form, seen: &mut Seen) {
-    match form {
-        Form::Words(words) => seen.words.extend(words.iter()),
-        Form::Table(table) => collect(table, seen),
-        Form::Map { form, .. } | Form::Tables(form) => collect_form(form, seen),
-        Form::Either(forms) => {
-            for form in *forms {
-                collect_form(form, seen);
-            }
-        }
-        // Only keys contain lists of themselves.
-        _ => {}
-    }
+/// Returns all tables of the file, by their names.
+pub(crate) fn tables() -> Vec<(&'static str, &'static Value)> {
+    let definitions = schema::root()["$defs"].as_object().expect("definitions");
+    let definitions = definitions.iter().map(|(name, table)| (&**name, table));
+    let all = std::iter::once(("file", schema::root())).chain(definitions);
+    all.filter(|(_, table)| table.get("properties").is_some())
+        .collect()
 }
 
-#[derive(Default)]
-struct Seen {
-    tables: BTreeSet<&'static str>,
-    code: BTreeSet<&'static str>,
-    words: Vec<&'static Word>,
+/// Returns the fields of a table, and their schemas.
+pub(crate) fn fields(
+    table: &'static Value,
+) -> impl Iterator<Item = (&'static str, &'static Value)> {
+    let fields = table["properties"].as_object().expect("fields").iter();
+    fields.map(|(name, field)| (&**name, field))
 }
 
-impl Seen {
-    fn of_file() -> Self {
-        let mut seen = Self::default();
-        collect(&FILE, &mut seen);
-        seen
-    }
-
-    /// Returns the words without what separates them from an argument.
-    fn words(&self) -> BTreeSet<&str> {
-        let words = self.words.iter().map(|word| word.text);
-        words
-            .map(|word| word.trim_end_matches([':', ' ']))
-            .collect()
-    }
+/// Returns the words of all fields, without what separates them from an argument.
+fn words() -> BTreeSet<&'static str> {
+    let fields = tables().into_iter().flat_map(|(_, table)| fields(table));
+    let forms = fields.flat_map(|(_, field)| Form::all(field));
+    let words = forms.filter_map(|form| form.word());
+    words
+        .map(|word| {
+            word.trim_end_matches("NAME")
+                .trim_end_matches('N')
+                .trim_end_matches([':', ' '])
+        })
+        .collect()
 }
 
 #[test]
@@ -155,8 +148,8 @@ fn a_file_says_whatever_a_builder_says() {
     let Some(api) = repository::read(API) else {
         return;
     };
-    let seen = Seen::of_file();
-    let words = seen.words();
+    let said: BTreeSet<_> = code().into_values().flatten().collect();
+    let words = words();
     let missing: Vec<_> = functions(&api)
         .into_iter()
         .filter(|path| {
@@ -170,8 +163,7 @@ fn a_file_says_whatever_a_builder_says() {
             };
             let is_word = ["key", "settle", "OnStoreFailure"].contains(&owner);
             let is_elsewhere = ELSEWHERE.iter().any(|(known, _)| known == path);
-            let is_said =
-                seen.code.contains(path) || is_elsewhere || is_word && words.contains(as_word);
+            let is_said = said.contains(path) || is_elsewhere || is_word && words.contains(as_word);
             BUILDERS.contains(&owner) && !OF_TRAITS.contains(&method) && !is_said
         })
         .collect();
@@ -183,8 +175,7 @@ fn a_file_has_a_word_for_each_variant() {
     let Some(api) = repository::read(API) else {
         return;
     };
-    let words = Seen::of_file();
-    let words = words.words();
+    let words = words();
     let mut variants = 0;
     for line in api.lines() {
         for owner in [
@@ -215,42 +206,36 @@ fn a_file_has_a_word_for_each_variant() {
 }
 
 #[test]
-fn what_the_descriptor_and_the_exceptions_name_is_public() {
+fn what_the_table_and_the_exceptions_name_is_public() {
     let Some(api) = repository::read(API) else {
         return;
     };
     let functions = functions(&api);
-    let seen = Seen::of_file();
     let exceptions = ELSEWHERE.iter().map(|(path, _)| *path);
-    for path in seen.code.into_iter().chain(exceptions) {
+    for path in code().into_values().flatten().chain(exceptions) {
         assert!(functions.contains(path), "{path}");
+    }
+    let known: BTreeSet<_> = tables()
+        .into_iter()
+        .flat_map(|(table, schema)| {
+            fields(schema).map(move |(field, _)| format!("{table}.{field}"))
+        })
+        .collect();
+    for field in code().into_keys() {
+        assert!(known.contains(field), "{field}");
     }
 }
 
 #[test]
 fn every_field_is_described_and_no_needed_one_has_a_default() {
-    fn check(table: &'static Table, seen: &mut BTreeSet<*const Table>) {
-        if !seen.insert(table) {
-            return;
-        }
-        for known in table.fields {
-            let place = format!("{}.{}", table.name, known.name);
-            assert!(known.about.ends_with('.'), "{place}");
-            let is_set = known.default.is_empty();
-            assert!(
-                is_set || !known.is_needed(),
-                "{place} has a default that never holds"
-            );
-            inner(known.form, seen);
+    for (name, table) in tables() {
+        let required = table["required"].as_array().cloned().unwrap_or_default();
+        for (field, schema) in fields(table) {
+            let about = schema["description"].as_str().expect(field);
+            assert!(about.ends_with('.'), "{name}.{field}");
+            let has_default = about.contains("Default: ");
+            let is_required = required.iter().any(|required| required == field);
+            assert!(!(has_default && is_required), "{name}.{field}");
         }
     }
-    fn inner(form: &'static Form, seen: &mut BTreeSet<*const Table>) {
-        match form {
-            Form::Table(table) => check(table, seen),
-            Form::Map { form, .. } | Form::Tables(form) => inner(form, seen),
-            Form::Either(forms) => forms.iter().for_each(|form| inner(form, seen)),
-            _ => {}
-        }
-    }
-    check(&FILE, &mut BTreeSet::new());
 }

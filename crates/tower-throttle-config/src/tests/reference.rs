@@ -1,15 +1,17 @@
-//! The reference in `docs/configuration-reference.md` is made from the descriptor.
+//! The reference in `docs/configuration-reference.md` is made from the schema.
 
 use std::{env, fmt::Write, fs, path::Path};
 
+use serde_json::Value;
+
+use super::reach::{code, fields};
 use crate::{
-    descriptor::FILE,
-    form::{Form, Known, Need, Table, in_words},
+    schema::{self, Form, in_words},
     tests::repository,
 };
 
 const PAGE: &str = "docs/configuration-reference.md";
-const START: &str = "<!-- The reference: made from src/config/descriptor -->\n";
+const START: &str = "<!-- The reference: made from the schema -->\n";
 const END: &str = "<!-- The end of the reference -->\n";
 
 #[test]
@@ -20,7 +22,7 @@ fn the_reference_in_the_documentation_is_the_one_of_the_code() {
     let (before, rest) = page.split_once(START).expect("a start");
     let (written, after) = rest.split_once(END).expect("an end");
     let mut reference = Reference::default();
-    reference.table("The file", &FILE);
+    reference.table("The file", "file", schema::root());
     if env::var_os("TT_WRITE").is_some() {
         let page = [before, START, &reference.text, END, after].concat();
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -46,137 +48,152 @@ impl Reference {
         writeln!(self.text, "{line}").expect("a text takes all");
     }
 
-    fn table(&mut self, title: &str, table: &'static Table) {
-        if self.seen.contains(&table.name) {
+    fn table(&mut self, title: &str, name: &'static str, table: &'static Value) {
+        if self.seen.contains(&name) {
             return;
         }
-        self.seen.push(table.name);
-        self.line(&format!("\n## {title}\n\n{}\n", table.about));
+        self.seen.push(name);
+        let about = table["description"].as_str().expect(name);
+        self.line(&format!("\n## {title}\n\n{about}\n"));
         self.line("| field | what it says | value | default | in code |");
         self.line("|---|---|---|---|---|");
-        for known in table.fields {
+        let mut fields: Vec<_> = fields(table).collect();
+        fields.sort_by_key(|(field, _)| (need(table, field).is_none(), *field));
+        for (field, schema) in &fields {
+            let about = schema["description"].as_str().expect(field);
+            let (about, default) = about.split_once(" Default: ").unwrap_or((about, ""));
+            let default = [
+                default.trim_end_matches('.').to_owned(),
+                need(table, field)
+                    .or(beside(table, field))
+                    .unwrap_or_default(),
+            ];
+            let default: Vec<_> = default
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect();
+            let code = code()
+                .remove(&*format!("{name}.{field}"))
+                .unwrap_or_default();
+            let code: Vec<_> = code.iter().map(|path| format!("`{path}`")).collect();
             let row = format!(
-                "| `{}` | {} | {} | {} | {} |",
-                known.name,
-                known.about,
-                value(known.form),
-                default(known),
-                in_code(known)
+                "| `{field}` | {about} | {} | {} | {} |",
+                value(schema, field),
+                default.join("; "),
+                code.join(", "),
             );
             self.line(&row);
         }
-        let words = table
-            .fields
-            .iter()
-            .filter(|known| !words(known.form).is_empty());
-        if words.clone().next().is_some() {
-            self.line("\n| field | word | what it means |\n|---|---|---|");
-            for known in words {
-                for word in words_of(known) {
-                    self.line(&word);
+        let mut is_first = true;
+        for (field, schema) in &fields {
+            for form in Form::all(schema) {
+                let Some(word) = form.word() else {
+                    continue;
+                };
+                if is_first {
+                    self.line("\n| field | word | what it means |\n|---|---|---|");
+                    is_first = false;
                 }
+                let about = form.schema["description"].as_str().expect(word);
+                self.line(&format!("| `{field}` | `{word:?}` | {about} |"));
             }
         }
-        for known in table.fields {
-            self.inner(title, known, known.form);
-        }
-    }
-
-    fn inner(&mut self, title: &str, known: &'static Known, form: &'static Form) {
-        let name = known.name;
-        let is_top = title == "The file";
-        match form {
-            Form::Table(table) if is_top => self.table(&format!("`[{name}]`"), table),
-            Form::Table(table) => {
-                let title = format!("`{name}` as a table, in {}", title_of(title));
-                self.table(&title, table);
+        for (field, schema) in &fields {
+            for form in Form::all(schema) {
+                self.inner(title, field, form);
             }
-            Form::Tables(Form::Table(table)) => self.table(&format!("`[[{name}]]`"), table),
-            Form::Map {
-                form: Form::Table(table),
-                ..
-            } => {
-                self.table(&format!("`[{name}.NAME]`"), table);
+        }
+    }
+
+    fn inner(&mut self, title: &str, field: &str, Form { name, schema }: Form) {
+        let of_names = schema
+            .get("additionalProperties")
+            .filter(|schema| schema.is_object());
+        let inner = of_names.or(schema.get("items").filter(|_| title == "The file"));
+        if schema.get("properties").is_some() {
+            let title = match title {
+                "The file" => format!("`[{field}]`"),
+                title => format!(
+                    "`{field}` as a table, in {}",
+                    title.split(" as a table").next().expect("a title")
+                ),
+            };
+            self.table(&title, name, schema);
+        } else if let Some(inner) = inner {
+            let title = match of_names {
+                Some(_) => format!("`[{field}.NAME]`"),
+                None => format!("`[[{field}]]`"),
+            };
+            for form in Form::all(inner)
+                .iter()
+                .filter(|form| form.schema.get("properties").is_some())
+            {
+                self.table(&title, form.name, form.schema);
             }
-            Form::Either(forms) => forms.iter().for_each(|form| self.inner(title, known, form)),
-            _ => {}
         }
     }
 }
 
-/// Returns a title without what it is itself in.
-fn title_of(title: &str) -> &str {
-    title.split(" as a table").next().unwrap_or(title)
-}
-
-fn default(known: &Known) -> String {
-    let beside = match known.need {
-        Need::Required => return "**required**".to_owned(),
-        Need::One => return "exactly one of these".to_owned(),
-        Need::Beside(others) => {
-            let others = others.iter().map(|other| format!("`{other}`"));
-            format!("only beside {}", in_words(others))
-        }
-        Need::Optional => String::new(),
-    };
-    match (known.default, &*beside) {
-        ("", beside) => beside.to_owned(),
-        (default, "") => default.to_owned(),
-        (default, beside) => format!("{default}; {beside}"),
+fn need(table: &Value, field: &str) -> Option<String> {
+    let required = table["required"].as_array().into_iter().flatten();
+    let choices = table["oneOf"].as_array().into_iter().flatten();
+    if required.into_iter().any(|required| required == field) {
+        Some("**required**".to_owned())
+    } else if choices
+        .into_iter()
+        .any(|choice| choice["required"][0] == field)
+    {
+        Some("exactly one of these".to_owned())
+    } else {
+        None
     }
 }
 
-fn in_code(known: &Known) -> String {
-    let code: Vec<_> = known.code.iter().map(|path| format!("`{path}`")).collect();
-    code.join(", ")
-}
-
-fn words(form: &'static Form) -> Vec<&'static crate::word::Word> {
-    match form {
-        Form::Words(words) => words.iter().collect(),
-        Form::Either(forms) => forms.iter().flat_map(words).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn words_of(known: &'static Known) -> Vec<String> {
-    let words = words(known.form).into_iter();
-    words
-        .map(|word| {
-            let text = format!("{:?}", word.to_string());
-            format!("| `{}` | `{text}` | {} |", known.name, word.about)
-        })
-        .collect()
+fn beside(table: &Value, field: &str) -> Option<String> {
+    let others = table["dependentSchemas"].get(field)?["anyOf"]
+        .as_array()?
+        .iter();
+    let others =
+        others.map(|other| format!("`{}`", other["required"][0].as_str().expect("a field")));
+    Some(format!("only beside {}", in_words(others)))
 }
 
 /// Says what a field takes.
-fn value(form: &'static Form) -> String {
-    match form {
-        Form::Words(_) => "a word, below".to_owned(),
-        Form::Duration => "a duration".to_owned(),
-        Form::Quota => "a quota".to_owned(),
-        Form::WithVariables => "a text with `${NAME}`".to_owned(),
-        Form::Whole(least, most) => match u32::try_from(*most) {
-            Ok(_) if least == most => format!("`{least}`"),
-            Ok(most) => format!("a whole number, {least} to {most}"),
-            Err(_) => format!("a whole number from {least}"),
-        },
-        Form::List(item) => match item {
-            Form::Either(forms) if forms.len() > 2 => "a list of these".to_owned(),
-            item => format!("a list, each {}", value(item)),
-        },
-        Form::Map { form, .. } => match form {
-            Form::Table(_) => form_name(form),
-            form => format!("a table of names with {}", value(form)),
-        },
-        Form::Either(forms) => in_words(forms.iter().map(value)),
-        form => form_name(form),
-    }
+fn value(schema: &'static Value, field: &str) -> String {
+    let mut values: Vec<_> = Form::all(schema)
+        .into_iter()
+        .map(|form| one(form, field))
+        .collect();
+    values.dedup();
+    in_words(values)
 }
 
-fn form_name(form: &Form) -> String {
-    match form {
-        Form::Table(_) => "a table".to_owned(),
-        form => form.kind(),
+fn one(form: Form, field: &str) -> String {
+    let schema = form.schema;
+    let kind = form.kind(field);
+    let kind = kind.split(" such as ").next().expect("a kind").to_owned();
+    let items = || Form::all(&schema["items"]);
+    if form.word().is_some() {
+        return "a word, below".to_owned();
+    }
+    match (
+        schema["type"].as_str(),
+        schema["minimum"].as_u64(),
+        schema["maximum"].as_u64(),
+    ) {
+        (Some("integer"), Some(least), Some(most)) if least == most => format!("`{least}`"),
+        (Some("integer"), Some(least), Some(most)) => format!("{kind}, {least} to {most}"),
+        (Some("integer"), Some(least), None) => format!("{kind} from {least}"),
+        (Some("array"), ..) if kind != "a list" => kind,
+        (Some("array"), ..) if items().len() > 2 => "a list of these".to_owned(),
+        (Some("array"), ..) => format!("a list, each {}", value(&schema["items"], field)),
+        (Some("object"), ..) if schema["additionalProperties"].is_object() => {
+            let inner = &schema["additionalProperties"];
+            match value(inner, field) {
+                table if table == "a table" => table,
+                values => format!("a table of names with {values}"),
+            }
+        }
+        _ => kind,
     }
 }

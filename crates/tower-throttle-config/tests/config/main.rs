@@ -3,7 +3,6 @@
 mod bad;
 mod deployed;
 mod files;
-mod formats;
 mod good;
 mod in_redis;
 mod parser;

@@ -213,9 +213,28 @@ fn values_in_each_other_are_bounded() {
             assert!(!found(&text).is_empty());
         }
     }
+    let dotted = format!("{{ {}a = ", "a.".repeat(75));
+    let value = format!("{}1{}", dotted.repeat(75), " }".repeat(75));
+    let text = format!("{SMALL}when = {value}\n");
+    assert!(
+        found(&text).ends_with("(file-too-deep)"),
+        "{}",
+        found(&text)
+    );
     let names = "a.".repeat(10_000);
     assert!(!found(&format!("{SMALL}{names}a = 1\n")).is_empty());
     assert!(!found(&format!("{SMALL}[{names}a]\n")).is_empty());
+}
+
+/// To compare each name of a file with each policy took 35 seconds.
+#[test]
+fn the_first_hundred_mistakes_have_proposals() {
+    let names = "\"burts\",".repeat(1_000);
+    let text = format!("{SMALL}[layer.api]\npolicies = [{names}]\n");
+    let errors = Config::from_toml(&text).expect_err("mistakes");
+    let messages = errors.problems().iter().map(|problem| problem.message());
+    let proposals = messages.filter(|message| message.contains("did you mean \"burst\"?"));
+    assert_eq!((proposals.count(), errors.problems().len()), (100, 1_000));
 }
 
 /// Pieces of files, which are put together at random.

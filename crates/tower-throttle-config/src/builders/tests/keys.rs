@@ -8,6 +8,7 @@ use super::{super::keys, read};
 use crate::{
     Readers,
     builders::{addresses::Addresses, keys::AnyKey, reading::Reading},
+    document::At,
 };
 use tower_throttle::{
     Key, RequestHead,
@@ -38,13 +39,13 @@ key = {text}
                 .get("x-number")
                 .map(|value| Key::from(u64::from(value.as_bytes()[0])))
         });
-    let file = config.root();
-    let mut reading = Reading::new(&readers);
-    let addresses = Addresses::read(&mut reading, &file);
-    let policy = file.get("policy").expect("policies").items().remove(0);
-    let field = policy.get("key").expect("a key");
-    let key = keys::read(&mut reading, &field, &addresses);
-    let problems = reading.problems.finish(None);
+    let config = config.readers(readers);
+    let mut reading = Reading::new(&config);
+    reading.addresses = Addresses::read(&mut reading);
+    let policy = reading.file().policy.first().expect("a policy");
+    let field = policy.key.as_ref().expect("a key");
+    let key = keys::read(&mut reading, &At::file(), field);
+    let problems = reading.finish();
     assert_eq!(problems, Ok(()), "{text}");
     key.expect("a key without a mistake")
 }
@@ -222,7 +223,7 @@ key = { all = ["peer", "method"] }
 "#,
     );
     let mut builders = super::builders(&config);
-    let store = builders.store.open().expect("a store").store();
+    let store = builders.store.open().expect("a store").store;
     let of_file = builders.layers.remove("default").expect("the layer");
     let of_file = of_file.store(store).build().expect("a layer");
 

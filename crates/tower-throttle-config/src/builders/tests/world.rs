@@ -133,7 +133,7 @@ impl World {
         };
         let config = read(&format!("{store}{file}")).readers(self.readers());
         let builders = builders(&config);
-        let store = builders.store.open().expect("a store").store();
+        let store = builders.store.open().expect("a store").store;
         let (_, builder) = builders.layers.into_iter().next().expect("a layer");
         builder.store(store).build().expect("a layer")
     }
@@ -154,7 +154,7 @@ impl World {
     pub(super) fn limiter_of_file(&self, file: &str) -> Limiter {
         let file = format!("store = {{ memory = true, clock = \"manual\" }}\n{file}");
         let builders = self.builders(&file);
-        let store = builders.store.open().expect("a store").store();
+        let store = builders.store.open().expect("a store").store;
         let (_, builder) = builders.limiters.into_iter().next().expect("a limiter");
         builder.store(store).build().expect("a limiter")
     }

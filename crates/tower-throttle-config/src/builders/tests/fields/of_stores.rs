@@ -127,10 +127,9 @@ fn lists_of_a_file_are_those_of_the_same_text_in_code() {
         &ONE_POLICY[12..]
     );
     let config = super::super::read(&file).readers(world.readers());
-    let root = config.root();
-    let mut reading = crate::builders::reading::Reading::new(&config.readers);
-    let addresses = crate::builders::addresses::Addresses::read(&mut reading, &root);
-    let lists = crate::builders::lists::read(&mut reading, &root, &addresses, None);
+    let mut reading = crate::builders::reading::Reading::new(&config);
+    reading.addresses = crate::builders::addresses::Addresses::read(&mut reading);
+    let lists = crate::builders::lists::read(&mut reading);
     let lists: Lists = lists.expect("lists");
     assert_eq!(lists.find_key(&Key::from("a")), Some(List::Allow));
     assert_eq!(lists.find_key(&Key::from(7)), Some(List::Deny));

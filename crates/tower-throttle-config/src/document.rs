@@ -1,0 +1,201 @@
+//! The text of a file: its values, and where each of them is.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use toml::{
+    Spanned,
+    de::{DeArray, DeInteger, DeTable, DeValue},
+};
+use toml_parser::{Source, lexer::TokenKind};
+
+use super::{ConfigErrors, check, problem::Problem, tables};
+
+/// Tables and lists inside each other: deeper ones are an error.
+const MAX_DEPTH: usize = 32;
+
+/// Where a value is in a file: the names and the numbers that lead to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct At(Vec<String>);
+
+impl At {
+    pub(crate) const fn file() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Returns where a field of a table is, or an item of a list.
+    pub(crate) fn to(&self, step: impl ToString) -> Self {
+        let mut inner = self.clone();
+        inner.enter(&step.to_string());
+        inner
+    }
+
+    pub(crate) fn enter(&mut self, step: &str) {
+        self.0.push(step.to_owned());
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.0.pop();
+    }
+
+    /// Returns the name of the field.
+    pub(crate) fn field(&self) -> &str {
+        self.0.last().map_or("", String::as_str)
+    }
+
+    pub(crate) fn value_in<'v>(&self, file: &'v Value) -> Option<&'v Value> {
+        self.0.iter().try_fold(file, |value, step| match value {
+            Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+            value => value.get(step),
+        })
+    }
+}
+
+/// A file that was read.
+pub(crate) struct Document {
+    pub(crate) path: Option<PathBuf>,
+    text: String,
+    /// The values, as the schema and serde take them. A date, which no field takes, is `null`.
+    pub(crate) value: Value,
+    pub(crate) tables: tables::File,
+}
+
+impl Document {
+    /// Reads and checks a text.
+    pub(crate) fn read(text: &str, path: Option<&Path>) -> Result<Self, ConfigErrors> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let alone =
+            |offset, code, message| ConfigErrors::alone(path, Some((text, offset)), code, message);
+        if let Some(offset) = too_deep(text) {
+            let message = format!(
+                "lists and tables are more than {MAX_DEPTH} levels deep; write flatter ones"
+            );
+            return Err(alone(offset, "file-too-deep", message));
+        }
+        let (tree, errors) = DeTable::parse_recoverable(text);
+        let offset_of = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+        // All others may come from it.
+        if let Some(first) = errors.iter().min_by_key(|error| offset_of(error)) {
+            let message = format!("this is not TOML: {}", first.message());
+            return Err(alone(offset_of(first), "file-syntax", message));
+        }
+        let value = table(tree.get_ref());
+        let problems = check::check(&value);
+        if !problems.is_empty() {
+            return Err(ConfigErrors::new(problems, path, text));
+        }
+        // The check takes no more than serde does. If it did, this would say so.
+        let unlike = |error| alone(0, "wrong-type", format!("this cannot be read: {error}"));
+        Ok(Self {
+            path: path.map(Into::into),
+            text: text.to_owned(),
+            tables: tables::File::deserialize(&value).map_err(unlike)?,
+            value,
+        })
+    }
+
+    /// Returns an error if there are problems.
+    pub(crate) fn finish(&self, problems: Vec<Problem>) -> Result<(), ConfigErrors> {
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(ConfigErrors::new(
+                problems,
+                self.path.as_deref(),
+                &self.text,
+            )),
+        }
+    }
+}
+
+/// Returns where lists and tables get too deep, without building them: to drop a deep tree would
+/// overflow the stack. Each bracket and each dot of a name is a level.
+fn too_deep(text: &str) -> Option<usize> {
+    let (mut depth, mut outer) = (0, Vec::new());
+    for token in Source::new(text).lex() {
+        match token.kind() {
+            TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => {
+                outer.push(depth);
+                depth += 1;
+            }
+            TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => {
+                depth = outer.pop().unwrap_or_default();
+            }
+            TokenKind::Dot => depth += 1,
+            TokenKind::Comma | TokenKind::Newline => {
+                depth = outer.last().map_or(0, |depth| depth + 1);
+            }
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Some(token.span().start());
+        }
+    }
+    None
+}
+
+fn table(table: &DeTable<'_>) -> Value {
+    let entries = table.iter();
+    let entries =
+        entries.map(|(name, value)| (name.get_ref().to_string(), value_of(value.get_ref())));
+    Value::Object(entries.collect::<Map<_, _>>())
+}
+
+fn value_of(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Integer(number) => whole(number),
+        DeValue::Float(number) => {
+            let number = number
+                .as_str()
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_finite());
+            number.unwrap_or(f64::MAX).into()
+        }
+        DeValue::Boolean(flag) => (*flag).into(),
+        DeValue::Datetime(_) => Value::Null,
+        DeValue::Array(items) => items.iter().map(|item| value_of(item.get_ref())).collect(),
+        DeValue::Table(entries) => table(entries),
+    }
+}
+
+fn whole(number: &DeInteger<'_>) -> Value {
+    let whole = i128::from_str_radix(number.as_str(), number.radix()).ok();
+    let whole = whole.and_then(serde_json::Number::from_i128);
+    whole.map_or(f64::MAX.into(), Value::Number)
+}
+
+/// Finds the place of a problem, and its path. A field that is not there has no place.
+pub(super) fn find(file: &DeTable<'_>, problem: &Problem) -> (Option<usize>, String) {
+    let (mut place, mut path) = (Some(0), String::new());
+    let (mut table, mut list) = (Some(file), None::<&DeArray<'_>>);
+    let steps = &problem.at.0;
+    for (depth, step) in steps.iter().enumerate() {
+        let field = table.and_then(|table| DeTable::get_key_value(table, &**step));
+        let name = field.map(|(name, _)| name.span().start);
+        if problem.is_of_name && depth + 1 == steps.len() {
+            return (name, path);
+        }
+        let item = || list.and_then(|list| list.get(step.parse::<usize>().ok()?));
+        let inner = field.map(|(_, value)| value).or_else(item);
+        place = inner.map(|inner| inner.span().start);
+        let inner = inner.map(Spanned::get_ref);
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let name = || inner?.as_table()?.get("name")?.get_ref().as_str();
+        path += &match (depth, path.as_str(), list.is_some()) {
+            (0, ..) => step.clone(),
+            (1, "policy", _) => match name() {
+                Some(name) => format!(" {name:?}"),
+                None => format!(" {}", step.parse::<usize>().map_or(0, |index| index + 1)),
+            },
+            (1, "layer" | "limiter", _) => format!(" {step:?}"),
+            (.., true) => format!("[{step}]"),
+            _ if step.chars().all(is_bare) => format!(".{step}"),
+            _ => format!(".{step:?}"),
+        };
+        table = inner.and_then(DeValue::as_table);
+        list = inner.and_then(DeValue::as_array);
+    }
+    (place, path)
+}

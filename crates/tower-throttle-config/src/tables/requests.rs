@@ -1,0 +1,170 @@
+//! What is read from a request: addresses, keys, conditions, listed callers.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Reader, Text, Texts, True, words::words};
+
+/// The client's address behind trusted proxies.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "client_ip")]
+pub(crate) struct ClientIp {
+    /// The addresses and ranges of your proxies.
+    pub(crate) trusted: Vec<Text>,
+    /// The header that your proxies write. Default: `x_forwarded_for`.
+    pub(crate) header: Option<ProxyHeader>,
+    /// How many bits of an IPv6 address make one caller. Default: 64.
+    #[schemars(range(min = 1, max = 128))]
+    pub(crate) ipv6_prefix: Option<u8>,
+}
+
+words! {
+    enum ProxyHeader {
+        /// The header `X-Forwarded-For`.
+        XForwardedFor = "x_forwarded_for",
+        /// The header `Forwarded`.
+        Forwarded = "forwarded",
+        /// The header `X-Real-IP`.
+        XRealIp = "x_real_ip",
+        /// Another header with addresses.
+        Header(String = "NAME") = "header:",
+    }
+}
+
+/// The address of the connection.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "peer")]
+pub(crate) struct Peer {
+    /// How many bits of an IPv6 address make one caller. Default: 64.
+    #[schemars(range(min = 1, max = 128))]
+    pub(crate) ipv6_prefix: Option<u8>,
+}
+
+/// An address with a prefix of its own.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "address")]
+pub(crate) struct Address {
+    /// How many bits of an IPv6 address make one caller.
+    #[schemars(range(min = 1, max = 128))]
+    pub(crate) ipv6_prefix: u8,
+}
+
+/// Who is asking. A list is the first of its keys that is there.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "key")]
+pub(crate) enum Key {
+    Word(KeyWord),
+    FirstOf(Vec<Self>),
+    Table(KeyTable),
+}
+
+words! {
+    enum KeyWord {
+        /// The address of the connection.
+        Peer = "peer",
+        /// The client's address behind the proxies of `[client_ip]`.
+        ClientIp = "client_ip",
+        /// The value of a header.
+        Header(String = "NAME") = "header:",
+        /// The token of the header `Authorization`.
+        BearerToken = "bearer_token",
+        /// The value of a cookie.
+        Cookie(String = "NAME") = "cookie:",
+        /// The route that axum matched.
+        Route = "route",
+        /// The method of the request.
+        Method = "method",
+        /// One key for all requests.
+        Global = "global",
+        /// What a reader of the application returns.
+        Reader(String = "NAME") = "reader:",
+    }
+}
+
+/// A key of several parts, or an address with settings of its own.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "key_of_parts")]
+#[schemars(extend("oneOf" = [
+    { "required": ["all"] }, { "required": ["client_ip"] }, { "required": ["peer"] }
+]))]
+pub(crate) struct KeyTable {
+    /// Keys that make one key together.
+    pub(crate) all: Option<Vec<Key>>,
+    /// `client_ip` with another prefix.
+    pub(crate) client_ip: Option<Address>,
+    /// `peer` with another prefix.
+    pub(crate) peer: Option<Address>,
+}
+
+/// Conditions on a request. All of them have to be met, and of a list one of its values.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "when")]
+pub(crate) struct When {
+    /// Methods, as `GET`, which includes `HEAD`.
+    pub(crate) method: Option<Texts>,
+    /// Paths. `*` stands for a part between slashes, `**` for any number of them.
+    pub(crate) path: Option<Texts>,
+    /// Routes as axum has them, `/users/{id}`.
+    pub(crate) route: Option<Texts>,
+    /// Names of the host that the request names.
+    pub(crate) host: Option<Texts>,
+    /// Headers with one of these values, or with `true` for any value.
+    #[schemars(title = "a table with a name for each header")]
+    pub(crate) header: Option<BTreeMap<String, HeaderValue>>,
+    /// Conditions that are not to be met together.
+    pub(crate) not: Option<Box<Self>>,
+    /// A condition that the application registers.
+    pub(crate) reader: Option<Reader>,
+}
+
+/// The values of a header.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "header_value")]
+pub(crate) enum HeaderValue {
+    Any(#[expect(dead_code, reason = "it has no other value")] True),
+    OneOf(Texts),
+}
+
+/// Callers that are not limited, and callers that are denied.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "lists")]
+pub(crate) struct Lists {
+    /// Addresses and ranges that are not limited. Default: none.
+    pub(crate) allow_ips: Option<Vec<Text>>,
+    /// Addresses and ranges that are denied. Default: none.
+    pub(crate) deny_ips: Option<Vec<Text>>,
+    /// Keys that are not limited: texts, or numbers. Default: none.
+    pub(crate) allow_keys: Option<Vec<ListedKey>>,
+    /// Keys that are denied: texts, or numbers. Default: none.
+    pub(crate) deny_keys: Option<Vec<ListedKey>>,
+    /// A file with more entries, one on each line. Its path starts at the folder of this file.
+    /// Default: none.
+    pub(crate) file: Option<Text>,
+    /// What reads the client's address. Default: `client_ip` if there is a table `[client_ip]`,
+    /// otherwise `peer`.
+    pub(crate) client_address: Option<ClientAddress>,
+}
+
+/// A key on a list.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "listed_key")]
+pub(crate) enum ListedKey {
+    Text(Text),
+    Number(u64),
+}
+
+words! {
+    enum ClientAddress {
+        /// The client's address behind the proxies of `[client_ip]`.
+        ClientIp = "client_ip",
+        /// The address of the connection.
+        Peer = "peer",
+        /// What a reader of the application returns.
+        Reader(String = "NAME") = "reader:",
+    }
+}
