@@ -75,8 +75,9 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct Check {
-    /// The file, in TOML.
-    pub(crate) file: PathBuf,
+    /// The files, in TOML.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
     /// The readers that the application registers, as `key:tenant,quota:plan`: any other in the file
     /// is a mistake. Without this, all are accepted and listed.
     #[arg(long, value_name = "KIND:NAME", value_delimiter = ',')]
@@ -95,9 +96,9 @@ pub(crate) struct Diff {
 pub(crate) struct Explain {
     /// The file, in TOML.
     pub(crate) file: PathBuf,
-    /// The layer that the request passes through.
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub(crate) layer: String,
+    /// The layer that the request passes through. Default: the only one, or `default`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layer: Option<String>,
     /// The method of the request.
     #[arg(long, default_value = "GET")]
     pub(crate) method: String,

@@ -1,5 +1,7 @@
 //! `check` and `schema`.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use tower_throttle_config::{Config, ConfigErrors, ReaderName};
 
@@ -10,13 +12,44 @@ use crate::{
 };
 
 pub(crate) fn run(arguments: &Check) -> Result<Answer, Failure> {
-    let config = match Config::from_path(&arguments.file) {
+    let answers = arguments.files.iter();
+    let answers = answers.map(|file| one(file, arguments.readers.as_deref()));
+    let mut answers: Vec<_> = answers.collect::<Result<_, _>>()?;
+    match answers.pop() {
+        Some(only) if answers.is_empty() => Ok(only),
+        last => Ok(all(answers.into_iter().chain(last))),
+    }
+}
+
+/// Joins the answers about several files.
+fn all(answers: impl Iterator<Item = Answer>) -> Answer {
+    let mut all = Answer::fine("", json!([]));
+    for answer in answers {
+        for (text, one) in [
+            (&mut all.text, answer.text),
+            (&mut all.problems, answer.problems),
+        ] {
+            if !text.is_empty() && !one.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&one);
+        }
+        if let Value::Array(list) = &mut all.json {
+            list.push(answer.json);
+        }
+        all.is_fine &= answer.is_fine;
+    }
+    all
+}
+
+fn one(file: &Path, readers: Option<&[String]>) -> Result<Answer, Failure> {
+    let config = match Config::from_path(file) {
         Ok(config) => config,
         Err(errors) if is_unreadable(&errors) => return Err(errors.into()),
         Err(errors) => return Ok(wrong(&errors)),
     };
     let named = config.reader_names();
-    let registered = match &arguments.readers {
+    let registered = match readers {
         None => named.clone(),
         Some(texts) => texts
             .iter()
@@ -25,7 +58,7 @@ pub(crate) fn run(arguments: &Check) -> Result<Answer, Failure> {
     };
     let config = config.readers(readers::stand_ins(&registered));
     match config.check() {
-        Ok(()) => Ok(right(arguments, &config, &named)),
+        Ok(()) => Ok(right(file, &config, &named)),
         Err(errors) => Ok(wrong(&errors)),
     }
 }
@@ -63,8 +96,8 @@ fn wrong(errors: &ConfigErrors) -> Answer {
     }
 }
 
-fn right(arguments: &Check, config: &Config, named: &[ReaderName]) -> Answer {
-    let file = arguments.file.display();
+fn right(file: &Path, config: &Config, named: &[ReaderName]) -> Answer {
+    let file = file.display();
     let names = config.names();
     let (policies, layers, limiters) = (&names.policies, &names.layers, &names.limiters);
     let mut text = format!(

@@ -14,7 +14,11 @@ pub(crate) fn run(arguments: &Diff) -> Result<Answer, Failure> {
     new.check()?;
     let changes = Config::diff(&old, &new);
     let is_harmless = |change: &Change| matches!(change.effect, Effect::Kept | Effect::New);
-    let lines: Vec<_> = changes.all().iter().map(ToString::to_string).collect();
+    let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
+    let text = match lines.is_empty() {
+        true => "nothing changes".to_owned(),
+        false => lines.join("\n"),
+    };
     let json = changes.all().iter().map(|change| {
         let fields = change.fields.iter();
         let fields = fields.map(
@@ -28,7 +32,7 @@ pub(crate) fn run(arguments: &Diff) -> Result<Answer, Failure> {
     });
     let json = json!({ "changes": json.collect::<Vec<_>>() });
     let is_fine = changes.all().iter().all(is_harmless);
-    Ok(Answer::fine(lines.join("\n"), json).fine_if(is_fine))
+    Ok(Answer::fine(text, json).fine_if(is_fine))
 }
 
 fn word(effect: Effect) -> &'static str {

@@ -27,9 +27,13 @@ pub(crate) fn run(arguments: &Explain) -> Result<Answer, Failure> {
     let config = config.readers(readers);
     let request = request(arguments)?;
     let head = RequestHead::from(&request);
-    let layer = &arguments.layer;
     let layers = config.names().layers;
-    if !layers.contains(layer) {
+    let layer = match (&arguments.layer, &*layers) {
+        (Some(name), _) => name,
+        (None, [only]) => only,
+        (None, _) => "default",
+    };
+    if !layers.iter().any(|known| known == layer) {
         let message = format!(
             "the file has no layer {layer:?}; it has {}",
             layers.join(", ")
@@ -133,7 +137,7 @@ fn answer(layer: &str, explained: &Explanation, typed: &Typed) -> Answer {
         "applies": found.applies,
         "conditions": conditions_json(&explained.conditions),
         "list": found.list.map(list_word),
-        "address_problem": found.list_error.as_ref().map(KeyError::to_string),
+        "address_problem": found.list_error.as_ref().map(problem),
         "policies": policies,
     });
     let is_denied = found.list == Some(List::Deny) || found.list_error.is_some();
@@ -141,10 +145,22 @@ fn answer(layer: &str, explained: &Explanation, typed: &Typed) -> Answer {
     Answer::fine(text, json).fine_if(is_limited)
 }
 
+/// Says why there is no key, in the words of this command.
+fn problem(error: &KeyError) -> String {
+    match error.is_missing() || error.is_ambiguous() {
+        true => error.to_string(),
+        // An application would have to pass the address on.
+        false => "the client's address is unknown here; say it with `--peer`".to_owned(),
+    }
+}
+
 fn state(found: &inspect::Explanation) -> String {
     match (found.applies, found.list, &found.list_error) {
         (false, ..) => "passes the request on".to_owned(),
-        (_, _, Some(error)) => format!("denies the request, as lists need an address: {error}"),
+        (_, _, Some(error)) => format!(
+            "denies the request, as lists need an address: {}",
+            problem(error)
+        ),
         (_, Some(List::Allow), _) => {
             "passes the request on: the caller is on the allow list".to_owned()
         }
@@ -185,7 +201,7 @@ fn one(
             Err(_) if key.starts_with("\"reader:") => {
                 "unknown here; say what it returns with `--reader`".to_owned()
             }
-            Err(error) => error.to_string(),
+            Err(error) => problem(error),
         };
         text.push_str(&format!("  key      {key}: {found_or_not}\n"));
         // The others are not asked.
@@ -215,7 +231,7 @@ fn one(
     }
     let keys = in_file.keys.iter();
     let keys = keys.map(|FoundKey { text, key, .. }| {
-        let problem = key.as_ref().err().map(KeyError::to_string);
+        let problem = key.as_ref().err().map(problem);
         json!({ "key": text, "found": key.is_ok(), "problem": problem })
     });
     let json = json!({

@@ -175,6 +175,18 @@ fn nothing_that_limits_is_a_no() {
 }
 
 #[test]
+fn the_only_layer_is_taken_and_an_unknown_address_is_asked_for() {
+    let file = File::new(
+        "version = 1\n[[policy]]\nname = \"burst\"\nquota = \"10 per second\"\n[layer.api]\n",
+    );
+    let run = run(&["explain", file.path()]).with_code(0);
+    let expected = "layer \"api\": asks its policies\n\
+        policy \"burst\": denies the request, which lacks its key\n  \
+        key      peer: the client's address is unknown here; say it with `--peer`\n";
+    assert_eq!(run.out, expected);
+}
+
+#[test]
 fn a_layer_in_shadow_enforces_nothing() {
     let file = File::new(
         "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nkey = \"header:x-api-key\"\n\

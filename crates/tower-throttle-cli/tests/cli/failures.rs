@@ -54,7 +54,6 @@ fn wrong_usage_is_2() {
         &[][..],
         &["chek", "a.toml"],
         &["check"],
-        &["check", "a.toml", "b.toml"],
         &["peek", "a.toml", "plan"],
         &["ban", "a.toml", "plan", "k1"],
         &["ban", "a.toml", "plan", "k1", "--for", "1 fortnight"],
