@@ -8,6 +8,7 @@ use super::{
     attempts::{Attempts, Budget, peer},
     bearer::{Bearer, presented},
     error::AccessError,
+    hosts::{Hosts, is_address},
     loopback,
     problem::{Code, Problem},
     who::Who,
@@ -17,7 +18,7 @@ use super::{
 ///
 /// | access | for | who it is |
 /// |---|---|---|
-/// | [`loopback`](Self::loopback) | a listener that only this machine can reach | `loopback` |
+/// | [`loopback`](Self::loopback), [`loopback_with_changes`](Self::loopback_with_changes) | a listener that only this machine can reach | `loopback` |
 /// | [`bearer`](Self::bearer) | operators and scripts that have a secret | `operator` |
 /// | [`check`](Self::check) | applications with users of their own | what the check returns |
 ///
@@ -27,7 +28,7 @@ pub struct Access(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    Loopback,
+    Loopback { may_change: bool },
     Bearer(Arc<Bearer>),
     Check(Arc<Check>),
 }
@@ -47,11 +48,14 @@ impl Access {
     /// All of these must hold: the socket's peer has a loopback address; the request names its host
     /// `localhost`, `127.0.0.1` or `[::1]`, which a page of another site cannot achieve by its own
     /// DNS; and no header field tells of a proxy, such as `Forwarded`, `X-Forwarded-For` or `Via`.
-    /// Requests of HTTP/1.0 are denied, too: nginx before 1.29.7 sends those, and no field, unless
-    /// it is configured otherwise.
+    /// Requests of HTTP/1.0 are denied, too: nginx sends those, and no field, until it is configured
+    /// for connections that are kept open.
+    ///
+    /// Nothing can be changed: [`loopback_with_changes`](Self::loopback_with_changes) is for that.
     ///
     /// **The danger** is a proxy or tunnel on the same machine that adds no such field: HAProxy
-    /// without `option forwardfor`, newer versions of nginx, `ssh -R`, `socat`. Everybody who
+    /// without `option forwardfor`, nginx with `proxy_http_version 1.1` (which `keepalive` in an
+    /// upstream needs, and which is the default from 1.29.7 on), `ssh -R`, `socat`. Everybody who
     /// reaches it has access. Serve the page on a listener of its own that no proxy forwards to.
     /// All users of the machine have access, too.
     ///
@@ -59,7 +63,17 @@ impl Access {
     /// (`into_make_service_with_connect_info::<SocketAddr>()`). Without it, the response is 500.
     #[must_use]
     pub fn loopback() -> Self {
-        Self(Kind::Loopback)
+        Self(Kind::Loopback { may_change: false })
+    }
+
+    /// Gives access as [`loopback`](Self::loopback) does, and lets those with access change things if
+    /// [`allow_changes`](crate::Admin::allow_changes) is set.
+    ///
+    /// **The danger** is greater here: whoever has access, all users of the machine and all who reach a
+    /// proxy that adds no field, can ban callers and lift limits.
+    #[must_use]
+    pub fn loopback_with_changes() -> Self {
+        Self(Kind::Loopback { may_change: true })
     }
 
     /// Gives access to those who know a secret of at least 16 characters:
@@ -67,7 +81,12 @@ impl Access {
     ///
     /// Programs send it as `Authorization: Bearer ..`. People type it into the page, once in 12
     /// hours: it is exchanged for a cookie that scripts cannot read, and that each process with
-    /// the same secret accepts. To end all sessions, change the secret.
+    /// the same secret accepts. A logout ends the session in the process that it reaches. To end all
+    /// sessions, change the secret.
+    ///
+    /// Browsers send the cookie to all ports of the host: another application there receives it, and
+    /// can use it. Give the page a host name of its own, and list it in
+    /// [`Admin::hosts`](crate::Admin::hosts).
     ///
     /// In any minute, five wrong secrets are compared from one peer, and 300 from all peers
     /// together. Further secrets are denied, even the right one. Sessions continue meanwhile.
@@ -118,7 +137,8 @@ impl Access {
     /// ```
     ///
     /// Cookies of the application may be used: changes are safe from other sites whatever their
-    /// `SameSite` is.
+    /// `SameSite` is. The page answers to addresses and to `localhost` only, until
+    /// [`Admin::hosts`](crate::Admin::hosts) lists its host name.
     #[must_use]
     pub fn check(check: impl Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync + 'static) -> Self {
         Self(Kind::Check(Arc::new(check)))
@@ -126,18 +146,32 @@ impl Access {
 
     /// Returns whether all users of the machine have access.
     pub(crate) const fn is_for_all_users(&self) -> bool {
-        matches!(self.0, Kind::Loopback)
+        matches!(self.0, Kind::Loopback { .. })
     }
 
-    /// Checks what a request says of its way here.
+    /// Returns whether those with access may change things, if that is allowed at all.
+    pub(crate) const fn may_change(&self) -> bool {
+        !matches!(self.0, Kind::Loopback { may_change: false })
+    }
+
+    /// Checks what a request says of its way here, and which host it asks.
     pub(crate) fn check_way(
         &self,
         head: &RequestHead<'_>,
         host: Option<&str>,
+        hosts: &Hosts,
     ) -> Result<(), Problem> {
-        match self.0 {
-            Kind::Loopback => loopback::check(head, host),
-            Kind::Bearer(_) | Kind::Check(_) => Ok(()),
+        let is_known = match self.0 {
+            Kind::Loopback { .. } => return loopback::check(head, host, hosts),
+            // The cookie is for another host, and no page of another site knows the secret.
+            Kind::Bearer(_) if hosts.is_empty() => true,
+            // What the closure reads may be the same for each site that the browser shows.
+            Kind::Check(_) if hosts.is_empty() => host.is_some_and(is_address),
+            Kind::Bearer(_) | Kind::Check(_) => host.is_some_and(|host| hosts.has(host)),
+        };
+        match is_known {
+            true => Ok(()),
+            false => Err(Problem::new(Code::HostNotListed)),
         }
     }
 
@@ -153,7 +187,7 @@ impl Access {
             budget: Budget::Known(key),
         };
         match &self.0 {
-            Kind::Loopback => Ok(known(Who::new("loopback"), Key::everyone())),
+            Kind::Loopback { .. } => Ok(known(Who::new("loopback"), Key::everyone())),
             Kind::Check(check) => match check(head) {
                 Some(who) => {
                     let key = Key::from(who.name());
@@ -182,7 +216,7 @@ impl Access {
     pub(crate) fn secret(&self) -> Option<&Bearer> {
         match &self.0 {
             Kind::Bearer(bearer) => Some(bearer),
-            Kind::Loopback | Kind::Check(_) => None,
+            Kind::Loopback { .. } | Kind::Check(_) => None,
         }
     }
 }
@@ -191,7 +225,8 @@ impl fmt::Debug for Access {
     /// Shows the kind. A secret is not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Loopback => "Access::loopback()",
+            Kind::Loopback { may_change: false } => "Access::loopback()",
+            Kind::Loopback { may_change: true } => "Access::loopback_with_changes()",
             Kind::Bearer(_) => "Access::bearer(..)",
             Kind::Check(_) => "Access::check(..)",
         })

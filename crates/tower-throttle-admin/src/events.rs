@@ -28,6 +28,14 @@ pub(crate) fn attempts_of_all_denied() {
     );
 }
 
+/// Logs that changes were allowed for an access that does not have them.
+pub(crate) fn changes_not_allowed() {
+    tracing::warn!(
+        target: "tower_throttle::admin",
+        "the admin page is read-only, because Access::loopback() was given to it; Access::loopback_with_changes() allows changes"
+    );
+}
+
 /// Logs what an operator changed, or may have changed. `before` and `after` describe the policy, and
 /// what it does with the caller.
 pub(crate) fn change(
@@ -64,7 +72,7 @@ mod tests {
         let calls = calls.filter(|call| call.contains("target: "));
         let lines = calls.filter_map(|call| call.split(");\n").next()?.rsplit('"').nth(1));
         let lines: Vec<_> = lines.collect();
-        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert_eq!(lines.len(), 5, "{lines:?}");
         for line in lines {
             assert!(page.contains(line), "{line:?} is not in the runbook");
         }

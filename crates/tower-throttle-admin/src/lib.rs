@@ -66,7 +66,7 @@ mod bearer;
 mod body;
 mod error;
 mod events;
-mod form;
+mod hosts;
 mod login;
 mod loopback;
 mod origin;
@@ -86,7 +86,9 @@ use std::{fmt, sync::Arc};
 use tower_throttle::{Clock, control::Control, inspect::Inspectable};
 
 pub use self::{access::Access, error::AccessError, who::Who};
-use self::{api::sampler::Sampler, attempts::Attempts, shared::Shared, target::Targets};
+use self::{
+    api::sampler::Sampler, attempts::Attempts, hosts::Hosts, shared::Shared, target::Targets,
+};
 
 /// Builds the admin page and its API: see the [crate](self).
 ///
@@ -105,6 +107,7 @@ pub struct Admin<A = ()> {
     control: Option<Control>,
     allows_changes: bool,
     clock: Option<Arc<dyn Clock>>,
+    hosts: Hosts,
     access: A,
 }
 
@@ -116,6 +119,7 @@ impl Admin {
             control: None,
             allows_changes: false,
             clock: None,
+            hosts: Hosts::default(),
             access: (),
         }
         .target(target)
@@ -146,14 +150,33 @@ impl<A> Admin<A> {
             control: self.control,
             allows_changes: self.allows_changes,
             clock: self.clock,
+            hosts: self.hosts,
             access,
         }
     }
 
     /// Lets everybody with access change things: reset and ban callers, override quotas, and switch
-    /// modes of policies. Default: they can look only.
+    /// modes of policies. Default: they can look only. With [`Access::loopback`] they still can: use
+    /// [`Access::loopback_with_changes`].
     pub const fn allow_changes(mut self) -> Self {
         self.allows_changes = true;
+        self
+    }
+
+    /// Lists the host names that the page answers to, without ports: `["limits.example"]`. Another site
+    /// can let its own name resolve to this server, and then its pages are of one origin with this one
+    /// (DNS rebinding).
+    ///
+    /// | access | by default, the page answers to | with a list |
+    /// |---|---|---|
+    /// | [`loopback`](Access::loopback) | `localhost`, `127.0.0.1` and `[::1]` | to these, too |
+    /// | [`bearer`](Access::bearer) | every name: another site has neither the cookie nor the secret | to these only |
+    /// | [`check`](Access::check) | addresses and `localhost` | to these only |
+    pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let hosts = hosts.into_iter();
+        self.hosts
+            .0
+            .extend(hosts.map(|host| host.as_ref().to_ascii_lowercase()));
         self
     }
 
@@ -168,13 +191,17 @@ impl<A> Admin<A> {
 impl Admin<Access> {
     /// Returns the page and its API as a router.
     pub fn into_router(self) -> axum::Router {
+        if self.allows_changes && !self.access.may_change() {
+            events::changes_not_allowed();
+        }
         let control = self.control.or_else(|| self.targets.control());
         router::build(Shared {
             sampler: Sampler::new(self.targets.clone(), control.clone()),
             targets: self.targets,
             control,
-            changes: self.allows_changes,
+            changes: self.allows_changes && self.access.may_change(),
             access: self.access,
+            hosts: self.hosts,
             attempts: Attempts::new(self.clock.as_ref()),
             clock: self.clock,
         })

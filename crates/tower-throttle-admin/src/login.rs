@@ -1,9 +1,9 @@
 //! Logging in with the secret, and out again.
 
 use axum::{
-    Router,
+    Form, Router,
     body::{Body, Bytes},
-    extract::State,
+    extract::{FromRequest, Request, State},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -19,9 +19,8 @@ use super::{
     attempts::address,
     base::Base,
     body::is_form,
-    events, form, page,
+    events, page,
     problem::{Code, Problem},
-    session::Sessions,
     shared::Handle,
 };
 
@@ -54,26 +53,34 @@ struct Login {
 }
 
 /// Exchanges the token for the cookie of a session.
-async fn begin(State(shared): State<Handle>, parts: Parts, body: Bytes) -> Response {
+async fn begin(State(shared): State<Handle>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
     let is_form = is_form(&parts.headers);
-    match cookie(&shared, &parts, &body).await {
+    match cookie(&shared, &parts, body).await {
         Ok(cookie) => done(&parts.headers, cookie),
         Err(problem) if is_form => form_again(&Base("./".to_owned()), problem),
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn cookie(shared: &Handle, parts: &Parts, body: &[u8]) -> Result<HeaderValue, Problem> {
+async fn cookie(shared: &Handle, parts: &Parts, body: Body) -> Result<HeaderValue, Problem> {
     let secret = shared.access.secret();
     let secret = secret.ok_or_else(|| Problem::new(Code::NotFound))?;
-    let token = match is_form(&parts.headers) {
-        true => form::field(body, "token"),
-        // What is wrong with it is not reported, as that could hold a part of the token.
-        false => serde_json::from_slice(body)
-            .ok()
-            .map(|login: Login| login.token),
+    let request = Request::from_parts(parts.clone(), body);
+    // What is wrong with it is not reported, as that could hold a part of the token.
+    let malformed = || Problem::new(Code::Malformed);
+    let Login { token } = match is_form(&parts.headers) {
+        true => {
+            Form::from_request(request, &())
+                .await
+                .map_err(|_| malformed())?
+                .0
+        }
+        false => {
+            let body = Bytes::from_request(request, &()).await;
+            serde_json::from_slice(&body.map_err(|_| malformed())?).map_err(|_| malformed())?
+        }
     };
-    let token = token.ok_or_else(|| Problem::new(Code::Malformed))?;
     let head = RequestHead::from(parts);
     let attempts = &shared.attempts;
     attempts
@@ -83,9 +90,14 @@ async fn cookie(shared: &Handle, parts: &Parts, body: &[u8]) -> Result<HeaderVal
     Ok(secret.sessions.begin(shared.now_ms()))
 }
 
-/// Removes the cookie of a session. A copy of the cookie stays valid until it ends.
-async fn end(headers: HeaderMap) -> Response {
-    done(&headers, Sessions::end())
+/// Ends a session in this process, and removes its cookie.
+async fn end(State(shared): State<Handle>, headers: HeaderMap) -> Result<Response, Problem> {
+    let secret = shared.access.secret();
+    let secret = secret.ok_or_else(|| Problem::new(Code::NotFound))?;
+    Ok(done(
+        &headers,
+        secret.sessions.end(&headers, shared.now_ms()),
+    ))
 }
 
 /// Shows the page after a form, and nothing otherwise.

@@ -104,7 +104,7 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
     let (mut parts, mut body) = request.into_parts();
     let head = RequestHead::from(&parts);
     let host = origin::host(&head)?;
-    shared.access.check_way(&head, host)?;
+    shared.access.check_way(&head, host, &shared.hosts)?;
     origin::check(&head, host)?;
     let visitor = shared
         .access

@@ -1,60 +1,69 @@
 //! Sessions: a cookie that says until when it is valid, with a MAC.
 //!
-//! No process keeps a state of them, so each process with the same secret accepts them.
+//! Each process with the same secret accepts them. A process keeps only which sessions were ended in it
+//! before their time.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use blake3::Hash;
+use cookie::{Cookie, SameSite};
 use http::{HeaderMap, HeaderValue, header::COOKIE};
 
 const NAME: &str = "tower_throttle";
 /// How long a session lasts.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(12 * 3_600);
-/// The cookie has no `Path`: then it is that of the request, up to its last slash. That is where
-/// the router is, as the browser sees it. A proxy may have shown it another path than this process
-/// sees. So the paths that set and remove the cookie are at the top of the router.
-const ATTRIBUTES: &str = "HttpOnly; Secure; SameSite=Strict";
+/// The most ended sessions that are remembered. Of more, those are forgotten that end first.
+const MOST_ENDED: usize = 10_000;
 
 /// Makes sessions, and finds them in requests.
 pub(crate) struct Sessions {
     key: [u8; 32],
+    /// The ends of sessions that somebody ended. Sessions that began in the same millisecond are one.
+    ended: Mutex<BTreeSet<u64>>,
 }
 
 impl Sessions {
     pub(crate) fn new(secret: &[u8]) -> Self {
         Self {
             key: blake3::derive_key("tower-throttle v1 admin session", secret),
+            ended: Mutex::default(),
         }
     }
 
     /// Returns the cookie of a new session, for `Set-Cookie`.
-    #[expect(clippy::expect_used, reason = "numbers and hashes are ASCII")]
     pub(crate) fn begin(&self, now_ms: u64) -> HeaderValue {
         let seconds = LIFETIME.as_secs();
         let end = now_ms.saturating_add(seconds * 1_000).to_string();
         let mac = self.mac(&end);
-        let cookie = format!("{NAME}={end}.{mac}; Max-Age={seconds}; {ATTRIBUTES}");
-        HeaderValue::try_from(cookie).expect("numbers and hashes are ASCII")
+        set(format!("{end}.{mac}"), seconds)
     }
 
-    /// Returns a cookie that removes the one of a session.
-    #[expect(clippy::expect_used, reason = "it is ASCII")]
-    pub(crate) fn end() -> HeaderValue {
-        let cookie = format!("{NAME}=; Max-Age=0; {ATTRIBUTES}");
-        HeaderValue::try_from(cookie).expect("it is ASCII")
+    /// Ends the session of a request in this process, and returns a cookie that removes it.
+    pub(crate) fn end(&self, headers: &HeaderMap, now_ms: u64) -> HeaderValue {
+        if let Some(end_ms) = self.find(headers, now_ms) {
+            let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            ended.insert(end_ms);
+            while ended.len() > MOST_ENDED || ended.first().is_some_and(|first| *first <= now_ms) {
+                ended.pop_first();
+            }
+        }
+        set(String::new(), 0)
     }
 
     /// Returns when the session of a request ends, in milliseconds since the epoch. Other cookies
     /// of the name are ignored: any page of the same host can set one for a shorter path.
     pub(crate) fn find(&self, headers: &HeaderMap, now_ms: u64) -> Option<u64> {
         let fields = headers.get_all(COOKIE).iter();
-        let cookies = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';'));
-        let values = cookies.filter_map(|cookie| {
-            let text = std::str::from_utf8(cookie.trim_ascii()).ok()?;
-            text.strip_prefix(NAME)?.strip_prefix('=')
-        });
-        let mut valid = values.filter_map(|value| self.end_of(value));
-        valid.find(|end_ms| *end_ms > now_ms)
+        let texts = fields.map(|field| String::from_utf8_lossy(field.as_bytes()).into_owned());
+        let cookies = texts.flat_map(|text| Cookie::split_parse(text).flatten());
+        let own = cookies.filter(|cookie| cookie.name() == NAME);
+        let mut valid = own.filter_map(|cookie| self.end_of(cookie.value()));
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        valid.find(|end_ms| *end_ms > now_ms && !ended.contains(end_ms))
     }
 
     /// Returns the end of a session that has a right MAC.
@@ -71,6 +80,22 @@ impl Sessions {
     fn mac(&self, end: &str) -> Hash {
         blake3::keyed_hash(&self.key, end.as_bytes())
     }
+}
+
+/// Returns a cookie, for `Set-Cookie`.
+///
+/// It has no `Path`: then it is that of the request, up to its last slash. That is where the router is,
+/// as the browser sees it. A proxy may have shown it another path than this process sees. So the paths
+/// that set and remove the cookie are at the top of the router.
+#[expect(clippy::expect_used, reason = "numbers and hashes are ASCII")]
+fn set(value: String, seconds: u64) -> HeaderValue {
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    let cookie = Cookie::build((NAME, value))
+        .max_age(cookie::time::Duration::seconds(seconds))
+        .http_only(true)
+        .secure(true)
+        .same_site(SameSite::Strict);
+    HeaderValue::try_from(cookie.build().to_string()).expect("numbers and hashes are ASCII")
 }
 
 #[cfg(test)]
@@ -91,7 +116,7 @@ mod tests {
         let (pair, attributes) = cookie.to_str().unwrap().split_once("; ").unwrap();
         assert_eq!(
             attributes,
-            "Max-Age=43200; HttpOnly; Secure; SameSite=Strict"
+            "HttpOnly; SameSite=Strict; Secure; Max-Age=43200"
         );
         pair.to_owned()
     }
@@ -151,6 +176,25 @@ mod tests {
             let field = format!("{name}={end}.{mac}");
             assert_eq!(find(&[field.as_bytes()], NOW_MS), None, "{field}");
         }
+    }
+
+    #[test]
+    fn a_session_that_was_ended_is_none_in_this_process() {
+        let (here, elsewhere) = (sessions(), sessions());
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, here.begin(NOW_MS));
+        assert!(here.find(&headers, NOW_MS).is_some());
+        let removed = here.end(&headers, NOW_MS);
+        assert!(removed.to_str().unwrap().contains("Max-Age=0"));
+        assert_eq!(here.find(&headers, NOW_MS), None);
+        assert!(elsewhere.find(&headers, NOW_MS).is_some());
+        // Another one goes on.
+        headers.insert(COOKIE, here.begin(NOW_MS + 1));
+        assert!(here.find(&headers, NOW_MS).is_some());
+        // It is forgotten once it would have ended.
+        let later = NOW_MS + u64::try_from(LIFETIME.as_millis()).unwrap();
+        here.end(&headers, later);
+        assert!(here.ended.lock().unwrap().len() == 1);
     }
 
     #[test]

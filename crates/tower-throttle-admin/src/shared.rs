@@ -8,6 +8,7 @@ use super::{
     access::Access,
     api::{epoch_ms, sampler::Sampler},
     attempts::Attempts,
+    hosts::Hosts,
     target::Targets,
 };
 
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     /// buttons out by it.
     pub(crate) changes: bool,
     pub(crate) access: Access,
+    /// The host names that the page answers to.
+    pub(crate) hosts: Hosts,
     pub(crate) attempts: Attempts,
     /// `None`: the machine's.
     pub(crate) clock: Option<Arc<dyn Clock>>,

@@ -97,7 +97,9 @@ impl Limits {
             Some(control) => admin.control(control),
             None => admin,
         };
-        let admin = admin.access(Access::loopback()).allow_changes();
+        let admin = admin
+            .access(Access::loopback_with_changes())
+            .allow_changes();
         Ok(admin.into_router())
     }
 

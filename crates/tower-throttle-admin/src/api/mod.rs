@@ -9,13 +9,17 @@ pub(super) mod look_up;
 mod mode_change;
 pub(super) mod numbers;
 pub(super) mod policies;
+pub(super) mod recent;
 mod sample;
 pub(super) mod sampler;
 pub(super) mod status;
 pub(super) mod stores;
 mod stream;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use axum::{
     Extension, Router,
@@ -26,7 +30,7 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tracing::Instrument;
 
 use self::{
@@ -178,12 +182,8 @@ pub(crate) fn epoch_ms(at: SystemTime) -> u64 {
 }
 
 /// Numbers with names.
-type Counts = Vec<(&'static str, u64)>;
+type Counts<T = u64> = BTreeMap<&'static str, T>;
 
-/// Writes values with names as an object.
-fn named<T: Serialize, S: Serializer>(
-    values: &[(&'static str, T)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(values.iter().map(|(name, value)| (name, value)))
+fn counts(all: impl Iterator<Item = (&'static str, u64)>) -> Counts {
+    all.collect()
 }

@@ -1,36 +1,13 @@
 //! Metrics, the callers that are denied most, and the denials of a moment ago.
 
 use serde::Serialize;
-use tower_throttle::{DenialReason, Offender, RecentDenial, inspect::Inspect, metrics::Snapshot};
+use serde_json::{Value, json};
+use tower_throttle::{DenialReason, Offender, RecentDenial, inspect::Inspect};
 
 use super::{
-    Counts, epoch_ms, ms, named,
-    stores::{Store, Values},
+    counts, epoch_ms, ms,
+    stores::{Store, values},
 };
-
-/// All numbers of a layer or limiter, since it was built.
-#[derive(Debug, Serialize)]
-pub(crate) struct Metrics {
-    pub(crate) limiter: String,
-    #[serde(serialize_with = "named")]
-    pub(crate) requests: Counts,
-    #[serde(serialize_with = "named")]
-    pub(crate) decisions: Counts,
-    pub(crate) policies: Vec<PolicyMetrics>,
-    /// How many denials are in no list.
-    pub(crate) denials_missed: u64,
-    pub(crate) waiting: u64,
-    pub(crate) wait_seconds: Values,
-    pub(crate) store: Store,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct PolicyMetrics {
-    pub(crate) name: String,
-    #[serde(serialize_with = "named")]
-    pub(crate) checks: Counts,
-    pub(crate) bans: u64,
-}
 
 /// A caller that a policy often denies.
 #[derive(Debug, Serialize)]
@@ -64,15 +41,52 @@ pub(crate) struct Denial {
     pub(crate) callers: Vec<DeniedCaller>,
 }
 
-#[derive(Debug, Serialize)]
+impl Denial {
+    /// Returns whether only the time differs.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let own = (
+            &self.limiter,
+            self.reason,
+            self.method,
+            &self.route,
+            &self.callers,
+        );
+        let others = (
+            &other.limiter,
+            other.reason,
+            other.method,
+            &other.route,
+            &other.callers,
+        );
+        own == others
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct DeniedCaller {
     pub(crate) policy: String,
     pub(crate) fingerprint: Option<String>,
 }
 
-/// Returns the numbers of all layers and limiters.
-pub(crate) fn metrics(inspected: &[Inspect]) -> Vec<Metrics> {
-    let one = |one: &Inspect| of(one.metrics(), one.top_denied(0).missed);
+/// Returns all numbers of all layers and limiters, each since it was built.
+pub(crate) fn metrics(inspected: &[Inspect]) -> Vec<Value> {
+    let one = |one: &Inspect| {
+        let snapshot = one.metrics();
+        let policies = snapshot.policies().zip(snapshot.bans());
+        let policies = policies.map(|((name, checks), (_, bans))| {
+            json!({ "name": name, "checks": counts(checks.by_result()), "bans": bans })
+        });
+        json!({
+            "limiter": snapshot.limiter(),
+            "requests": counts(snapshot.requests.by_result()),
+            "decisions": counts(snapshot.decisions.by_source()),
+            "policies": policies.collect::<Vec<_>>(),
+            "denials_missed": one.top_denied(0).missed,
+            "waiting": snapshot.waiting,
+            "wait_seconds": values(&snapshot.wait_seconds),
+            "store": Store::from(&snapshot.store),
+        })
+    };
     inspected.iter().map(one).collect()
 }
 
@@ -104,26 +118,6 @@ pub(crate) fn denials(inspected: &[Inspect], since_ms: u64) -> Vec<Denial> {
     all.sort_by_key(|found| std::cmp::Reverse(found.at_ms));
     all.truncate(MOST_DENIALS);
     all
-}
-
-fn of(snapshot: Snapshot, denials_missed: u64) -> Metrics {
-    let policies = snapshot.policies().zip(snapshot.bans());
-    Metrics {
-        limiter: snapshot.limiter().to_owned(),
-        requests: snapshot.requests.by_result().collect(),
-        decisions: snapshot.decisions.by_source().collect(),
-        policies: policies
-            .map(|((name, checks), (_, bans))| PolicyMetrics {
-                name: name.to_owned(),
-                checks: checks.by_result().collect(),
-                bans,
-            })
-            .collect(),
-        denials_missed,
-        waiting: snapshot.waiting,
-        wait_seconds: snapshot.wait_seconds.into(),
-        store: snapshot.store.into(),
-    }
 }
 
 fn of_offender(limiter: String, offender: Offender) -> Top {

@@ -14,8 +14,9 @@ use tower_throttle::{
 };
 
 use super::{
-    epoch_ms, named,
+    Counts, epoch_ms,
     numbers::{Denial, denial},
+    recent::Totals,
 };
 
 /// The most denials in a sample. Of more, the latest.
@@ -32,6 +33,9 @@ pub(super) struct Sample {
     pub(super) denials: Vec<Denial>,
     /// The version of the control document.
     pub(super) version: u64,
+    /// For the page.
+    #[serde(skip)]
+    pub(super) totals: Totals,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,8 +44,7 @@ pub(super) struct LimiterRates {
     allowed: f64,
     denied: f64,
     shadow_denied: f64,
-    #[serde(serialize_with = "named")]
-    sources: Vec<(&'static str, f64)>,
+    sources: Counts<f64>,
     policies: Vec<PolicyRates>,
 }
 
@@ -93,6 +96,7 @@ impl LastLook {
         let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
         let (limiters, stores) = self.deltas.next(&snapshots);
         let rate = Rate::over(over);
+        let totals = Totals::new(over.as_secs_f64(), &limiters, &stores);
         Sample {
             at_ms: epoch_ms(SystemTime::now()),
             over_ms: super::ms(over),
@@ -100,6 +104,7 @@ impl LastLook {
             stores: stores.into_iter().map(|one| rate.of_store(one)).collect(),
             denials: self.new_denials(inspected),
             version: control.map_or(0, |control| control.status().version),
+            totals,
         }
     }
 
@@ -191,7 +196,7 @@ impl Rate {
 }
 
 /// Returns how many requests were forwarded, and how many were denied for whatever reason.
-fn allowed_and_denied(requests: &Requests) -> (u64, u64) {
+pub(super) fn allowed_and_denied(requests: &Requests) -> (u64, u64) {
     let allowed = requests.allowed + requests.not_limited + requests.exempt;
     let denied = requests.denied
         + requests.banned

@@ -18,7 +18,10 @@ use tokio::{
 };
 use tower_throttle::{control::Control, inspect::Inspect};
 
-use super::sample::{LastLook, Sample};
+use super::{
+    recent::Totals,
+    sample::{LastLook, Sample},
+};
 use crate::target::Targets;
 
 /// How long samples are kept.
@@ -58,7 +61,7 @@ struct State {
     task: JoinSet<()>,
     last_look: Option<Instant>,
     /// The texts of samples, the oldest first.
-    history: VecDeque<(Instant, Bytes)>,
+    history: VecDeque<(Instant, Bytes, Totals)>,
     /// How many samples were taken: the number of the latest one.
     taken: u64,
     history_bytes: usize,
@@ -84,6 +87,19 @@ impl Sampler {
     /// Records that an operator looks, and begins to sample unless that is under way.
     pub(crate) fn look(&self) {
         self.begin(&mut self.0.state());
+    }
+
+    /// Sums up what happened in this time before now. `None` if nobody has looked before.
+    pub(crate) fn totals(&self, time: Duration) -> Option<Totals> {
+        let (state, now) = (self.0.state(), Instant::now());
+        let mut totals = Totals::default();
+        for (at, _, sample) in state.history.iter().rev() {
+            if now.duration_since(*at) > time {
+                break;
+            }
+            totals.add(sample);
+        }
+        (totals.seconds > 0.0).then_some(totals)
     }
 
     /// Returns the events for another viewer: at first those after the one with the ID `last`, or the
@@ -181,14 +197,14 @@ impl State {
                 self::text(&sample)
             }
         };
-        self.keep(now, text);
+        self.keep(now, text, std::mem::take(&mut sample.totals));
         true
     }
 
-    fn keep(&mut self, now: Instant, text: Bytes) {
+    fn keep(&mut self, now: Instant, text: Bytes, totals: Totals) {
         self.history_bytes += text.len();
-        self.history.push_back((now, text));
-        while let Some((at, oldest)) = self.history.front() {
+        self.history.push_back((now, text, totals));
+        while let Some((at, oldest, _)) = self.history.front() {
             let is_kept = now.duration_since(*at) < HISTORY
                 && self.history.len() <= MOST_SAMPLES
                 && self.history_bytes <= MOST_BYTES;
@@ -218,14 +234,14 @@ impl State {
         let texts = self.history.iter().skip(known);
         let events = (number + 1..).zip(texts);
         let events = events
-            .flat_map(|(number, (_, text))| event("sample", &id(page, number), [text.clone()]));
+            .flat_map(|(number, (_, text, _))| event("sample", &id(page, number), [text.clone()]));
         let retry = Bytes::from(format!("{RETRY}\n\n"));
         Some([retry].into_iter().chain(events).collect())
     }
 
     fn history_event(&self, page: u64) -> Event {
         let mut texts = vec![Bytes::from_static(b"[")];
-        for (_, text) in &self.history {
+        for (_, text, _) in &self.history {
             if texts.len() > 1 {
                 texts.push(Bytes::from_static(b","));
             }

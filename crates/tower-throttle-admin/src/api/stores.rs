@@ -1,9 +1,10 @@
 //! The numbers of stores.
 
 use serde::Serialize;
-
-use super::{Counts, named};
+use serde_json::{Value, json};
 use tower_throttle::metrics::{Histogram, StoreMetrics};
+
+use super::{Counts, counts};
 
 /// A store, or all of one name.
 #[derive(Debug, Serialize)]
@@ -15,7 +16,6 @@ pub(crate) struct StoreStatus {
     pub(crate) buckets: Option<u64>,
     pub(crate) local_buckets: u64,
     pub(crate) cached_denials: Option<u64>,
-    #[serde(serialize_with = "named")]
     pub(crate) failures: Counts,
 }
 
@@ -23,22 +23,13 @@ pub(crate) struct StoreStatus {
 #[derive(Debug, Serialize)]
 pub(crate) struct Store {
     #[serde(flatten)]
-    pub(crate) status: StoreStatus,
-    pub(crate) leased_units: Option<u64>,
-    pub(crate) held_units: u64,
-    pub(crate) unsettled_units: u64,
-    #[serde(serialize_with = "named")]
-    pub(crate) settlements: Counts,
-    pub(crate) call_seconds: Option<Values>,
-    pub(crate) checks_per_call: Option<Values>,
-}
-
-/// How many values were up to each bound, and above the last one.
-#[derive(Debug, Serialize)]
-pub(crate) struct Values {
-    pub(crate) bounds: Vec<f64>,
-    pub(crate) counts: Vec<u64>,
-    pub(crate) sum: f64,
+    status: StoreStatus,
+    leased_units: Option<u64>,
+    held_units: u64,
+    unsettled_units: u64,
+    settlements: Counts,
+    call_seconds: Option<Value>,
+    checks_per_call: Option<Value>,
 }
 
 impl From<&StoreMetrics> for StoreStatus {
@@ -51,31 +42,26 @@ impl From<&StoreMetrics> for StoreStatus {
             buckets: store.memory_buckets,
             local_buckets: store.local_buckets,
             cached_denials: store.cached_denials,
-            failures: store.failures.by_kind().collect(),
+            failures: counts(store.failures.by_kind()),
         }
     }
 }
 
-impl From<StoreMetrics> for Store {
-    fn from(store: StoreMetrics) -> Self {
+impl From<&StoreMetrics> for Store {
+    fn from(store: &StoreMetrics) -> Self {
         Self {
-            status: StoreStatus::from(&store),
+            status: store.into(),
             leased_units: store.leased_units,
             held_units: store.held_units,
             unsettled_units: store.unsettled_units,
-            settlements: store.settlements.by_result().collect(),
-            call_seconds: store.call_seconds.map(Values::from),
-            checks_per_call: store.checks_per_call.map(Values::from),
+            settlements: counts(store.settlements.by_result()),
+            call_seconds: store.call_seconds.as_ref().map(values),
+            checks_per_call: store.checks_per_call.as_ref().map(values),
         }
     }
 }
 
-impl From<Histogram> for Values {
-    fn from(values: Histogram) -> Self {
-        Self {
-            bounds: values.bounds,
-            counts: values.counts,
-            sum: values.sum,
-        }
-    }
+/// Shows how many values were up to each bound, and above the last one.
+pub(super) fn values(values: &Histogram) -> Value {
+    json!({ "bounds": values.bounds, "counts": values.counts, "sum": values.sum })
 }

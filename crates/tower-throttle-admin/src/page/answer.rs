@@ -1,31 +1,67 @@
-//! The answer to a look-up, for browsers without scripts.
+//! The answer to a look-up: what each policy does with one caller.
+
+use std::cmp::Reverse;
+
+use maud::{Markup, html};
 
 use super::{
-    callers::what,
-    html::Html,
-    tables::source_name,
-    words::{ahead, count, duration},
+    Asked, View, changes,
+    entries::what,
+    tables::{bar, source_name},
+    text::{Tone, foreign, signed, since, until},
+    words::{count, plural},
 };
 use crate::api::look_up::{CallerPolicy, LookUp};
 
-/// Returns what each policy does with a caller. `caller`: as it was typed.
-pub(super) fn answer(caller: &str, found: &LookUp, now_ms: u64) -> Html {
-    let denying: Vec<_> = found.policies.iter().filter(|one| denies(one)).collect();
-    let html = Html::new().markup("<div class=\"answer\"><div class=\"heading\"><h3>");
-    let html = html.foreign(caller);
-    let html = match denying.is_empty() {
-        true => html.markup(" <span class=\"note\">no policy denies it</span>"),
-        false => html
-            .markup(" <span class=\"bad\">✕ Denied by ")
-            .each(denying.iter().enumerate(), |html, (index, one)| {
-                html.markup(if index > 0 { ", " } else { "" })
-                    .foreign(&one.policy)
-            })
-            .markup("</span>"),
+/// Shows what each policy does with the caller: those that deny it first, and those that let it in
+/// in a line each.
+pub(super) fn answer(asked: &Asked, found: &LookUp, view: &View) -> Markup {
+    let (tone, text) = headline(&found.policies);
+    let mut policies: Vec<_> = found.policies.iter().collect();
+    policies.sort_by_key(|one| (Reverse(denies(one)), is_brief(one)));
+    html! {
+        div.answer {
+            div.heading {
+                h3 id="answer-title" tabindex="-1" {
+                    (foreign(&asked.ask.caller)) " " span class=(tone.class()) { (signed(tone, &text)) }
+                }
+                p.actions.scripted {
+                    @if !asked.ask.policy.is_empty() { button.small type="button" data-in-all { "In all policies" } }
+                    button.small type="button" data-close-answer { "Close" }
+                }
+            }
+            div.policies { @for one in policies { (card(one, asked, view)) } }
+        }
+    }
+}
+
+fn headline(policies: &[CallerPolicy]) -> (Tone, String) {
+    let denying: Vec<_> = policies.iter().filter(|one| denies(one)).collect();
+    let names: Vec<_> = denying
+        .iter()
+        .take(3)
+        .map(|one| format!("“{}”", one.policy))
+        .collect();
+    let more = match denying.len().saturating_sub(3) {
+        0 => String::new(),
+        more => format!(" and {}", plural(more as u64, "other", "others")),
     };
-    let html = html.markup("</h3></div><div class=\"policies\">");
-    let html = html.each(&found.policies, |html, one| policy(html, one, now_ms));
-    html.markup("</div></div>")
+    let unknown = policies
+        .iter()
+        .filter(|one| verdict(one).1 == UNKNOWN)
+        .count() as u64;
+    match (denying.is_empty(), unknown, policies.len()) {
+        (false, ..) => (Tone::Bad, format!("Denied by {}{more}.", names.join(", "))),
+        (true, 1.., _) => {
+            let unknown = plural(unknown, "policy", "policies");
+            (
+                Tone::Warn,
+                format!("Unknown for {unknown}; no other denies it."),
+            )
+        }
+        (true, 0, 1) => (Tone::Good, "The policy lets it in.".to_owned()),
+        (true, 0, all) => (Tone::Good, format!("Let in by all {all} policies.")),
+    }
 }
 
 fn denies(one: &CallerPolicy) -> bool {
@@ -35,102 +71,160 @@ fn denies(one: &CallerPolicy) -> bool {
     }
 }
 
-fn policy(html: Html, one: &CallerPolicy, now_ms: u64) -> Html {
-    let html = html
-        .markup("<article class=\"policy\"><header><h4>")
-        .foreign(&one.policy);
-    let html = html
-        .markup(" <small>")
-        .foreign(&one.limiter)
-        .markup("</small></h4>");
-    let html = html.markup(verdict(one)).markup("</header><dl>");
-    let html = facts(one, now_ms)
-        .into_iter()
-        .fold(html, |html, (name, value)| {
-            let html = html.markup("<div><dt>").markup(name).markup("</dt><dd>");
-            html.text(&value).markup("</dd></div>")
-        });
-    let html = html.markup("</dl>");
-    let html = html.maybe(one.error.as_ref(), |html, error| {
-        html.markup("<p class=\"problem\">")
-            .text(error)
-            .markup("</p>")
-    });
-    let html = html
-        .markup("<ul class=\"entries\">")
-        .each(&one.entries, |html, entry| {
-            let html = what(html.markup("<li>"), entry).markup(", set by ");
-            let html = html.foreign(entry.author.as_deref().unwrap_or("an operator"));
-            let html = html.maybe(entry.until_ms, |html, until_ms| {
-                html.markup(", ends ").text(&ahead(until_ms, now_ms))
-            });
-            let html = html.maybe(entry.reason.as_ref(), |html, reason| {
-                html.markup(": ").foreign(reason)
-            });
-            html.markup("</li>")
-        });
-    let html = html.markup("</ul><p class=\"keys\">");
-    let html = html.maybe(one.fingerprint.as_ref(), |html, print| {
-        html.markup("caller <code>").text(print).markup("</code>")
-    });
-    let html = html.maybe(one.storage_key.as_ref(), |html, key| {
-        html.markup(" in <code>").text(key).markup("</code>")
-    });
-    html.markup("</p></article>")
+/// Returns whether there is nothing to say of a policy, but what is left.
+fn is_brief(one: &CallerPolicy) -> bool {
+    let is_good = verdict(one).0 == Tone::Good && one.list.is_none();
+    is_good && one.entries.is_empty() && !is_low(one)
 }
 
-fn verdict(one: &CallerPolicy) -> &'static str {
-    if let Some(list) = one.list {
-        return match list {
-            "deny" => "<span class=\"badge bad\">✕ On the deny list</span>",
-            _ => "<span class=\"badge good\">✓ On the allow list</span>",
-        };
-    }
-    match (one.mode, one.banned, one.allowed) {
-        ("off", ..) => "<span class=\"badge\">Off</span>",
-        (_, false, None) => "<span class=\"badge warn\">! Unknown</span>",
-        (_, false, Some(true)) => "<span class=\"badge good\">✓ Has room</span>",
-        ("shadow", ..) => "<span class=\"badge warn\">! Would be denied</span>",
-        (_, true, _) => "<span class=\"badge bad\">✕ Banned</span>",
-        (_, false, Some(false)) => "<span class=\"badge bad\">✕ No room</span>",
-    }
-}
-
-fn facts(one: &CallerPolicy, now_ms: u64) -> Vec<(&'static str, String)> {
+fn is_low(one: &CallerPolicy) -> bool {
     let left = one.remaining.zip(one.limit);
-    let room = match one.banned {
-        true => one.banned_until_ms.map(|until_ms| ahead(until_ms, now_ms)),
-        false => one
-            .retry_after_ms
-            .filter(|_| one.allowed == Some(false))
-            .map(|ms| format!("in {}", duration(ms))),
-    };
-    let source = one.source.filter(|source| *source != "store");
-    let facts = [
-        (
-            "Left",
-            left.map(|(remaining, limit)| format!("{} of {}", count(remaining), count(limit))),
-        ),
-        ("Quota", one.quota.clone()),
-        ("Room", room),
-        (
-            "Full again",
-            one.reset_after_ms
-                .filter(|ms| *ms > 0)
-                .map(|ms| format!("in {}", duration(ms))),
-        ),
-        ("Held", one.held.filter(|held| *held > 0).map(count)),
-        (
-            "Bucket",
-            one.shared.then(|| "one for all callers".to_owned()),
-        ),
-        (
-            "Decided by",
-            source.map(|source| source_name(source).to_owned()),
-        ),
+    left.is_some_and(|(remaining, limit)| remaining <= limit / 5)
+}
+
+const UNKNOWN: &str = "Unknown";
+
+/// Returns what a policy does with the caller, in a word.
+fn verdict(one: &CallerPolicy) -> (Tone, &'static str) {
+    match (one.list, one.mode, one.banned, one.allowed) {
+        (Some("deny"), ..) => (Tone::Bad, "On the deny list"),
+        (Some(_), ..) => (Tone::Good, "On the allow list"),
+        (_, "off", ..) => (Tone::Quiet, "Off"),
+        (_, _, false, None) => (Tone::Warn, UNKNOWN),
+        (_, _, false, Some(true)) => (Tone::Good, "Has room"),
+        (_, "shadow", ..) => (Tone::Warn, "Would be denied"),
+        (_, _, true, _) => (Tone::Bad, "Banned"),
+        (_, _, false, Some(false)) => (Tone::Bad, "No room"),
+    }
+}
+
+/// Explains a verdict that is not plain.
+fn why(one: &CallerPolicy) -> &'static str {
+    match verdict(one).1 {
+        "On the deny list" | "On the allow list" => "The list decides before all policies.",
+        "Off" => "The policy is switched off: it denies nothing.",
+        "Would be denied" => "The policy only counts: it denies nothing.",
+        "Banned" if one.banned_by == Some("operator") => "An operator banned this caller.",
+        "Banned" => "The policy banned this caller for what it did before.",
+        "No room" if one.retry_after_ms.is_none() => "Waiting does not help.",
+        _ => "",
+    }
+}
+
+fn card(one: &CallerPolicy, asked: &Asked, view: &View) -> Markup {
+    let ((tone, word), why) = (verdict(one), why(one));
+    let left = one.remaining.zip(one.limit);
+    let left_text =
+        left.map(|(remaining, limit)| format!("{} of {} left", count(remaining), count(limit)));
+    let now = [
+        left_text.clone(),
+        one.quota.clone(),
+        one.banned.then(|| "banned".to_owned()),
     ];
-    let known = facts
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)));
-    known.collect()
+    let now: Vec<_> = now.into_iter().flatten().collect();
+    let caller = if one.shared {
+        "[\"everyone:\"]".to_owned()
+    } else {
+        asked.ask.parts_as_json()
+    };
+    let subject = if one.shared {
+        "all callers"
+    } else {
+        &asked.ask.caller
+    };
+    let bar_tone = if tone == Tone::Good && is_low(one) {
+        Tone::Warn
+    } else {
+        tone
+    };
+    html! {
+        article.policy.brief[is_brief(one)] data-key={ (one.limiter) "/" (one.policy) }
+            data-policy=(one.policy) data-limiter=(one.limiter) data-caller=(caller)
+            data-subject={ (subject) " in " (one.policy) } data-now=(now.join(", "))
+            data-quota=[one.quota.as_deref()] data-outcome="result-outcome" {
+            header {
+                h4 { (foreign(&one.policy)) @if view.has_several_limiters() { " " small { (foreign(&one.limiter)) } } }
+                span class={ "badge " (tone.class()) } { (signed(tone, word)) }
+            }
+            @if !why.is_empty() { p { (why) } }
+            @if let Some(error) = &one.error { p.problem { (error) } }
+            (tiers(one, view))
+            @if let (Some((remaining, limit)), Some(text)) = (left, &left_text) {
+                div.usage { (bar(bar_tone, remaining, limit)) b { (text) } }
+            }
+            (facts(one, view.status.now_ms))
+            (entries(one, view.status.now_ms))
+            p.actions.scripted { (changes::buttons(one, view)) }
+            @if !is_brief(one) || one.storage_key.is_some() {
+                p.keys {
+                    @if let Some(print) = &one.fingerprint { "caller " code { (print) } }
+                    @if let Some(key) = &one.storage_key { " in " code { (key) } }
+                }
+            }
+        }
+    }
+}
+
+/// Offers the quotas that requests have chosen, if the quota of this caller is not known.
+fn tiers(one: &CallerPolicy, view: &View) -> Markup {
+    let is_own = |policy: &&crate::api::policies::Policy| {
+        (&policy.limiter, &policy.name) == (&one.limiter, &one.policy) && policy.quota.is_none()
+    };
+    let tiers = view
+        .policies
+        .iter()
+        .find(is_own)
+        .map_or(&[][..], |policy| &policy.tiers);
+    html! {
+        @if !tiers.is_empty() {
+            p.actions {
+                "Each request chooses its quota. Look up in:"
+                @for tier in tiers {
+                    button.small type="submit" form="ask" name="tier"
+                        value=(serde_json::to_string(&(&one.policy, tier)).unwrap_or_default()) { (tier) }
+                }
+            }
+        }
+    }
+}
+
+fn facts(one: &CallerPolicy, now_ms: u64) -> Markup {
+    let in_ms = |ms: u64| until(now_ms.saturating_add(ms), now_ms);
+    let retry_ms = one.retry_after_ms.filter(|_| one.allowed == Some(false));
+    html! {
+        dl {
+            @if let Some(quota) = &one.quota { (fact("Quota", html! { (quota) })) }
+            @if one.banned { @if let Some(at_ms) = one.banned_until_ms { (fact("Room", until(at_ms, now_ms))) } }
+            @else if let Some(ms) = retry_ms { (fact("Room", in_ms(ms))) }
+            @if let Some(ms) = one.reset_after_ms.filter(|ms| *ms > 0) { (fact("Full again", in_ms(ms))) }
+            @if let Some(held) = one.held.filter(|held| *held > 0) { (fact("Held", html! { (count(held)) " by requests under way" })) }
+            @if one.shared { (fact("Bucket", html! { "one for all callers" })) }
+            @if one.mode == "shadow" { (fact("Mode", html! { "shadow" })) }
+            @if let Some(source) = one.source.filter(|source| *source != "store") { (fact("Decided by", html! { (source_name(source)) })) }
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "markup is made for the fact")]
+fn fact(name: &str, value: Markup) -> Markup {
+    html! { div data-key=(name) { dt { (name) } dd { (value) } } }
+}
+
+fn entries(one: &CallerPolicy, now_ms: u64) -> Markup {
+    html! {
+        ul.entries {
+            @for entry in &one.entries {
+                li {
+                    (what(entry))
+                    @if let Some(label) = &entry.label { " (" (foreign(label)) ")" }
+                    ", set by " (foreign(entry.author.as_deref().unwrap_or("an operator"))) ", " (since(entry.created_ms, now_ms))
+                    @match entry.until_ms {
+                        Some(until_ms) => { ", ends " (until(until_ms, now_ms)) },
+                        None => ", until it is removed",
+                    }
+                    @if let Some(reason) = &entry.reason { ": " (foreign(reason)) }
+                }
+            }
+        }
+    }
 }

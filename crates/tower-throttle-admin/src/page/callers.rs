@@ -1,52 +1,115 @@
-//! The tables of callers: recent denials, those denied most, and what was changed by hand.
+//! The tables of callers: recent denials, and those denied most.
+
+use maud::{Markup, html};
 
 use super::{
-    html::Html,
-    tables::{author, none},
-    words::{ago, ahead, count, duration},
+    View,
+    card::{Table, card},
+    text::{foreign, since},
+    words::{count, duration, plural},
 };
-use crate::api::{
-    numbers::{Denial, Top},
-    policies::ControlEntry,
-};
+use crate::api::numbers::{Denial, Top};
 
-pub(super) fn denials(denials: &[Denial], now_ms: u64) -> Html {
-    if denials.is_empty() {
-        return none(4, "No denial yet.");
+/// How many different denials are shown.
+const MOST_DENIALS: usize = 50;
+
+/// Shows a caller as a button that looks it up, with and without scripts.
+pub(super) fn caller(
+    limiter: Option<&str>,
+    policy: &str,
+    fingerprint: &str,
+    name: Option<&str>,
+) -> Markup {
+    let link = serde_json::to_string(&(policy, limiter, fingerprint)).unwrap_or_default();
+    html! {
+        button.link type="submit" form="ask" formnovalidate name="link" value=(link)
+            aria-label={ "Look up " (name.unwrap_or(fingerprint)) " in " (policy) } {
+            @match name {
+                Some(name) => (foreign(name)),
+                None => code title=(fingerprint) { (fingerprint.get(..10).unwrap_or(fingerprint)) "…" },
+            }
+        }
     }
-    Html::new().each(denials, |html, denial| {
-        let mut known: Vec<_> = denial
-            .callers
-            .iter()
-            .flat_map(|one| &one.fingerprint)
-            .collect();
-        known.dedup();
-        let html = html.markup("<tr><th scope=\"row\">");
-        let html = match known.is_empty() {
-            true => html.markup("unknown"),
-            false => html.each(known, |html, one| {
-                html.markup("<code>").text(one).markup("</code> ")
-            }),
+}
+
+/// Shows equal denials together. The list keeps still while somebody points at it.
+pub(super) fn denials(denials: &[Denial], missed: u64, view: &View) -> Markup {
+    let mut groups: Vec<(&Denial, u64)> = Vec::new();
+    for denial in denials {
+        match groups.iter_mut().find(|(other, _)| other.is_like(denial)) {
+            Some((_, times)) => *times += 1,
+            None => groups.push((denial, 1)),
+        }
+    }
+    groups.truncate(MOST_DENIALS);
+    let rows = groups
+        .into_iter()
+        .map(|(denial, times)| denial_row(denial, times, view));
+    let table = Table {
+        id: "denials",
+        columns: &["Caller", "Why", "Request", "#Last"],
+        is_list: true,
+        none: "No denial yet.",
+        rows: rows.collect(),
+    };
+    let note = html! {
+        "equal ones together"
+        @if missed > 0 { ", " (plural(missed, "more is", "more are")) " in no list" }
+    };
+    card("denials", "Recent denials", note, table.render())
+}
+
+fn denial_row(denial: &Denial, times: u64, view: &View) -> Markup {
+    let mut known: Vec<(&str, &str)> = Vec::new();
+    for one in &denial.callers {
+        let Some(fingerprint) = one.fingerprint.as_deref() else {
+            continue;
         };
-        let html = html
-            .markup("</th><td><span class=\"bad\">")
-            .text(reason(denial.reason));
-        let html = html.markup("</span><small>");
-        let html = html.each(denial.callers.iter().enumerate(), |html, (index, one)| {
-            html.markup(if index > 0 { ", " } else { "" })
-                .foreign(&one.policy)
-        });
-        let html = html.markup("</small></td><td>");
-        let html = html.maybe(denial.method, |html, method| html.text(method).markup(" "));
-        let html = html.maybe(denial.route.as_ref(), |html, route| html.foreign(route));
-        let html = html.markup("<small>");
-        let html = match denial.retry_after_ms {
-            Some(wait_ms) => html.markup("wait ").text(&duration(wait_ms)),
-            None => html.markup("waiting does not help"),
-        };
-        let html = html.markup("</small></td><td class=\"number\">");
-        html.text(&ago(denial.at_ms, now_ms)).markup("</td></tr>")
-    })
+        if known.iter().all(|(_, other)| *other != fingerprint) {
+            known.push((&one.policy, fingerprint));
+        }
+    }
+    let policies: Vec<_> = denial
+        .callers
+        .iter()
+        .map(|one| one.policy.as_str())
+        .collect();
+    let prints: Vec<_> = known.iter().map(|(_, one)| *one).collect();
+    let route = denial.route.as_deref();
+    let key = (
+        &denial.limiter,
+        denial.reason,
+        denial.method,
+        route,
+        &policies,
+        prints,
+    );
+    html! {
+        tr data-key=(serde_json::to_string(&key).unwrap_or_default()) {
+            th scope="row" {
+                @if known.is_empty() { "unknown" }
+                @for (policy, fingerprint) in known { (caller(Some(&denial.limiter), policy, fingerprint, None)) " " }
+            }
+            td {
+                span.bad { (reason(denial.reason)) }
+                small { @for (index, policy) in policies.iter().enumerate() { @if index > 0 { ", " } (foreign(policy)) } }
+            }
+            td {
+                @if let Some(method) = denial.method { (method) " " }
+                @if let Some(route) = route { (foreign(route)) }
+                small {
+                    @match denial.retry_after_ms {
+                        Some(wait_ms) => { "wait " (duration(wait_ms)) },
+                        None => "waiting does not help",
+                    }
+                }
+            }
+            td.number {
+                (since(denial.at_ms, view.status.now_ms))
+                @if times > 1 { small { (count(times)) " times" } }
+            }
+        }
+    }
 }
 
 /// Returns why a request was denied, in words.
@@ -61,101 +124,29 @@ pub(super) fn reason(reason: &'static str) -> &'static str {
     }
 }
 
-/// What a shadow policy does with a caller.
-pub(super) const SHADOW: &str = "would be denied";
-
-pub(super) fn top(top: &[Top], now_ms: u64) -> Html {
-    if top.is_empty() {
-        return none(4, "No caller has been denied.");
-    }
-    Html::new().each(top, |html, one| {
-        let html = html.markup("<tr><th scope=\"row\">");
-        let html = html.maybe(one.name.as_ref(), |html, name| {
-            html.foreign(name).markup(" ")
-        });
-        let html = html
-            .markup("<code>")
-            .text(&one.fingerprint)
-            .markup("</code></th><td>");
-        let html = html.foreign(&one.policy);
-        let html = html.maybe(one.shadow.then_some(SHADOW), |html, note| {
-            html.markup("<small>").text(note).markup("</small>")
-        });
-        let html = html.markup(" <span class=\"note\">");
-        let html = html
-            .foreign(&one.limiter)
-            .markup("</span></td><td class=\"number\">");
-        let html = html.number(one.at_least());
-        let html = html.maybe((one.error > 0).then_some(one.count), |html, count| {
-            html.markup("<small>up to ")
-                .number(count)
-                .markup("</small>")
-        });
-        let html = html.markup("</td><td class=\"number\">");
-        html.text(&ago(one.last_seen_ms, now_ms))
-            .markup("</td></tr>")
-    })
-}
-
-/// How many entries are shown. A document may have 10,000.
-pub(super) const MOST_ENTRIES: usize = 500;
-
-/// Says that there are more entries than are shown.
-pub(super) fn entries_note(entries: usize) -> String {
-    match entries > MOST_ENTRIES {
-        true => format!("the latest {MOST_ENTRIES} of {}", count(entries as u64)),
-        false => String::new(),
-    }
-}
-
-pub(super) fn entries(entries: &[ControlEntry], now_ms: u64) -> Html {
-    if entries.is_empty() {
-        return none(4, "Nothing is changed by hand.");
-    }
-    let older = entries.len().saturating_sub(MOST_ENTRIES);
-    Html::new().each(entries.iter().skip(older), |html, entry| {
-        let html = html.markup("<tr><th scope=\"row\">");
-        let html = what(html, entry).markup("<small>");
-        let html = html.maybe(
-            entry.label.as_ref().or(entry.range.as_ref()),
-            |html, name| html.foreign(name).markup(" "),
-        );
-        let html = html.maybe(entry.fingerprint.as_ref(), |html, one| {
-            html.markup("<code>").text(one).markup("</code> ")
-        });
-        let html = html.maybe(entry.policy.as_ref(), |html, policy| {
-            html.markup("policy ").foreign(policy)
-        });
-        let html = author(html.markup("</small></th><td>"), entry);
-        let html = html.markup("<small>").text(&ago(entry.created_ms, now_ms));
-        let html = html.markup("</small>");
-        let html = html.maybe(entry.reason.as_ref(), |html, reason| {
-            html.markup("<small>").foreign(reason).markup("</small>")
-        });
-        let html = html.markup("</td><td>");
-        let html = match entry.until_ms {
-            Some(until_ms) => html.text(&ahead(until_ms, now_ms)),
-            None => html.markup("when removed"),
-        };
-        html.markup("</td></tr>")
-    })
-}
-
-/// Adds what an entry changes.
-pub(super) fn what(html: Html, entry: &ControlEntry) -> Html {
-    let html = match entry.kind {
-        "ban" => html.markup("<span class=\"badge bad\">ban</span> "),
-        kind => html
-            .markup("<span class=\"badge\">")
-            .text(kind)
-            .markup("</span> "),
+pub(super) fn top(view: &View) -> Markup {
+    let table = Table {
+        id: "top",
+        columns: &["Caller", "Policy", "#Denials", "#Last"],
+        is_list: true,
+        none: "No caller has been denied.",
+        rows: view.top.iter().map(|one| top_row(one, view)).collect(),
     };
-    if entry.kind == "ban" {
-        return html.markup("denies all requests");
+    let note = html! { "counts are halved every ten minutes" };
+    card("top", "Denied most", note, table.render())
+}
+
+fn top_row(one: &Top, view: &View) -> Markup {
+    html! {
+        tr data-key={ (one.limiter) "/" (one.policy) "/" (one.shadow) "/" (one.fingerprint) } {
+            th scope="row" { (caller(Some(&one.limiter), &one.policy, &one.fingerprint, one.name.as_deref())) }
+            td {
+                (foreign(&one.policy))
+                @if one.shadow { small { "would be denied" } }
+                @if view.has_several_limiters() { " " span.note { (foreign(&one.limiter)) } }
+            }
+            td.number { (count(one.at_least())) @if one.error > 0 { small { "up to " (count(one.count)) } } }
+            td.number { (since(one.last_seen_ms, view.status.now_ms)) }
+        }
     }
-    let html = html.maybe(entry.quota.as_ref(), |html, quota| html.text(quota));
-    let html = html.maybe(entry.mode, |html, mode| html.text(mode));
-    html.maybe(entry.list, |html, list| {
-        html.markup("on the ").text(list).markup(" list")
-    })
 }

@@ -1,63 +1,117 @@
 //! The page and its assets.
 //!
-//! The server renders all facts as tables, so that the page works without scripts. The script then
-//! keeps them up to date, and adds charts and changes. Both show what the API says: the tables are
-//! made of the values of `api`, and the script asks for the same as JSON.
+//! The server renders all facts, so that the page works without scripts. The script asks for the page
+//! again and again, and swaps its parts: elements with `data-part`. It adds charts, and the dialogs of
+//! changes.
 //!
-//! Texts of others stay texts. Here, only [`Html`](html::Html) makes markup, and it escapes them. In
-//! the script, all of them are text nodes or values of attributes that hold text.
+//! | attribute | meaning |
+//! |---|---|
+//! | `data-part` | an element that the script renews |
+//! | `data-key` | names an element among its siblings, so that it stays while others come and go |
+//! | `data-own` | the script fills the element |
+//! | `data-still` | the element stays as it is while somebody points at it |
+//! | `data-change` | a button that opens the dialog of this change, about the nearest `data-policy` |
+//!
+//! Texts of others stay texts: `maud` escapes all that is not markup of this crate.
 
 mod answer;
-mod assets;
+mod ask;
 mod callers;
-mod html;
-mod render;
+mod card;
+mod changes;
+mod entries;
+mod layout;
 mod tables;
+mod text;
 mod tiles;
 mod words;
 
+use std::time::Duration;
+
 use axum::{
-    Extension, Router,
-    body::Bytes,
-    extract::State,
+    Extension, Form, Router,
+    extract::{State, rejection::FormRejection},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use http::header::CONTENT_TYPE;
+use tower_throttle::{inspect::Inspect, metrics::Snapshot};
 
-use self::render::{Asked, View};
+use self::ask::Ask;
+pub(super) use self::layout::login_page;
 use super::{
     api::{
-        body::caller as read_caller,
-        look_up::{LookUp, Question},
-        numbers, policies, status,
+        look_up::LookUp,
+        numbers::{self, Denial, Top},
+        policies::{self, ControlEntry, Policy},
+        recent::Totals,
+        status::{self, Status},
     },
     base::Base,
-    form,
-    problem::Problem,
+    problem::{Code, Problem},
     shared::{Handle, Shared},
     who::Who,
 };
 
-pub(super) use self::render::login_page;
-
 /// How many callers that are denied most are shown.
 const MOST_OFFENDERS: usize = 20;
-/// How many denials are shown.
-const MOST_DENIALS: usize = 50;
+/// Over how long what happened lately is summed up: in the tiles, and in the table of sources.
+const LATELY: Duration = Duration::from_secs(10);
+const RECENTLY: Duration = Duration::from_secs(300);
 
-/// Returns the page, its assets, and the look-up of browsers without scripts.
+const STYLE: &str = concat!(
+    include_str!("assets/colors.css"),
+    include_str!("assets/admin.css")
+);
+/// One module of all parts: browsers ask for one file, and the parts need no imports.
+const SCRIPT: &str = concat!(
+    include_str!("assets/words.js"),
+    include_str!("assets/chart.js"),
+    include_str!("assets/changes.js"),
+    include_str!("assets/page.js"),
+);
+const ICON: &str = include_str!("assets/admin.svg");
+
+/// Returns the page, its assets, and the look-up.
 pub(super) fn routes() -> Router<Handle> {
-    let routes = Router::new()
+    let file =
+        |kind: &'static str, text: &'static str| get(async move || ([(CONTENT_TYPE, kind)], text));
+    Router::new()
         .route("/", get(show))
-        .route("/look-up", post(look_up));
-    let add = |routes: Router<Handle>, (path, kind, text)| {
-        routes.route(path, get(async move || ([(CONTENT_TYPE, kind)], text)))
-    };
-    assets::all().into_iter().fold(routes, add)
+        // The same for the script, at a path that is the same wherever the page is.
+        .route("/parts", get(show))
+        .route("/look-up", post(look_up))
+        .route("/admin.css", file("text/css; charset=utf-8", STYLE))
+        .route("/admin.js", file("text/javascript; charset=utf-8", SCRIPT))
+        .route("/admin.svg", file("image/svg+xml", ICON))
 }
 
-const HTML: [(http::HeaderName, &str); 1] = [(CONTENT_TYPE, "text/html; charset=utf-8")];
+pub(super) const HTML: [(http::HeaderName, &str); 1] = [(CONTENT_TYPE, "text/html; charset=utf-8")];
+
+/// What the page shows.
+struct View {
+    status: Status,
+    policies: Vec<Policy>,
+    entries: Vec<ControlEntry>,
+    /// The numbers of each layer and limiter.
+    snapshots: Vec<Snapshot>,
+    top: Vec<Top>,
+    denials: Vec<Denial>,
+    /// How many denials are in no list.
+    missed: u64,
+    lately: Totals,
+    recent: Totals,
+    /// Whether all users of the machine have access.
+    is_for_all_users: bool,
+    /// Whether there is a session that can be ended.
+    has_session: bool,
+    asked: Option<Asked>,
+}
+
+struct Asked {
+    ask: Ask,
+    answer: Result<LookUp, String>,
+}
 
 pub(super) async fn show(
     State(shared): State<Handle>,
@@ -78,65 +132,48 @@ async fn look_up(
     State(shared): State<Handle>,
     Extension(base): Extension<Base>,
     Extension(who): Extension<Who>,
-    body: Bytes,
-) -> Response {
-    let field = |name| form::field(&body, name).unwrap_or_default();
-    let (caller, policy) = (field("caller"), field("policy"));
-    let answer = answer_to(&shared, &caller, &policy).await;
-    let answer = answer.map_err(|problem| problem.message().to_owned());
-    page(&shared, &base, &who, Some(Asked { caller, answer }))
-}
-
-async fn answer_to(shared: &Shared, caller: &str, policy: &str) -> Result<LookUp, Problem> {
-    let question = Question {
-        caller: read_caller(&parts_of(caller))?,
-        policy: (!policy.is_empty()).then(|| policy.to_owned()),
-        limiter: None,
-        tier: None,
+    form: Result<Form<Ask>, FormRejection>,
+) -> Result<Response, Problem> {
+    let Form(mut ask) = form.map_err(|_| Problem::new(Code::Malformed))?;
+    let answer = match ask.question() {
+        Ok(question) => question.look_up(&shared).await,
+        Err(problem) => Err(problem),
     };
-    question.look_up(shared).await
-}
-
-/// How parts of a caller begin. The script has the same.
-const PARTS: [&str; 8] = [
-    "text:",
-    "number:",
-    "ip:",
-    "fingerprint:",
-    "header:",
-    "cookie:",
-    "bearer:",
-    "method:",
-];
-
-/// Returns the parts of a caller, if all words are some. Otherwise it is one text, without the spaces
-/// around it, which are pasted in by mistake.
-fn parts_of(caller: &str) -> Vec<&str> {
-    let words: Vec<&str> = caller.split_whitespace().collect();
-    let is_part = |word: &&str| PARTS.iter().any(|part| word.starts_with(part));
-    match words.len() > 1 && words.iter().all(is_part) {
-        true => words,
-        false => vec![caller.trim()],
-    }
+    let answer = answer.map_err(|problem| problem.message().to_owned());
+    Ok(page(&shared, &base, &who, Some(Asked { ask, answer })))
 }
 
 fn page(shared: &Shared, base: &Base, who: &Who, asked: Option<Asked>) -> Response {
     shared.sampler.look();
     let inspected = shared.targets.all();
-    let mut denials = numbers::denials(&inspected, 0);
-    denials.truncate(MOST_DENIALS);
+    let totals = |time| {
+        let recent = shared.sampler.totals(time);
+        recent.unwrap_or_else(|| Totals::since_the_start(&inspected))
+    };
     let view = View {
         status: status::status(shared, &inspected, who),
         policies: policies::policies(&inspected, shared.control.as_ref(), None),
         entries: policies::entries(shared.control.as_ref()),
-        metrics: numbers::metrics(&inspected),
+        snapshots: inspected.iter().map(Inspect::metrics).collect(),
+        missed: inspected.iter().map(|one| one.top_denied(0).missed).sum(),
         top: numbers::top(&inspected, MOST_OFFENDERS),
-        denials,
+        denials: numbers::denials(&inspected, 0),
+        lately: totals(LATELY),
+        recent: totals(RECENTLY),
         is_for_all_users: shared.access.is_for_all_users(),
         has_session: shared.access.secret().is_some(),
         asked,
     };
     (HTML, view.render(base)).into_response()
+}
+
+impl View {
+    /// Returns whether the names of layers and limiters say anything.
+    fn has_several_limiters(&self) -> bool {
+        let mut limiters = self.policies.iter().map(|policy| &policy.limiter);
+        let first = limiters.next();
+        limiters.any(|other| Some(other) != first)
+    }
 }
 
 #[cfg(test)]

@@ -1,201 +1,202 @@
 //! The tables of policies, sources and stores.
 
+use maud::{Markup, html};
+
 use super::{
-    html::Html,
-    words::{ahead, plural, share},
+    View,
+    card::{Table, card},
+    text::{Tone, badge, foreign, remarks, signed, until, with_code},
+    words::{count, plural, share},
 };
 use crate::api::{
-    numbers::Metrics,
     policies::{ControlEntry, Policy},
+    recent::Totals,
     stores::StoreStatus,
 };
 
-/// Returns the only row of a table that is empty.
-pub(super) fn none(columns: u64, why: &'static str) -> Html {
-    let html = Html::new()
-        .markup("<tr class=\"none\"><td colspan=\"")
-        .number(columns);
-    html.markup("\">").markup(why).markup("</td></tr>")
+pub(super) fn policies(view: &View) -> Markup {
+    let table = Table {
+        id: "policies",
+        columns: &[
+            "Policy",
+            "Counts by",
+            "Quota",
+            "Mode",
+            "#Allowed",
+            "#Denied",
+            "#Would deny",
+            "#Denied, 5 min*",
+        ],
+        is_list: false,
+        none: "No layer or limiter is shown.",
+        rows: view
+            .policies
+            .iter()
+            .map(|policy| policy_row(policy, view))
+            .collect(),
+    };
+    let note = html! { "checks since this process started" };
+    let content = html! { (table.render()) div id="policies-outcome" {} };
+    card("policies", "Policies", note, content)
 }
 
-fn number(html: Html, number: u64) -> Html {
-    html.markup("<td class=\"number\">")
-        .number(number)
-        .markup("</td>")
-}
-
-pub(super) fn policy_options(policies: &[Policy]) -> Html {
-    let mut names: Vec<&str> = policies.iter().map(|policy| &*policy.name).collect();
-    names.sort_unstable();
-    names.dedup();
-    Html::new().each(names, |html, name| {
-        html.markup("<option value=\"")
-            .text(name)
-            .markup("\">")
-            .text(name)
-            .markup("</option>")
-    })
-}
-
-pub(super) fn policies(policies: &[Policy], metrics: &[Metrics], now_ms: u64) -> Html {
-    if policies.is_empty() {
-        return none(7, "No layer or limiter is shown.");
+fn policy_row(policy: &Policy, view: &View) -> Markup {
+    let counts = checks(policy, view);
+    let labels = ["Allowed", "Denied", "Would deny"];
+    let series = serde_json::to_string(&[&policy.limiter, &policy.name]).unwrap_or_default();
+    let mode_tone = if policy.mode == "shadow" {
+        Tone::Warn
+    } else {
+        Tone::Quiet
+    };
+    let mode = match policy.enforced_percent {
+        percent @ 1..=99 => format!("enforce for {percent} %"),
+        _ => policy.mode.to_owned(),
+    };
+    html! {
+        tr data-key={ (policy.index) "/" (policy.name) } data-series=(series) data-policy=(policy.name)
+            data-subject=(policy.name) data-mode=(policy.mode) data-now={ "mode " (policy.mode) }
+            data-by-hand[policy.by_hand.is_some()] data-outcome="policies-outcome" {
+            th scope="row" {
+                (foreign(&policy.name))
+                @if view.has_several_limiters() { small { (foreign(&policy.limiter)) } }
+            }
+            td data-label="Counts by" {
+                @if policy.shared { "one bucket for all callers" } @else { (with_code(&policy.counts_by)) }
+            }
+            td data-label="Quota" {
+                (policy.quota.as_deref().unwrap_or("chosen for each request"))
+                (remarks(&[
+                    (policy.on_store_failure != "local").then(|| format!("if the store fails: {}", policy.on_store_failure)),
+                    (policy.followed == Some(false)).then(|| "does not follow the control document".to_owned()),
+                    (policy.overrides > 0).then(|| plural(policy.overrides as u64, "override", "overrides")),
+                    (policy.bans > 0).then(|| plural(policy.bans as u64, "ban", "bans")),
+                ]))
+            }
+            td.mode {
+                (badge(mode_tone, &mode))
+                @if view.status.changes && policy.followed == Some(true) {
+                    button.small.scripted type="button" data-change="mode"
+                        aria-label={ "Change the mode of " (policy.name) } { "Change…" }
+                }
+                @if let Some(entry) = &policy.by_hand {
+                    small { "by " (author(entry)) @if let Some(until_ms) = entry.until_ms { ", ends " (until(until_ms, view.status.now_ms)) } }
+                }
+            }
+            @for (number, label) in counts.into_iter().zip(labels) {
+                td.number data-label=(label) { (count(number)) }
+            }
+            td.number.scripted data-label="Denied, 5 min" data-own {}
+        }
     }
-    Html::new().each(policies, |html, policy| {
-        let (allowed, denied, would_deny) = checks(policy, metrics);
-        let html = html.markup("<tr><th scope=\"row\">").foreign(&policy.name);
-        let html = html
-            .markup("<small>")
-            .foreign(&policy.limiter)
-            .markup("</small></th><td>");
-        let html = match &policy.quota {
-            Some(quota) => html.text(quota),
-            None => html.markup("chosen for each request"),
-        };
-        let html = html.markup("<small>").text(&remarks(policy));
-        let html = mode(html.markup("</small></td><td>"), policy, now_ms);
-        let html = html.markup("</td>");
-        let html = [allowed, denied, would_deny].into_iter().fold(html, number);
-        html.markup("<td class=\"number scripted\"></td></tr>")
-    })
 }
 
-/// Returns what is special about a policy.
-fn remarks(policy: &Policy) -> String {
-    let fails = format!("if the store fails: {}", policy.on_store_failure);
-    let number = |number: usize, one, many| plural(number as u64, one, many);
-    let counts_by = match policy.shared {
-        true => "one bucket for all callers".to_owned(),
-        false => format!("counts by {}", policy.counts_by),
-    };
-    let remarks = [
-        (true, counts_by),
-        (policy.on_store_failure != "local", fails),
-        (
-            policy.followed == Some(false),
-            "does not follow the control document".to_owned(),
-        ),
-        (
-            policy.overrides > 0,
-            number(policy.overrides, "override", "overrides"),
-        ),
-        (policy.bans > 0, number(policy.bans, "ban", "bans")),
-    ];
-    let remarks = remarks.into_iter().filter(|(is_so, _)| *is_so);
-    let remarks: Vec<String> = remarks.map(|(_, remark)| remark).collect();
-    remarks.join(" · ")
-}
-
-fn mode(html: Html, policy: &Policy, now_ms: u64) -> Html {
-    let html = match policy.mode {
-        "shadow" => html.markup("<span class=\"badge warn\">"),
-        _ => html.markup("<span class=\"badge\">"),
-    };
-    let html = match policy.enforced_percent {
-        percent @ 1..=99 => html.text(&format!("enforce for {percent} %")),
-        _ => html.text(policy.mode),
-    };
-    html.markup("</span>")
-        .maybe(policy.by_hand.as_ref(), |html, entry| {
-            let html = html.markup("<small>by ");
-            let html = author(html, entry);
-            let html = html.maybe(entry.until_ms, |html, until_ms| {
-                html.markup(", ends ").text(&ahead(until_ms, now_ms))
-            });
-            html.markup("</small>")
-        })
-}
-
-pub(super) fn author(html: Html, entry: &ControlEntry) -> Html {
-    match &entry.author {
-        Some(author) => html.foreign(author),
-        None => html.markup("an operator"),
+pub(super) fn author(entry: &ControlEntry) -> Markup {
+    html! {
+        @match &entry.author { Some(author) => (foreign(author)), None => "an operator" }
     }
 }
 
 /// Returns how many checks of a policy were allowed, denied, and would have been denied.
-fn checks(policy: &Policy, metrics: &[Metrics]) -> (u64, u64, u64) {
-    let of_limiter = metrics.get(policy.index).into_iter();
-    let mut policies = of_limiter.flat_map(|one| &one.policies);
-    let found = policies.find(|found| found.name == policy.name);
-    let sum = |results: &[&str]| {
-        let checks = found.into_iter().flat_map(|found| &found.checks);
-        let counted = checks.filter(|(result, _)| results.contains(result));
-        counted.map(|(_, number)| number).sum()
-    };
-    (
-        sum(&["allowed", "near"]),
-        sum(&["denied", "impossible", "key_missing"]),
-        sum(&["shadow_denied"]),
-    )
+fn checks(policy: &Policy, view: &View) -> [u64; 3] {
+    let snapshot = view.snapshots.get(policy.index);
+    let checks = snapshot.and_then(|snapshot| snapshot.policy(&policy.name));
+    let checks = checks.copied().unwrap_or_default();
+    let denied = checks.denied + checks.impossible + checks.key_missing;
+    [checks.allowed + checks.near, denied, checks.shadow_denied]
 }
 
-/// The sources of decisions, as the script names them.
-pub(super) const SOURCES: [(&str, &str); 6] = [
-    ("store", "Redis or memory"),
-    ("cache", "Cached denials"),
-    ("lease", "Leased units"),
-    ("list", "Lists and bans"),
-    ("local", "Local: store failed"),
-    ("store_failure", "None: store failed"),
+/// The sources of decisions.
+pub(super) const SOURCES: [(&str, &str, Tone); 6] = [
+    ("store", "Redis or memory", Tone::Good),
+    ("cache", "Cached denials", Tone::Good),
+    ("lease", "Leased units", Tone::Good),
+    ("list", "Lists and bans", Tone::Quiet),
+    ("local", "Local: store failed", Tone::Warn),
+    ("store_failure", "None: store failed", Tone::Bad),
 ];
 
 pub(super) fn source_name(source: &'static str) -> &'static str {
     let mut sources = SOURCES.iter();
-    let found = sources.find(|(name, _)| *name == source);
-    found.map_or(source, |(_, name)| name)
+    let found = sources.find(|(name, ..)| *name == source);
+    found.map_or(source, |(_, name, _)| name)
 }
 
-pub(super) fn sources(metrics: &[Metrics]) -> Html {
-    let of = |source: &str| {
-        let all = metrics.iter().flat_map(|one| &one.decisions);
-        let own = all.filter(|(name, _)| *name == source);
-        own.map(|(_, number)| number).sum::<u64>()
+/// Shows who decided in the last five minutes, or since the process started if nobody has looked.
+pub(super) fn sources(recent: &Totals) -> Markup {
+    let of = |source: &str| recent.sources.get(source).copied().unwrap_or(0);
+    let whole: u64 = SOURCES.iter().map(|(source, ..)| of(source)).sum();
+    let rows = html! {
+        table.bars id="sources" {
+            thead.hidden { tr { @for name in ["Source", "Bar", "Share", "Decisions"] { th scope="col" { (name) } } } }
+            tbody id="sources-part" data-part {
+                @for (source, name, tone) in SOURCES {
+                    tr.nothing[of(source) == 0] {
+                        th scope="row" { (name) }
+                        td { (bar(tone, of(source), whole)) }
+                        td.number { (share(of(source), whole)) }
+                        td.number { (count(of(source))) }
+                    }
+                }
+            }
+        }
     };
-    let whole: u64 = SOURCES.iter().map(|(source, _)| of(source)).sum();
-    Html::new().each(SOURCES, |html, (source, name)| {
-        let html = html.markup("<tr><th scope=\"row\">").markup(name);
-        let html = html.markup("</th><td></td><td class=\"number\">");
-        let html = html.text(&share(of(source), whole)).markup("</td>");
-        number(html, of(source)).markup("</tr>")
-    })
+    let note = html! { (recent.period("last 5 minutes")) };
+    card("sources", "Who decided", note, rows)
 }
 
-pub(super) fn stores(stores: &[StoreStatus]) -> Html {
-    if stores.is_empty() {
-        return none(5, "No store is shown.");
+/// Draws a share. The content security policy allows no `style`, so it is a picture.
+pub(super) fn bar(tone: Tone, part: u64, whole: u64) -> Markup {
+    let percent = 100.0 * part as f64 / whole.max(1) as f64;
+    html! {
+        svg class={ "trough " (tone.class()) } viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true" {
+            rect width=(format!("{:.1}", percent.min(100.0))) height="1" {}
+        }
     }
-    Html::new().each(stores, |html, store| {
-        let html = html.markup("<tr><th scope=\"row\">").foreign(&store.name);
-        let cached = store.cached_denials.filter(|cached| *cached > 0);
-        let html = html.maybe(cached, |html, cached| {
-            let denials = plural(cached, "cached denial", "cached denials");
-            html.markup("<small>").text(&denials).markup("</small>")
-        });
-        let html = html.markup(match store.up {
-            true => "</th><td><span class=\"good\"><span class=\"sign\" aria-hidden=\"true\">✓</span>up</span>",
-            false => "</th><td><span class=\"bad\"><span class=\"sign\" aria-hidden=\"true\">✕</span>down</span>",
-        });
-        let open = store.breakers_open.filter(|open| *open > 0);
-        let html = html.maybe(open, |html, open| {
-            let breakers = plural(open, "open breaker", "open breakers");
-            html.markup("<small>").text(&breakers).markup("</small>")
-        });
-        let html = html.markup("</td>");
-        let html = match store.in_flight {
-            Some(in_flight) => number(html, in_flight),
-            None => html.markup("<td class=\"number\">-</td>"),
-        };
-        let failures = store.failures.iter().map(|(_, number)| number).sum();
-        let html = number(html, failures).markup("<td class=\"number\">");
-        let html = match store.buckets {
-            Some(buckets) => html.number(buckets),
-            None => html.markup("-"),
-        };
-        let local = Some(store.local_buckets).filter(|local| *local > 0);
-        let html = html.maybe(local, |html, local| {
-            html.markup("<small>").number(local).markup(" local</small>")
-        });
-        html.markup("</td></tr>")
-    })
+}
+
+pub(super) fn stores(stores: &[StoreStatus]) -> Markup {
+    let table = Table {
+        id: "stores",
+        columns: &["Store", "State", "#In flight", "#Failures", "#Buckets"],
+        is_list: false,
+        none: "No store is shown.",
+        rows: stores.iter().map(store_row).collect(),
+    };
+    let content = html! {
+        (table.render())
+        div.scripted id="calls" hidden {
+            div.heading { h3 { "Duration of calls" } p.note id="calls-note" {} }
+            div.chart.low id="calls-chart" {}
+        }
+    };
+    card("stores", "Stores", html! {}, content)
+}
+
+fn store_row(store: &StoreStatus) -> Markup {
+    let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), count);
+    let (tone, state) = match store.up {
+        true => (Tone::Good, "up"),
+        false => (Tone::Bad, "down"),
+    };
+    html! {
+        tr data-key=(store.name) {
+            th scope="row" {
+                (foreign(&store.name)) (remarks(&[more(store.cached_denials, "cached denial", "cached denials")]))
+            }
+            td {
+                span class=(tone.class()) { (signed(tone, state)) }
+                (remarks(&[more(store.breakers_open, "open breaker", "open breakers")]))
+            }
+            td.number { (number(store.in_flight)) }
+            td.number { (count(store.failures.values().sum())) }
+            td.number { (number(store.buckets)) (remarks(&[more(Some(store.local_buckets), "local", "local")])) }
+        }
+    }
+}
+
+/// Describes a number that is neither unknown nor zero.
+fn more(number: Option<u64>, one: &str, many: &str) -> Option<String> {
+    let number = number.filter(|number| *number > 0)?;
+    Some(plural(number, one, many))
 }

@@ -1,72 +1,47 @@
-//! The files of the page, and its markup.
+//! The files of the page, and its markup. Whole pages are in `tests/admin/page.rs`.
 
+use std::collections::BTreeMap;
+
+use maud::html;
 use proptest::prelude::*;
-use tower_throttle::{DenialReason, metrics::Decisions};
+use tower_throttle::metrics::Decisions;
 
 use super::{
-    PARTS,
-    assets::{self, LOGIN, PAGE},
-    callers,
-    html::{Html, fill},
-    numbers, parts_of,
-    render::login_page,
+    Asked, ICON, SCRIPT, STYLE, View, answer,
+    ask::{Ask, PARTS, parts_of},
+    callers, login_page,
     tables::SOURCES,
+    text::{foreign, written},
+    tiles,
 };
-use crate::{base::Base, repository};
+use crate::{
+    api::{
+        look_up::{CallerPolicy, LookUp},
+        recent::Totals,
+        status::Status,
+        stores::StoreStatus,
+    },
+    base::Base,
+};
 
 const MOST_BYTES: usize = 60 * 1024;
 
 #[test]
 fn all_files_together_are_small() {
-    let files = assets::all()
-        .iter()
-        .map(|(_, _, text)| text.len())
-        .sum::<usize>();
-    let all = files + PAGE.len() + LOGIN.len();
+    let all = STYLE.len() + SCRIPT.len() + ICON.len();
     assert!(all < MOST_BYTES, "{all} bytes");
 }
 
-/// The policy of the page's content forbids these.
-#[test]
-fn no_markup_has_a_script_or_a_style_of_its_own() {
-    for markup in [&*PAGE, &*LOGIN] {
-        for tag in markup
-            .split('<')
-            .skip(1)
-            .map(|tag| tag.split('>').next().unwrap_or_default())
-        {
-            assert!(
-                !tag.starts_with("style") && !tag.starts_with("base"),
-                "{tag}"
-            );
-            assert!(
-                !tag.starts_with("script") || tag.contains(" src=\""),
-                "{tag}"
-            );
-            for attribute in tag.split(' ').skip(1) {
-                assert!(
-                    !attribute.starts_with("style=") && !attribute.starts_with("on"),
-                    "{tag}"
-                );
-            }
-        }
-        assert!(markup.contains("</html>"));
-    }
-}
-
-/// Texts become markup or code by these.
+/// Texts become markup or code by these. One function swaps parts that the server has rendered.
 #[test]
 fn the_script_makes_no_markup_of_texts() {
-    let (_, _, script) = assets::all()
-        .into_iter()
-        .find(|(path, ..)| *path == "/admin.js")
-        .unwrap();
     for name in [
         "innerHTML",
         "outerHTML",
         "insertAdjacentHTML",
+        "setHTML",
+        "parseHTML",
         "document.write",
-        "DOMParser",
         "createContextualFragment",
         "srcdoc",
         "eval(",
@@ -74,125 +49,26 @@ fn the_script_makes_no_markup_of_texts() {
         "setAttribute(\"style\"",
         "javascript:",
     ] {
-        assert!(!script.contains(name), "{name}");
+        assert!(!SCRIPT.contains(name), "{name}");
     }
-    assert!(script.contains("createElementNS") && script.contains("startPage();"));
+    assert_eq!(SCRIPT.matches("DOMParser").count(), 1);
+    // What it parses is an answer of this origin.
+    assert_eq!(SCRIPT.matches("fetch(").count(), 1);
+    assert!(SCRIPT.contains("fetch(new URL(path, base), options)"));
+    assert!(SCRIPT.contains("redirect: \"error\""));
+    assert!(!STYLE.contains("url(") && !STYLE.contains("@import"));
 }
 
 #[test]
-fn urls_of_files_are_relative() {
-    let (_, _, style) = assets::all()
-        .into_iter()
-        .find(|(path, ..)| *path == "/admin.css")
-        .unwrap();
-    assert!(!style.contains("url(") && !style.contains("@import"));
-    for markup in [&*PAGE, &*LOGIN] {
-        for name in ["src=\"", "href=\"", "action=\""] {
-            for value in markup.split(name).skip(1) {
-                assert!(
-                    value.starts_with("{{base}}") || value.starts_with('#'),
-                    "{name}{value}"
-                );
-            }
-        }
-    }
-}
-
-/// What the guide names is on the page, and the other way round.
-#[test]
-fn the_guide_has_all_parts_of_the_page() {
-    let Some(guide) = repository::read("docs/admin.md") else {
-        return;
-    };
-    let parts = guide
-        .split("\n| **")
-        .skip(1)
-        .map(|row| row.split("**").next().unwrap());
-    let mut parts: Vec<&str> = parts.collect();
-    let titles = PAGE
-        .split("</h2>")
-        .map(|before| before.rsplit('>').next().unwrap());
-    let mut titles: Vec<&str> = titles.filter(|title| !title.trim().is_empty()).collect();
-    titles.retain(|title| *title != "Look up a caller");
-    parts.sort_unstable();
-    titles.sort_unstable();
-    assert_eq!(parts, titles);
-}
-
-fn script() -> &'static str {
-    let files = assets::all().into_iter();
-    let mut scripts = files.filter(|(path, ..)| *path == "/admin.js");
-    scripts.next().unwrap().2
-}
-
-/// Returns what is between two texts of the script.
-fn in_script(start: &str, end: &str) -> &'static str {
-    let (_, rest) = script().split_once(start).unwrap();
-    rest.split_once(end).unwrap().0
-}
-
-/// The page is in the same words before and after the script takes over.
-#[test]
-fn the_script_has_the_words_of_the_server() {
-    let sources = in_script("const SOURCES = [", "];");
-    let sources = sources.split("[\"").skip(1).map(|row| {
-        let mut texts = row.split('"').step_by(2);
-        (texts.next().unwrap(), texts.next().unwrap())
-    });
-    assert_eq!(sources.collect::<Vec<_>>(), SOURCES);
+fn each_source_of_decisions_has_a_name() {
     let mut known: Vec<_> = Decisions::default()
         .by_source()
         .map(|(name, _)| name)
         .collect();
-    let mut named = SOURCES.map(|(name, _)| name);
+    let mut named = SOURCES.map(|(name, ..)| name);
     known.sort_unstable();
     named.sort_unstable();
     assert_eq!(known, named);
-
-    let reasons = [
-        DenialReason::QuotaExceeded,
-        DenialReason::Banned,
-        DenialReason::CostImpossible,
-        DenialReason::KeyMissing,
-        DenialReason::Listed,
-        DenialReason::StoreFailed,
-        DenialReason::Misconfigured,
-    ];
-    let reasons = reasons.map(|reason| {
-        let name = numbers::reason(reason);
-        format!("{name}: \"{}\",", callers::reason(name))
-    });
-    let written = in_script("const REASONS = {", "};");
-    let written: Vec<_> = written.split_whitespace().collect();
-    assert_eq!(written.join(" "), reasons.join(" "));
-
-    for word in [callers::SHADOW, "one bucket for all callers", "counts by "] {
-        assert!(script().contains(word), "{word}");
-    }
-
-    let parts = PARTS.map(|part| part.trim_end_matches(':')).join("|");
-    assert_eq!(in_script("const PART = /^(", "):/;"), parts);
-}
-
-#[test]
-fn the_script_hides_the_characters_that_the_server_hides() {
-    let written = in_script("const HIDDEN = /[\\p{Cc}", "]/gu;");
-    let codes = written.split("\\u").skip(1).map(|code| {
-        let (code, dash) = code.split_at(4);
-        (u32::from_str_radix(code, 16).unwrap(), dash == "-")
-    });
-    let codes: Vec<_> = codes.collect();
-    let is_hidden = |character: char| {
-        let mut ranges = codes.iter().zip(1..).map(|(&(first, is_range), next)| {
-            let last = if is_range { codes[next].0 } else { first };
-            first..=last
-        });
-        character.is_control() || ranges.any(|range| range.contains(&u32::from(character)))
-    };
-    for character in '\0'..'\u{fffd}' {
-        let shown = Html::new().text(&character.to_string()).into_string();
-        assert_eq!(shown == "\u{fffd}", is_hidden(character), "{character:?}");
-    }
 }
 
 #[test]
@@ -201,27 +77,18 @@ fn the_login_says_why_it_asks_again() {
     let page = login_page(&base, "the token is <wrong>");
     assert!(page.contains("action=\"./admin/session\""));
     assert!(page.contains(">the token is &lt;wrong&gt;</p>"));
-    assert!(!page.contains("{{"));
-}
-
-#[test]
-fn placeholders_are_filled_once() {
-    let content = |name: &str| Html::new().text(name).text("{{b}}");
-    assert_eq!(fill("1{{a}}2{{b}}3", content), "1a{{b}}2b{{b}}3");
-    assert_eq!(fill("none", content), "none");
+    // It is for people who have never seen the code of the application.
+    assert!(!page.contains("Access::") && !page.contains("<script"));
 }
 
 #[test]
 fn a_long_text_is_shortened_and_kept_in_full_beside_it() {
     let long = "é".repeat(61);
-    let shown = Html::new().foreign(&long).into_string();
+    let shown = foreign(&long).into_string();
     let short = "é".repeat(59);
     assert_eq!(shown, format!("<bdi title=\"{long}\">{short}…</bdi>"));
     let whole = "é".repeat(60);
-    assert_eq!(
-        Html::new().foreign(&whole).into_string(),
-        format!("<bdi>{whole}</bdi>")
-    );
+    assert_eq!(foreign(&whole).into_string(), format!("<bdi>{whole}</bdi>"));
 }
 
 #[test]
@@ -232,6 +99,167 @@ fn a_caller_of_several_parts_has_spaces_between_them() {
         assert_eq!(parts_of(text), [text]);
         assert_eq!(parts_of(&format!(" {text}\t")), [text]);
     }
+    for part in PARTS {
+        assert_eq!(parts_of(&format!("{part}a {part}b")).len(), 2, "{part}");
+    }
+}
+
+fn status(up: bool, is_redis: bool) -> Status {
+    Status {
+        api: 1,
+        version: "0",
+        now_ms: 0,
+        changes: false,
+        who: String::new(),
+        limiters: Vec::new(),
+        stores: vec![StoreStatus {
+            name: "main".to_owned(),
+            up,
+            breakers_open: is_redis.then_some(0),
+            in_flight: None,
+            buckets: None,
+            local_buckets: 0,
+            cached_denials: None,
+            failures: BTreeMap::new(),
+        }],
+        control: None,
+        config: None,
+    }
+}
+
+/// Returns what the tile says, if that many of the last decisions were made by the store, and that
+/// many without it.
+fn store_tile(up: bool, decided: u64, failed: u64, why: &'static str) -> String {
+    let recent = Totals {
+        seconds: 10.0,
+        // Lists decide without a store.
+        sources: BTreeMap::from([("store", decided), ("local", failed), ("list", 40)]),
+        failures: BTreeMap::from([(why, failed)]),
+        ..Totals::default()
+    };
+    let tile = tiles::store(&status(up, true), &recent).into_string();
+    let (_, value) = tile.split_once("<p class=\"value ").unwrap();
+    let (value, rest) = value.split_once("</p>").unwrap();
+    assert_eq!(rest.contains("Down: <bdi>main</bdi>"), !up, "{tile}");
+    value.rsplit('>').next().unwrap().to_owned()
+}
+
+#[test]
+fn the_tile_of_the_store_says_how_much_it_decides_and_why_not_all() {
+    for (up, decided, failed, why, text) in [
+        (true, 0, 0, "timeout", "Yes"),
+        (true, 100, 0, "timeout", "Yes"),
+        (true, 93, 7, "timeout", "Mostly (93 %, 7 % timed out)"),
+        (
+            true,
+            927,
+            73,
+            "refused",
+            "Mostly (92.7 %, 7.3 % were refused)",
+        ),
+        (
+            true,
+            10,
+            90,
+            "unavailable",
+            "No (10 %, 90 % lost their connection)",
+        ),
+        (false, 10, 90, "timeout", "No (10 %, 90 % timed out)"),
+        (false, 0, 50, "timeout", "No (100 % timed out)"),
+        (false, 0, 0, "timeout", "No: it did not answer"),
+        // Never yes beside a store that is down.
+        (false, 50, 0, "timeout", "Mostly: it answers again"),
+    ] {
+        assert_eq!(
+            store_tile(up, decided, failed, why),
+            text,
+            "{up} {decided} {failed}"
+        );
+    }
+    let in_memory = tiles::store(&status(true, false), &Totals::default()).into_string();
+    assert!(in_memory.contains("No Redis: in memory"));
+}
+
+fn view() -> View {
+    View {
+        status: status(true, false),
+        policies: Vec::new(),
+        entries: Vec::new(),
+        snapshots: Vec::new(),
+        missed: 0,
+        top: Vec::new(),
+        denials: Vec::new(),
+        lately: Totals::default(),
+        recent: Totals::default(),
+        is_for_all_users: false,
+        has_session: false,
+        asked: None,
+    }
+}
+
+#[test]
+fn denials_that_are_in_no_list_are_counted() {
+    let note = |missed| callers::denials(&[], missed, &view()).into_string();
+    assert!(!note(0).contains("in no list"));
+    assert!(note(1).contains("1 more is in no list"));
+    assert!(note(1_234).contains("1,234 more are in no list"));
+}
+
+fn caller_policy(policy: &str, remaining: u64) -> CallerPolicy {
+    CallerPolicy {
+        limiter: "api".to_owned(),
+        policy: policy.to_owned(),
+        fingerprint: None,
+        quota: None,
+        limit: Some(10),
+        remaining: Some(remaining),
+        reset_after_ms: Some(0),
+        retry_after_ms: Some(1_000),
+        allowed: Some(remaining > 0),
+        held: None,
+        shared: false,
+        mode: "enforce",
+        list: None,
+        banned: false,
+        banned_until_ms: None,
+        banned_by: None,
+        source: Some("store"),
+        error: None,
+        followed: None,
+        entries: Vec::new(),
+        storage_key: None,
+    }
+}
+
+/// Those that deny come first, then what needs a look, and the others take a line each.
+#[test]
+fn policies_without_news_take_a_line_at_the_end() {
+    let policies = [("full", 10), ("low", 2), ("empty", 0), ("half", 5)];
+    let found = LookUp {
+        fingerprint: None,
+        policies: policies
+            .map(|(name, left)| caller_policy(name, left))
+            .into(),
+    };
+    let asked = Asked {
+        ask: Ask::default(),
+        answer: Err(String::new()),
+    };
+    let shown = answer::answer(&asked, &found, &view()).into_string();
+    let cards = shown.split("<article class=\"").skip(1);
+    let cards = cards.map(|card| {
+        let (class, rest) = card.split_once('"').unwrap();
+        let (_, name) = rest.split_once("data-policy=\"").unwrap();
+        format!("{class}: {}", name.split_once('"').unwrap().0)
+    });
+    let expected = [
+        "policy: empty",
+        "policy: low",
+        "policy brief: full",
+        "policy brief: half",
+    ];
+    assert_eq!(cards.collect::<Vec<_>>(), expected);
+    assert!(shown.contains("Denied by “empty”."));
 }
 
 /// Reads what a browser reads: characters that are named, and the others as they are.
@@ -240,7 +268,6 @@ fn read(markup: &str) -> String {
         ("&lt;", "<"),
         ("&gt;", ">"),
         ("&quot;", "\""),
-        ("&#39;", "'"),
         ("&amp;", "&"),
     ];
     let each = named.iter();
@@ -254,14 +281,19 @@ proptest! {
     /// is lost but characters that are not seen.
     #[test]
     fn a_text_stays_a_text(text in ".{0,80}|[<>&\"'a=/ ;#x3-]{0,40}|\\PC*") {
-        let markup = Html::new().text(&text).into_string();
-        prop_assert!(!markup.contains(['<', '>', '"', '\'']));
-        for (at, _) in markup.match_indices('&') {
-            let rest = &markup[at..];
-            let names = ["&lt;", "&gt;", "&quot;", "&#39;", "&amp;"];
-            prop_assert!(names.iter().any(|name| rest.starts_with(name)), "{markup}");
+        let markup = written(html! { i title=(text) { (text) } });
+        let (attribute, content) = markup
+            .strip_prefix("<i title=\"").unwrap()
+            .strip_suffix("</i>").unwrap()
+            .split_once("\">").unwrap();
+        prop_assert_eq!(attribute, content);
+        prop_assert!(!content.contains(['<', '>', '"']));
+        for (at, _) in content.match_indices('&') {
+            let rest = &content[at..];
+            let names = ["&lt;", "&gt;", "&quot;", "&amp;"];
+            prop_assert!(names.iter().any(|name| rest.starts_with(name)), "{content}");
         }
-        let seen = read(&markup);
+        let seen = read(content);
         prop_assert_eq!(seen.chars().count(), text.chars().count());
         for (shown, character) in seen.chars().zip(text.chars()) {
             prop_assert!(shown == character || shown == char::REPLACEMENT_CHARACTER);
@@ -269,5 +301,15 @@ proptest! {
         prop_assert!(!seen.chars().any(char::is_control));
         let turning = ['\u{202e}', '\u{2066}', '\u{2069}', '\u{200f}'];
         prop_assert!(!seen.contains(turning));
+    }
+
+    /// A change is made for the caller that was typed, whatever characters it has.
+    #[test]
+    fn a_caller_is_the_same_after_its_way_through_the_page(caller in ".{0,40}|[a-z\u{202e}\u{1f600}\"<\\\\ ]{0,20}") {
+        let ask = Ask { caller, ..Ask::default() };
+        let json = ask.parts_as_json();
+        prop_assert!(json.is_ascii() && !json.contains(char::is_control));
+        let parts: Vec<String> = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(parts, parts_of(&ask.caller));
     }
 }

@@ -1,144 +1,152 @@
 //! The tiles at the top: what to know at a glance.
 
+use maud::{Markup, html};
+
 use super::{
-    html::Html,
-    words::{ago, plural, share},
+    text::{Tone, foreign, signed, since},
+    words::{count, plural, share},
 };
-use crate::api::{numbers::Metrics, status::Status};
+use crate::api::{recent::Totals, status::Status};
 
-/// The sources of decisions that the store made, at once or before. The others were made without
-/// it.
-const FAILED: [&str; 2] = ["local", "store_failure"];
-
-/// Adds what a tile answers. `kind`: a class that has a sign, or none.
-fn answer(kind: &str, text: &str) -> Html {
-    let html = Html::new();
-    let html = match kind {
-        "good" => html
-            .markup("<p class=\"value good\"><span class=\"sign\" aria-hidden=\"true\">✓</span>"),
-        "bad" => {
-            html.markup("<p class=\"value bad\"><span class=\"sign\" aria-hidden=\"true\">✕</span>")
+pub(super) fn tiles(status: &Status, recent: &Totals) -> Markup {
+    html! {
+        section.tiles id="tiles" data-part aria-label="State" {
+            (tile("tile-store", "Is Redis deciding?", &store(status, recent)))
+            (tile("tile-traffic", "Requests", &traffic(recent)))
+            (tile("tile-file", "Limits", &file(status)))
+            (tile("tile-document", "Control document", &document(status)))
         }
-        "warn" => html
-            .markup("<p class=\"value warn\"><span class=\"sign\" aria-hidden=\"true\">!</span>"),
-        _ => html.markup("<p class=\"value\">"),
-    };
-    html.text(text).markup("</p>")
-}
-
-fn note(html: Html, text: &str) -> Html {
-    html.markup("<p class=\"note\">").text(text).markup("</p>")
-}
-
-fn problem(html: Html, text: &str, of: &str) -> Html {
-    html.markup("<p class=\"bad\">")
-        .text(text)
-        .foreign(of)
-        .markup("</p>")
-}
-
-/// Answers whether Redis decides.
-pub(super) fn store(status: &Status, metrics: &[Metrics]) -> Html {
-    let decisions = metrics.iter().flat_map(|one| &one.decisions);
-    let (mut all, mut failed) = (0, 0);
-    for (source, number) in decisions {
-        all += number;
-        failed += if FAILED.contains(source) { *number } else { 0 };
     }
-    let decided = match all {
-        0 => "No decision yet".to_owned(),
-        all => format!("{} of all decisions", share(all - failed, all)),
-    };
-    let down: Vec<_> = status.stores.iter().filter(|store| !store.up).collect();
-    if !down.is_empty() {
-        let html = match down.len() == status.stores.len() {
-            true => answer("bad", "No: it fails"),
-            false => answer("warn", "Partly: calls fail"),
-        };
-        let html = note(html, &decided);
-        let html = html.each(down, |html, store| problem(html, "Down: ", &store.name));
-        return note(html, "Each policy goes by its setting for failures");
-    }
-    if status
+}
+
+fn tile(id: &str, title: &str, answer: &Markup) -> Markup {
+    html! { div.tile id=(id) { h2 { (title) } (answer) } }
+}
+
+fn value(tone: Tone, text: &str) -> Markup {
+    html! { p class={ "value " (tone.class()) } { (signed(tone, text)) } }
+}
+
+fn note(text: &str) -> Markup {
+    html! { p.note { (text) } }
+}
+
+/// Says which share Redis decided lately, and why it did not decide the rest.
+pub(super) fn store(status: &Status, recent: &Totals) -> Markup {
+    if !status
         .stores
         .iter()
         .any(|store| store.breakers_open.is_some())
     {
-        return note(answer("good", "Yes"), &decided);
+        let down = status.stores.iter().find(|store| !store.up);
+        return match down {
+            Some(store) => html! {
+                (value(Tone::Bad, "No: the store fails"))
+                p.bad { "Down: " (foreign(&store.name)) }
+            },
+            None => html! {
+                (value(Tone::Quiet, "No Redis: in memory"))
+                (note("Each process counts for itself"))
+            },
+        };
     }
-    note(
-        answer("", "No Redis: in memory"),
-        "Each process counts for itself",
-    )
+    let (all, failed) = (recent.decisions(), recent.undecided());
+    let decided = share(all - failed, all);
+    let why = format!(
+        "{} {}",
+        share(failed, all),
+        recent.failure().unwrap_or("failed")
+    );
+    let mut down = status.stores.iter().filter(|store| !store.up).peekable();
+    let is_down = down.peek().is_some();
+    let (tone, text) = match (all, failed) {
+        (0, _) if is_down => (Tone::Bad, "No: it did not answer".to_owned()),
+        (0, _) => (Tone::Good, "Yes".to_owned()),
+        (_, 0) if is_down => (Tone::Warn, "Mostly: it answers again".to_owned()),
+        (_, 0) => (Tone::Good, "Yes".to_owned()),
+        _ if failed == all => (Tone::Bad, format!("No ({why})")),
+        _ if failed > all / 2 => (Tone::Bad, format!("No ({decided}, {why})")),
+        _ => (Tone::Warn, format!("Mostly ({decided}, {why})")),
+    };
+    html! {
+        (value(tone, &text))
+        @match all {
+            0 => p.note { "No decision " (recent.period("in the last 10 s")) },
+            _ => p.note { (decided) " of the decisions " (recent.period("in the last 10 s")) },
+        }
+        @for store in down { p.bad { "Down: " (foreign(&store.name)) } }
+        @if tone != Tone::Good { (note("Each policy goes by its setting for failures")) }
+    }
 }
 
-pub(super) fn traffic(metrics: &[Metrics]) -> Html {
-    let requests = metrics.iter().flat_map(|one| &one.requests);
-    let (mut all, mut denied) = (0, 0);
-    for (result, number) in requests {
-        let is_denied = !["allowed", "not_limited", "exempt", "cancelled"].contains(result);
-        all += number;
-        denied += if is_denied { *number } else { 0 };
+fn traffic(recent: &Totals) -> Markup {
+    let number = |number: u64| match recent.seconds > 0.0 {
+        true => format!("{:.1}", number as f64 / recent.seconds),
+        false => count(number),
+    };
+    let unit = if recent.seconds > 0.0 {
+        "per second"
+    } else {
+        "requests"
+    };
+    let all = number(recent.allowed + recent.denied);
+    let (allowed, denied) = (number(recent.allowed), number(recent.denied));
+    html! {
+        (value(Tone::Quiet, &format!("{all} {unit}")))
+        p.note {
+            (allowed) " allowed, " (denied) " denied"
+            @if recent.shadow_denied > 0 { ", " (number(recent.shadow_denied)) " would be denied" }
+            ", " (recent.period("in the last 10 s"))
+        }
     }
-    let html = answer("", &plural(all, "request", "requests"));
-    note(
-        html,
-        &format!("{denied} denied, since this process started"),
-    )
 }
 
-pub(super) fn file(status: &Status) -> Html {
+fn file(status: &Status) -> Markup {
     let now_ms = status.now_ms;
     let Some(config) = &status.config else {
-        return note(answer("", "In code"), "No file of limits is followed");
+        return html! {
+            (value(Tone::Quiet, "In code"))
+            (note("No file of limits is followed"))
+        };
     };
-    if let Some(rejected) = &config.rejected {
-        let since = ago(rejected.since_ms, now_ms);
-        let html = answer("bad", "A new file is rejected");
-        let html = note(
-            html,
-            &format!("Version {} applies on. Rejected {since}", config.version),
-        );
-        let problems = rejected.problems.iter().take(3);
-        return html.each(problems, |html, text| problem(html, "", text));
+    let version = count(config.version);
+    html! {
+        @if let Some(rejected) = &config.rejected {
+            (value(Tone::Bad, "A new file is rejected"))
+            p.note { "Version " (version) " applies on. Rejected " (since(rejected.since_ms, now_ms)) }
+            @for problem in rejected.problems.iter().take(3) { p.bad { (foreign(problem)) } }
+        } @else {
+            (value(Tone::Good, &format!("Version {version}")))
+            p.note { "From the file, applied " (since(config.applied_ms, now_ms)) }
+            @if let Some(hash) = &config.hash { p.note { "Hash " (foreign(hash)) } }
+        }
     }
-    let applied = ago(config.applied_ms, now_ms);
-    let html = answer("good", &format!("Version {}", config.version));
-    let html = note(html, &format!("From the file, applied {applied}"));
-    html.maybe(config.hash.as_ref(), |html, hash| {
-        html.markup("<p class=\"note\">Hash ")
-            .foreign(hash)
-            .markup("</p>")
-    })
 }
 
-pub(super) fn document(status: &Status) -> Html {
+fn document(status: &Status) -> Markup {
     let Some(control) = &status.control else {
-        return note(
-            answer("", "Not in use"),
-            "Bans, overrides and modes need one",
-        );
+        return html! {
+            (value(Tone::Quiet, "Not in use"))
+            (note("Bans, overrides and modes need one"))
+        };
     };
-    let html = match &control.problem {
-        Some(text) => problem(answer("warn", "Not up to date"), "", text),
-        None => answer("", &plural(control.entries as u64, "entry", "entries")),
-    };
-    let html = match control.since_ms {
-        Some(since_ms) => {
-            let applied = ago(since_ms, status.now_ms);
-            note(html, &format!("Changes applied {applied}"))
+    html! {
+        @if let Some(problem) = &control.problem {
+            (value(Tone::Warn, "Not up to date"))
+            p.bad { (foreign(problem)) }
+        } @else {
+            (value(Tone::Quiet, &plural(control.entries as u64, "entry", "entries")))
         }
-        None => note(html, "Nothing was changed yet"),
-    };
-    let unknown = control.unknown_policies.first();
-    let html = html.maybe(unknown, |html, name| {
-        html.markup("<p class=\"note\">No such policy here: ")
-            .foreign(name)
-            .markup("</p>")
-    });
-    html.maybe(control.not_followed.first(), |html, name| {
-        html.markup("<p class=\"warn\">Not followed under ")
-            .foreign(name)
-            .markup("</p>")
-    })
+        @if let Some(since_ms) = control.since_ms {
+            p.note { "Changes applied " (since(since_ms, status.now_ms)) }
+        } @else {
+            (note("Nothing was changed yet"))
+        }
+        @if let Some(name) = control.unknown_policies.first() {
+            p.note { "No such policy here: " (foreign(name)) }
+        }
+        @if let Some(name) = control.not_followed.first() {
+            p.warn { "Not followed under " (foreign(name)) }
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            access: Access::loopback(),
+            access: Access::loopback_with_changes(),
             changes: true,
             redis: false,
             timeout: DEADLINE,

@@ -92,7 +92,6 @@ fn hostile_names_keys_labels_and_reasons_are_text() {
     tab.fill(&page::css("#caller"), "header:<img src=x onerror=hacked=1>");
     tab.click(&page::css("#ask button[type=submit]"));
     tab.wait_until("document.getElementById('ask-problem').textContent !== ''");
-    tab.expect_problem("the server responded with a status of 400");
     assert_intact(&mut tab);
 }
 

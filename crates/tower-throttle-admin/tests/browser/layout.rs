@@ -192,7 +192,7 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
     tab.click(&button("document.getElementById('result')", "Close"));
 
     app.lose_redis();
-    tab.wait_until("document.getElementById('tile-store').innerText.includes('No: it fails')");
+    tab.wait_until("document.querySelector('#tile-store .value').innerText.includes('No')");
     assert_in_order(&mut tab, "in an outage");
     if picture::folder().is_some() {
         thread::sleep(Duration::from_secs(20));
@@ -224,6 +224,11 @@ fn a_page_for_looking_only_has_no_buttons_of_change() {
             .contains("read-only")
     );
     assert_in_order(&mut tab, "read-only");
+    tab.resize(NARROW.0, NARROW.1);
+    let is_in_sight = "[...document.querySelectorAll('#policies td.number')]
+        .every((cell) => cell.getBoundingClientRect().right <= cell.closest('.scroll').getBoundingClientRect().right)";
+    assert_eq!(tab.evaluate(is_in_sight), true);
+    tab.resize(WIDE.0, WIDE.1);
     tab.picture("admin-read-only", (1440, 1_270));
     tab.picture("admin-read-only-narrow", (390, 1_600));
 }

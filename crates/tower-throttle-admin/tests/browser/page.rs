@@ -68,11 +68,8 @@ pub(crate) fn look_up(tab: &Tab, caller: &str) {
 pub(crate) fn change(tab: &Tab, policy: &str, name: &str, fields: &[(&str, &str)]) {
     tab.click(&button(&card(policy), &format!("{name}… {policy}")));
     submit(tab, fields);
-    let outcome = format!(
-        "({}).querySelector('.outcome')?.innerText ?? ''",
-        card(policy)
-    );
-    tab.wait_until(&format!("({outcome}).includes('done')"));
+    let outcome = "document.querySelector('#result-outcome .outcome')?.innerText ?? ''";
+    tab.wait_until(&format!("({outcome}).includes('{name}: done')"));
 }
 
 /// Fills in the fields of the dialog that is open, by name, and sends it.

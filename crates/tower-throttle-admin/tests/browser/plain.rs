@@ -31,8 +31,12 @@ fn tables_and_the_look_up_work_without_scripts() {
     // What needs scripts is not there.
     let buttons =
         "[...document.querySelectorAll('button')].filter((button) => button.checkVisibility())
+        .filter((button) => !(button.ariaLabel ?? button.textContent).startsWith('Look up'))
         .map((button) => button.textContent.trim())";
-    assert_eq!(tab.evaluate(buttons), json!(["Look up"]));
+    assert_eq!(tab.evaluate(buttons), json!([]));
+    tab.click(&css("#denials tbody button"));
+    tab.wait_until("document.querySelector('#result')?.innerText.includes('0 of 5')");
+    tab.navigate(&app.admin());
     tab.fill(&css("#caller"), "header:x-api-key=ann");
     tab.click(&css("#ask button[type=submit]"));
     tab.wait_until("document.querySelector('#result')?.innerText.includes('of 1,000')");

@@ -15,6 +15,10 @@ impl Tab {
         let Some(folder) = folder() else { return };
         self.resize(width, height);
         self.evaluate("(document.activeElement?.blur(), scrollTo(0, 0))");
+        // Tab may have led through lists.
+        self.evaluate(
+            "document.querySelectorAll('.scroll').forEach((list) => list.scrollTo(0, 0))",
+        );
         // The next numbers draw the charts in their new size.
         thread::sleep(Duration::from_secs(2));
         let path = folder.join(format!("{name}.png"));

@@ -87,7 +87,7 @@ async fn a_session_gives_access_for_twelve_hours_in_every_process() {
     // Without `Path`, it is for the folder of the request: /admin.
     assert_eq!(
         attributes,
-        "Max-Age=43200; HttpOnly; Secure; SameSite=Strict"
+        "HttpOnly; SameSite=Strict; Secure; Max-Age=43200"
     );
     let with = |asked: Asked| asked.with("cookie", session);
     app.ask(&with(post(RESET, ANN))).await.assert_done();
@@ -158,12 +158,29 @@ async fn logging_out_removes_the_cookie() {
         .ask(&post("/admin/session-end", "").with("cookie", &session))
         .await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
-    let removed = "tower_throttle=; Max-Age=0; HttpOnly; Secure; SameSite=Strict";
+    let removed = "tower_throttle=; HttpOnly; SameSite=Strict; Secure; Max-Age=0";
     assert_eq!(answer.field("set-cookie"), removed);
     let answer = app
         .ask(&form("/admin/session-end", "").with("cookie", &session))
         .await;
     assert_is_the_page(&answer, removed);
+}
+
+/// Another application on the host has received the cookie, and keeps it.
+#[tokio::test]
+async fn a_copy_of_the_cookie_is_of_no_use_after_a_logout() {
+    let (app, other) = (App::bearer(), App::bearer());
+    let session = app.log_in().await;
+    let asked = get(STATUS).with("cookie", &session);
+    app.ask(&asked).await.assert_done();
+    // Without the cookie, nobody is logged out.
+    app.ask(&post("/admin/session-end", "")).await.assert_done();
+    app.ask(&asked).await.assert_done();
+    let log_out = post("/admin/session-end", "").with("cookie", &session);
+    app.ask(&log_out).await.assert_done();
+    app.ask(&asked).await.assert_is(401, "no-token");
+    // Other processes have not heard of it.
+    other.ask(&asked).await.assert_done();
 }
 
 fn assert_is_the_page(answer: &Answer, cookie: &str) {

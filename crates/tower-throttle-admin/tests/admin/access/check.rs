@@ -44,7 +44,7 @@ async fn the_check_decides_for_every_path() {
 #[tokio::test]
 async fn the_check_reads_what_earlier_layers_found_out() {
     let access = Access::check(|head| Some(Who::new(head.extensions().get::<User>()?.0)));
-    let app = App::new(access);
+    let app = App::with(access, |admin| admin.hosts(["ops.example"]));
     let authenticate = middleware::map_request(async |mut request: Request| {
         if request.headers().contains_key("x-ann") {
             request.extensions_mut().insert(User("ann"));

@@ -47,6 +47,26 @@ async fn the_page_says_that_it_is_open_to_all_users_of_the_machine() {
 }
 
 #[tokio::test]
+async fn changes_on_loopback_are_asked_for_by_name() {
+    let log = super::secrets::Log::default();
+    let guard = log.start();
+    let app = App::new(Access::loopback());
+    drop(guard);
+    assert!(
+        log.text().contains("Access::loopback_with_changes()"),
+        "{}",
+        log.text()
+    );
+    app.ask(&get(STATUS)).await.assert_done();
+    app.ask(&post(RESET, ANN)).await.assert_is(403, "read-only");
+    assert!(app.ask(&get("/admin")).await.body.contains("read-only"));
+    assert!(!app.was_reset());
+    let app = App::new(Access::loopback_with_changes());
+    app.ask(&post(RESET, ANN)).await.assert_done();
+    assert!(app.was_reset());
+}
+
+#[tokio::test]
 async fn other_machines_have_none() {
     let app = App::loopback();
     for peer in [

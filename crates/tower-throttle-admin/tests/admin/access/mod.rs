@@ -8,6 +8,7 @@ mod bodies;
 mod calls;
 mod check;
 mod guesses;
+mod hosts;
 mod loopback;
 mod origins;
 mod random;
@@ -70,7 +71,7 @@ impl App {
     }
 
     fn loopback() -> Self {
-        Self::new(Access::loopback())
+        Self::new(Access::loopback_with_changes())
     }
 
     fn bearer() -> Self {

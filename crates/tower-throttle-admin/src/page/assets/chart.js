@@ -1,6 +1,7 @@
 // Charts: lines over the last five minutes, read by pointer, keyboard or as a table.
 
 const SPAN_MS = 300_000;
+const MINUTE_MS = 60_000;
 const GAP_MS = 3_500;
 const EDGES = { left: 64, right: 10, top: 10, bottom: 22 };
 
@@ -27,15 +28,15 @@ function chart(host, { name, unit, series }) {
     class: "plot", role: "slider", tabindex: 0, "aria-label": `${name}: arrow keys read it second by second`,
     "aria-valuemin": -300, "aria-valuemax": 0, "aria-valuenow": 0,
   }, plot);
-  const values = series.map(() => el("b", "-"));
-  const ranges = series.map(() => el("small", ""));
-  const at = el("li.at", "now");
-  const legend = el("ul.legend", at, series.map(({ key, label }, index) => el("li", {},
+  const values = series.map(() => el("b", {}, "-"));
+  const ranges = series.map(() => el("small"));
+  const at = el("li.at", {}, "now");
+  const legend = el("ul.legend", {}, at, series.map(({ key, label }, index) => el("li", {},
     svg("svg", { "aria-hidden": "true" }, svg(`path.line.${key}`, { d: "M1 5H19" })),
-    el("span", label), values[index], ranges[index])));
+    el("span", {}, label), values[index], ranges[index])));
   const body = el("tbody");
-  const asTable = el("details", el("summary", "As a table"), el("div.scroll",
-    el("table", el("thead", el("tr", el("th", { scope: "col" }, "Half minute"),
+  const asTable = el("details", {}, el("summary", {}, "As a table"), el("div.scroll", {},
+    el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Half minute"),
       series.map(({ label }) => el("th.number", { scope: "col" }, label)))), body)));
   asTable.addEventListener("toggle", () => tabulate());
   host.replaceChildren(legend, reader, asTable);
@@ -106,14 +107,12 @@ function chart(host, { name, unit, series }) {
 
   function tabulate() {
     if (!asTable.open) return;
-    const rows = Array.from({ length: 10 }, (_, index) => {
+    body.replaceChildren(...Array.from({ length: 10 }, (_, index) => {
       const until = end - index * 30_000;
       const some = points.filter((point) => point.at <= until && point.at > until - 30_000);
-      return { index, means: series.map(({ key }) => mean(some.map((point) => point[key]))) };
-    });
-    sync(body, rows, ({ index }) => index, ({ index, means }) => el("tr", {},
-      el("th", { scope: "row" }, index === 0 ? "the last" : `${duration(index * 30_000)} ago`),
-      means.map((value) => numberCell(show(value)))));
+      return el("tr", {}, el("th", { scope: "row" }, index === 0 ? "the last" : `${duration(index * 30_000)} ago`),
+        series.map(({ key }) => el("td.number", {}, show(mean(some.map((point) => point[key]))))));
+    }));
   }
 
   function draw() {
@@ -124,20 +123,23 @@ function chart(host, { name, unit, series }) {
     const steps = ticks(most);
     const [right, bottom] = [width - EDGES.right, height - EDGES.bottom];
     const across = right - EDGES.left;
+    // The axis grows with the history, by whole minutes.
+    const minutes = Math.min(5, Math.max(1, Math.ceil((end - (points[0]?.at ?? end)) / MINUTE_MS)));
+    const span = minutes * MINUTE_MS;
     scale = {
       bottom,
-      x: (time) => right - (end - time) / SPAN_MS * across,
+      x: (time) => right - (end - time) / span * across,
       y: (value) => bottom - value / steps.at(-1) * (bottom - EDGES.top),
-      time: (x) => end - (right - x) / across * SPAN_MS,
+      time: (x) => end - (right - x) / across * span,
     };
     const labels = steps.flatMap((step) => [
       svg("line", { x1: EDGES.left, x2: right, y1: scale.y(step), y2: scale.y(step) }),
       svg("text", { x: EDGES.left - 8, y: scale.y(step) + 4, "text-anchor": "end" }, `${number.format(step)}${unit}`),
     ]);
-    for (let minute = 0; minute <= 5; minute += 1) {
-      const x = right - minute / 5 * across;
+    for (let minute = 0; minute <= minutes; minute += 1) {
+      const x = right - minute / minutes * across;
       const text = minute === 0 ? "now" : `${minute} min`;
-      labels.push(svg("text", { x, y: height - 5, "text-anchor": minute === 0 ? "end" : minute === 5 ? "start" : "middle" }, text));
+      labels.push(svg("text", { x, y: height - 5, "text-anchor": minute === 0 ? "end" : minute === minutes ? "start" : "middle" }, text));
     }
     grid.replaceChildren(...labels);
     series.forEach(({ key }, index) => {
@@ -167,11 +169,11 @@ function mean(values) {
 }
 
 // Draws the denials of a policy small, ten seconds a step. Nothing if there are none.
-function sparkline(values, kind) {
+function sparkline(values) {
   const steps = Array.from({ length: 30 }, () => 0);
   values.forEach((value, index) => { steps[29 - Math.min(29, Math.floor((values.length - 1 - index) / 10))] += value; });
   const most = Math.max(...steps);
-  if (!most) return "";
+  if (!most) return [];
   const path = steps.map((value, index) => `${index ? "L" : "M"}${(index * 2 + 1)} ${(15 - value / most * 13).toFixed(1)}`).join("");
-  return svg(`path.line.${kind}`, { d: path });
+  return [svg("path.line.denied", { d: path })];
 }

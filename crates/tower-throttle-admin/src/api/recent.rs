@@ -1,0 +1,109 @@
+//! [`Totals`]: what happened in the last seconds.
+
+use tower_throttle::{
+    inspect::Inspect,
+    metrics::{Snapshot, StoreMetrics},
+};
+
+use super::{Counts, sample::allowed_and_denied};
+
+/// What all layers and limiters counted in some seconds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    /// How long that was. 0: since the process started.
+    pub(crate) seconds: f64,
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+    pub(crate) shadow_denied: u64,
+    /// Decisions by where they came from.
+    pub(crate) sources: Counts,
+    /// Failures of stores by their kind.
+    pub(crate) failures: Counts,
+}
+
+/// The sources of decisions that no store made, neither at once nor before.
+const UNDECIDED: [&str; 2] = ["local", "store_failure"];
+
+impl Totals {
+    pub(super) fn new(seconds: f64, limiters: &[Snapshot], stores: &[StoreMetrics]) -> Self {
+        let mut totals = Self {
+            seconds,
+            ..Self::default()
+        };
+        for one in limiters {
+            let (allowed, denied) = allowed_and_denied(&one.requests);
+            totals.allowed += allowed;
+            totals.denied += denied;
+            totals.shadow_denied += one
+                .policies()
+                .map(|(_, checks)| checks.shadow_denied)
+                .sum::<u64>();
+            add(&mut totals.sources, one.decisions.by_source());
+        }
+        for store in stores {
+            add(&mut totals.failures, store.failures.by_kind());
+        }
+        totals
+    }
+
+    /// Returns what was counted since the process started.
+    pub(crate) fn since_the_start(inspected: &[Inspect]) -> Self {
+        let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
+        let stores = StoreMetrics::by_name(snapshots.iter().map(|snapshot| &snapshot.store));
+        Self::new(0.0, &snapshots, &stores)
+    }
+
+    /// Names the time: as given, unless it is all time since the process started.
+    pub(crate) const fn period(&self, recent: &'static str) -> &'static str {
+        if self.seconds > 0.0 {
+            recent
+        } else {
+            "since this process started"
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.seconds += other.seconds;
+        self.allowed += other.allowed;
+        self.denied += other.denied;
+        self.shadow_denied += other.shadow_denied;
+        let counts = |counts: &Counts| counts.clone().into_iter();
+        add(&mut self.sources, counts(&other.sources));
+        add(&mut self.failures, counts(&other.failures));
+    }
+
+    /// Returns the number of decisions that a store was to make. Lists decide without one.
+    pub(crate) fn decisions(&self) -> u64 {
+        let asked = self.sources.iter().filter(|(source, _)| **source != "list");
+        asked.map(|(_, count)| count).sum()
+    }
+
+    /// Returns how many of them no store made.
+    pub(crate) fn undecided(&self) -> u64 {
+        let undecided = UNDECIDED
+            .iter()
+            .filter_map(|source| self.sources.get(source));
+        undecided.sum()
+    }
+
+    /// Says why most of the decisions that no store made were not made.
+    pub(crate) fn failure(&self) -> Option<&'static str> {
+        let most = self.failures.iter().filter(|(_, count)| **count > 0);
+        let (kind, _) = most.max_by_key(|(_, count)| **count)?;
+        Some(match *kind {
+            "timeout" => "timed out",
+            "unavailable" => "lost their connection",
+            "not_sent" => "were not sent",
+            "not_connected" => "had no connection",
+            "overloaded" => "were too many",
+            "refused" => "were refused",
+            _ => "failed",
+        })
+    }
+}
+
+fn add(sums: &mut Counts, counts: impl Iterator<Item = (&'static str, u64)>) {
+    for (name, count) in counts {
+        *sums.entry(name).or_default() += count;
+    }
+}

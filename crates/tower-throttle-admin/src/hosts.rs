@@ -1,0 +1,124 @@
+//! The host names that the page answers to.
+
+use std::net::Ipv4Addr;
+
+/// The names of [`Admin::hosts`](crate::Admin::hosts), in lower case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts(pub(crate) Vec<String>);
+
+impl Hosts {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether a host, with or without a port, is one of them.
+    pub(crate) fn has(&self, host: &str) -> bool {
+        let name = name_of(host).map(str::to_ascii_lowercase);
+        name.is_some_and(|name| self.0.contains(&name))
+    }
+}
+
+/// Returns whether a host is `localhost` or an address: what no other site can let its own name
+/// resolve to.
+pub(crate) fn is_address(host: &str) -> bool {
+    let is_ipv6 = |name: &str| {
+        let address = name
+            .strip_prefix('[')
+            .and_then(|name| name.strip_suffix(']'));
+        address.is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
+    };
+    name_of(host).is_some_and(|name| {
+        name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok() || is_ipv6(name)
+    })
+}
+
+/// Returns whether a host is this machine.
+pub(crate) fn is_local(host: &str) -> bool {
+    name_of(host).is_some_and(|name| {
+        name.eq_ignore_ascii_case("localhost") || ["127.0.0.1", "[::1]"].contains(&name)
+    })
+}
+
+/// Returns a host without its port. `None` if that is no number.
+fn name_of(host: &str) -> Option<&str> {
+    let (name, port) = match host.rsplit_once(':') {
+        // The last colon of an IPv6 address is within brackets.
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (host, ""),
+    };
+    port.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hosts, is_address, is_local};
+
+    const LOCAL: [&str; 6] = [
+        "localhost",
+        "LocalHost:8080",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "[::1]",
+        "[::1]:65535",
+    ];
+    const OTHERS: [&str; 16] = [
+        "",
+        ":80",
+        "localhost.",
+        "localhost.evil.example",
+        "evil.example",
+        "evil.example:80",
+        "localhost:80:80",
+        "localhost:a",
+        "localhost:80@evil.example",
+        "user@localhost",
+        "127.0.0.1.evil.example",
+        "::1",
+        "[::1",
+        "[::1]evil",
+        "[::1]:a",
+        "2130706433",
+    ];
+
+    #[test]
+    fn three_names_are_local_with_any_port() {
+        for host in LOCAL {
+            assert!(is_local(host), "{host}");
+        }
+        for host in OTHERS
+            .into_iter()
+            .chain(["127.0.0.2", "0.0.0.0", "[::ffff:127.0.0.1]"])
+        {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_one_in_full() {
+        for host in LOCAL.into_iter().chain(["10.0.0.7:9000", "[2001:db8::1]"]) {
+            assert!(is_address(host), "{host}");
+        }
+        for host in OTHERS {
+            assert!(!is_address(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_listed_name_is_compared_as_a_whole() {
+        let hosts = Hosts(vec!["limits.example".to_owned()]);
+        for host in ["limits.example", "LIMITS.example:9000"] {
+            assert!(hosts.has(host), "{host}");
+        }
+        for host in [
+            "",
+            "example",
+            "x.limits.example",
+            "limits.example.evil.example",
+            "limits.example:a",
+        ] {
+            assert!(!hosts.has(host), "{host}");
+        }
+    }
+}

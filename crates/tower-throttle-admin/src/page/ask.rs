@@ -1,0 +1,84 @@
+//! [`Ask`]: the form of a look-up.
+
+use serde::Deserialize;
+
+use crate::{
+    api::{body::caller as read_caller, look_up::Question},
+    problem::{Code, Problem},
+};
+
+/// The form of a look-up.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Ask {
+    pub(super) caller: String,
+    pub(super) policy: String,
+    /// A caller that a table shows: its policy, perhaps its limiter, and its fingerprint, as JSON. It
+    /// counts in place of `caller` and `policy`.
+    pub(super) link: String,
+    /// A policy, and the quota to look it up in, as JSON. It counts in place of `policy`.
+    pub(super) tier: String,
+}
+
+impl Ask {
+    /// Returns what is asked, and makes `caller` and `policy` what is shown of it.
+    pub(super) fn question(&mut self) -> Result<Question, Problem> {
+        let malformed = |_| Problem::new(Code::Malformed);
+        let mut limiter = None;
+        let mut tier = None;
+        if !self.link.is_empty() {
+            let fingerprint: String;
+            (self.policy, limiter, fingerprint) =
+                serde_json::from_str(&self.link).map_err(malformed)?;
+            self.caller = format!("fingerprint:{fingerprint}");
+        }
+        if !self.tier.is_empty() {
+            let quota: String;
+            (self.policy, quota) = serde_json::from_str(&self.tier).map_err(malformed)?;
+            tier = Some(quota.parse().map_err(|_| Problem::new(Code::Malformed))?);
+        }
+        Ok(Question {
+            caller: read_caller(&parts_of(&self.caller))?,
+            policy: (!self.policy.is_empty()).then(|| self.policy.clone()),
+            limiter,
+            tier,
+        })
+    }
+
+    /// Returns the parts of the caller as JSON of ASCII, of which nothing is replaced where it is
+    /// written.
+    pub(super) fn parts_as_json(&self) -> String {
+        let json = serde_json::to_string(&parts_of(&self.caller)).unwrap_or_default();
+        let mut ascii = String::new();
+        for unit in json.encode_utf16() {
+            match u8::try_from(unit) {
+                Ok(byte @ b' '..=b'~') => ascii.push(char::from(byte)),
+                _ => ascii.push_str(&format!("\\u{unit:04x}")),
+            }
+        }
+        ascii
+    }
+}
+
+/// How parts of a caller begin.
+pub(super) const PARTS: [&str; 8] = [
+    "text:",
+    "number:",
+    "ip:",
+    "fingerprint:",
+    "header:",
+    "cookie:",
+    "bearer:",
+    "method:",
+];
+
+/// Returns the parts of a caller, if all words are some. Otherwise it is one text, without the spaces
+/// around it, which are pasted in by mistake.
+pub(super) fn parts_of(caller: &str) -> Vec<&str> {
+    let words: Vec<&str> = caller.split_whitespace().collect();
+    let is_part = |word: &&str| PARTS.iter().any(|part| word.starts_with(part));
+    match words.len() > 1 && words.iter().all(is_part) {
+        true => words,
+        false => vec![caller.trim()],
+    }
+}

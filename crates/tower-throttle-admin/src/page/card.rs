@@ -1,0 +1,55 @@
+//! Cards, and tables in them.
+
+use maud::{Markup, html};
+
+/// Returns a card with a heading. `note`: what to know of what is in it.
+#[expect(clippy::needless_pass_by_value, reason = "markup is made for the card")]
+pub(super) fn card(id: &str, title: &str, note: Markup, content: Markup) -> Markup {
+    html! {
+        section.card aria-labelledby={ (id) "-title" } {
+            div.heading {
+                h2 id={ (id) "-title" } { (title) }
+                p.note id={ (id) "-note" } data-part { (note) }
+            }
+            (content)
+        }
+    }
+}
+
+/// A table. The script renews its rows.
+pub(super) struct Table<'a> {
+    pub(super) id: &'a str,
+    /// The names of its columns. `#` before one: of numbers. `*` at its end: filled by the script.
+    pub(super) columns: &'a [&'a str],
+    /// Whether it scrolls by itself, and keeps still while somebody points at it.
+    pub(super) is_list: bool,
+    /// What it says without rows.
+    pub(super) none: &'a str,
+    pub(super) rows: Vec<Markup>,
+}
+
+impl Table<'_> {
+    pub(super) fn render(&self) -> Markup {
+        let label = (!self.is_list).then(|| format!("{}-title", self.id));
+        html! {
+            div.scroll.tall[self.is_list] tabindex=[label.as_ref().map(|_| 0)] role=[label.as_ref().map(|_| "region")]
+                aria-labelledby=[&label] {
+                table id=(self.id) {
+                    thead { tr { @for name in self.columns { (heading(name)) } } }
+                    tbody id={ (self.id) "-part" } data-part data-still[self.is_list] {
+                        @if self.rows.is_empty() { tr.none { td colspan=(self.columns.len()) { (self.none) } } }
+                        @for row in &self.rows { (row) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn heading(column: &str) -> Markup {
+    let is_number = column.starts_with('#');
+    let is_scripted = column.ends_with('*');
+    html! {
+        th.number[is_number].scripted[is_scripted] scope="col" { (column.trim_matches(['#', '*'])) }
+    }
+}

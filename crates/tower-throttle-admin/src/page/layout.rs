@@ -1,0 +1,182 @@
+//! The page as a whole, and the form for the token.
+
+use std::collections::HashSet;
+
+use maud::{DOCTYPE, Markup, html};
+
+use super::{
+    View,
+    answer::answer,
+    callers, changes, entries, tables,
+    text::{Tone, badge, foreign, written},
+    tiles::tiles,
+};
+use crate::base::Base;
+
+impl View {
+    pub(super) fn render(&self, base: &Base) -> String {
+        let status = &self.status;
+        let body = html! {
+            body data-now=(status.now_ms) {
+                a.skip href="#look-up" { "Skip to the look-up of a caller" }
+                header.top {
+                    h1 { "tower-throttle " small { (status.version) } }
+                    p.badges { (self.who()) }
+                    p.live id="live" { span.scripted { "connecting" } span.unscripted { "as of now" } }
+                    @if self.has_session {
+                        form method="post" action={ (base.0) "session-end" } { button.small type="submit" { "Log out" } }
+                    }
+                }
+                main {
+                    (tiles(status, &self.lately))
+                    (self.look_up(base))
+                    div.columns {
+                        div {
+                            (callers::denials(&self.denials, self.missed, self))
+                            (callers::top(self))
+                            (entries::entries(&self.entries, self))
+                        }
+                        div {
+                            (self.traffic())
+                            (tables::policies(self))
+                        }
+                        div.pair { (tables::sources(&self.recent)) (tables::stores(&status.stores)) }
+                    }
+                }
+                p.hidden id="said" aria-live="polite" {}
+                @if status.changes { (changes::dialogs()) }
+            }
+        };
+        document("Limits", base, true, &body)
+    }
+
+    fn who(&self) -> Markup {
+        let (who, changes) = (&self.status.who, self.status.changes);
+        html! {
+            // The name that a change is signed with says nothing to a reader who cannot change anything.
+            @match (self.is_for_all_users, changes) {
+                (true, false) => "open to all users of this machine",
+                (true, true) => { "open to all users of this machine, as " (foreign(who)) },
+                (false, _) => { "as " (foreign(who)) },
+            }
+            " "
+            @match changes {
+                true => (badge(Tone::Warn, "changes allowed")),
+                false => (badge(Tone::Quiet, "read-only")),
+            }
+        }
+    }
+
+    fn look_up(&self, base: &Base) -> Markup {
+        let asked = self.asked.as_ref();
+        let policy = asked.map_or("", |asked| &asked.ask.policy);
+        let mut names: Vec<&str> = self.policies.iter().map(|policy| &*policy.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        html! {
+            section.card id="look-up" aria-labelledby="look-up-title" tabindex="-1" {
+                form.ask id="ask" method="post" action={ (base.0) "look-up" } {
+                    h2 id="look-up-title" { "Look up a caller" }
+                    div.field.wide {
+                        label for="caller" { "Caller" }
+                        input id="caller" name="caller" value=[asked.map(|asked| &asked.ask.caller)] required maxlength="4096"
+                            autocomplete="off" autocapitalize="off" spellcheck="false" aria-describedby="caller-note";
+                    }
+                    div.field {
+                        label for="policy" { "Policy" }
+                        select id="policy" name="policy" data-part {
+                            option value="" { "all" }
+                            @for name in names { option value=(name) selected[name == policy] { (name) } }
+                        }
+                    }
+                    button type="submit" { "Look up" }
+                    p.note id="caller-note" {
+                        "A key as the policy reads it (" code { "k1" } "), " code { "ip:203.0.113.9" } ", " code { "number:42" }
+                        ", a fingerprint, or parts of a request: " code { "header:x-api-key=k1 method:GET" }
+                    }
+                }
+                p.problem id="ask-problem" role="alert" data-part="answer" {
+                    @if let Some(Err(problem)) = asked.map(|asked| &asked.answer) { (problem) }
+                }
+                div id="result" data-part="answer" {
+                    @if let Some((asked, Ok(found))) = asked.map(|asked| (asked, &asked.answer)) { (answer(asked, found, self)) }
+                }
+                div id="result-outcome" {}
+            }
+        }
+    }
+
+    fn traffic(&self) -> Markup {
+        let has_several = self.has_several_limiters();
+        let mut known = HashSet::new();
+        let mut option = |names: &[&String]| {
+            let value = serde_json::to_string(names).unwrap_or_default();
+            let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+            let names = if has_several {
+                &names[..]
+            } else {
+                names.get(1..).unwrap_or_default()
+            };
+            let is_new = !names.is_empty() && known.insert(value.clone());
+            html! { @if is_new { option value=(value) { (names.join(": ")) } } }
+        };
+        html! {
+            section.card.scripted aria-labelledby="traffic-title" {
+                div.heading {
+                    h2 id="traffic-title" { "Requests per second" }
+                    label.inline {
+                        "of "
+                        select id="traffic-of" data-part {
+                            option value="" { @if has_several { "all limiters" } @else { "all requests" } }
+                            @for policy in &self.policies {
+                                (option(&[&policy.limiter])) (option(&[&policy.limiter, &policy.name]))
+                            }
+                        }
+                    }
+                }
+                div.chart.tall id="traffic-chart" {}
+            }
+        }
+    }
+}
+
+/// Returns the page that asks for the token. `message`: why it asks again.
+pub(crate) fn login_page(base: &Base, message: &str) -> String {
+    let body = html! {
+        body.login {
+            main {
+                form.card method="post" action={ (base.0) "session" } {
+                    h1 { "tower-throttle" }
+                    p { "Rate limits of this application: who is denied, and why." }
+                    label for="token" { "Token" }
+                    input id="token" name="token" type="password" required autofocus autocomplete="current-password"
+                        aria-describedby="token-note message";
+                    p.problem id="message" role="alert" { (message) }
+                    button type="submit" { "Log in" }
+                    p.note id="token-note" {
+                        "The people who run this application know the token. You stay logged in for 12 hours, if the address "
+                        "of this page starts with " code { "https://" } " or " code { "http://localhost" } "."
+                    }
+                }
+            }
+        }
+    };
+    document("Log in", base, false, &body)
+}
+
+fn document(title: &str, base: &Base, has_script: bool, body: &Markup) -> String {
+    written(html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " - tower-throttle" }
+                link rel="icon" href={ (base.0) "admin.svg" } type="image/svg+xml";
+                link rel="stylesheet" href={ (base.0) "admin.css" };
+                @if has_script { script type="module" src={ (base.0) "admin.js" } {} }
+            }
+            (body)
+        }
+    })
+}

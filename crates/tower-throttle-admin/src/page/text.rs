@@ -1,0 +1,101 @@
+//! Parts of markup that many others have: texts of others, badges, times.
+//!
+//! `maud` escapes all texts. [`written`] leaves out what is not seen.
+
+use maud::{Markup, html};
+
+use super::words::{ago, ahead};
+
+/// The most characters that a name or a reason shows.
+const MOST_SHOWN: usize = 60;
+
+/// How something is: the class of its color, and its sign beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Good,
+    Bad,
+    Warn,
+    Quiet,
+}
+
+impl Tone {
+    pub(super) const fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Bad => "bad",
+            Self::Warn => "warn",
+            Self::Quiet => "quiet",
+        }
+    }
+
+    const fn sign(self) -> Option<&'static str> {
+        match self {
+            Self::Good => Some("✓"),
+            Self::Bad => Some("✕"),
+            Self::Warn => Some("!"),
+            Self::Quiet => None,
+        }
+    }
+}
+
+/// Shows a text that an operator or a client chose: on its own, whatever its direction, and
+/// shortened.
+pub(super) fn foreign(text: &str) -> Markup {
+    let is_whole = text.chars().count() <= MOST_SHOWN;
+    let shown: String = text.chars().take(MOST_SHOWN - 1).collect();
+    html! {
+        @if is_whole { bdi { (text) } } @else { bdi title=(text) { (shown) "…" } }
+    }
+}
+
+/// Shows what is between backquotes as code.
+pub(super) fn with_code(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
+/// Shows a text after the sign of its tone.
+pub(super) fn signed(tone: Tone, text: &str) -> Markup {
+    html! {
+        @if let Some(sign) = tone.sign() { span.sign aria-hidden="true" { (sign) } }
+        (text)
+    }
+}
+
+pub(super) fn badge(tone: Tone, text: &str) -> Markup {
+    html! { span class={ "badge " (tone.class()) } { (text) } }
+}
+
+/// Shows how long ago a time was. The script keeps it true.
+pub(super) fn since(at_ms: u64, now_ms: u64) -> Markup {
+    html! { span.time data-at=(at_ms) data-form="ago" { (ago(at_ms, now_ms)) } }
+}
+
+/// Shows in how long a time will be. The script keeps it true.
+pub(super) fn until(at_ms: u64, now_ms: u64) -> Markup {
+    html! { span.time data-at=(at_ms) data-form="in" { (ahead(at_ms, now_ms)) } }
+}
+
+/// Shows remarks that apply, with dots between them.
+pub(super) fn remarks(all: &[Option<String>]) -> Markup {
+    let all: Vec<&str> = all.iter().flatten().map(String::as_str).collect();
+    html! { @if !all.is_empty() { small { (all.join(" · ")) } } }
+}
+
+/// Returns markup as it is sent: characters that are not seen, or that turn the direction of what is
+/// around them, are replaced.
+pub(super) fn written(markup: Markup) -> String {
+    let markup = markup.into_string();
+    match markup.contains(is_hidden) {
+        true => markup.replace(is_hidden, "\u{fffd}"),
+        false => markup,
+    }
+}
+
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
