@@ -5,7 +5,7 @@
 //!
 //! A reservation in the middle of a bucket cannot be refunded: other callers have their times
 //! behind it. So the units that the waiters of this process reserved are one stock, which they use
-//! in order. When a waiter leaves, those behind it are early, and the last units are left over and
+//! in order. When a waiter leaves, those behind it move up, and the last units are left over and
 //! refunded. They stay taken if a waiter of another process reserved behind them.
 
 use std::{

@@ -307,6 +307,48 @@ fn sleep(reservation: &Reservation, waker: &Waker) -> Option<Instant> {
     queue.change(|line| line.sleep(*ticket, waker))
 }
 
+/// In one process, whatever the order of the answers.
+#[tokio::test(start_paused = true)]
+async fn late_answers_lose_no_units_while_a_caller_waits() {
+    for seed in 0..200 {
+        let random = &mut SplitMix64(seed);
+        let mut model = Model::new(400_000 + seed, None);
+        let begin_ns = model.take(1_000_000) + 1_000_000;
+        model.ask(1_000);
+        model.answer(0);
+        for _ in 0..200 {
+            let some_answer = random.below(model.answers.len().max(1) as u64);
+            match random.below(6) {
+                0 | 1 => model.ask(1_000),
+                2 if !model.answers.is_empty() => model.answer(some_answer as usize),
+                3 if model.waiters.len() > 1 => {
+                    // The first one stays.
+                    model.waiters.sort_by_key(|waiter| waiter.number);
+                    let others = model.waiters.len() as u64 - 1;
+                    model.leave(1 + random.below(others) as usize);
+                }
+                4 if !model.pending.is_empty() => model.execute(0),
+                5 if !model.pending.is_empty() => model.end_refund(0, false),
+                _ => {}
+            }
+        }
+        // The last one to come finds out what is left over.
+        model.ask(1_000);
+        while !model.answers.is_empty() || !model.pending.is_empty() {
+            if !model.answers.is_empty() {
+                model.answer(0);
+            }
+            if !model.pending.is_empty() {
+                model.end_refund(0, false);
+            }
+        }
+        assert_eq!(
+            model.full_at_ns,
+            begin_ns + 1_000 * model.waiters.len() as u64
+        );
+    }
+}
+
 /// What they reserved is not in the bucket any more. Others have the same times since.
 #[tokio::test(start_paused = true)]
 async fn waiters_from_before_a_reset_refund_nothing() {
