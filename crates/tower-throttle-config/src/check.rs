@@ -1,17 +1,17 @@
 //! The check of a file against its [schema](super::schema), which finds all mistakes.
 
-use std::{collections::HashSet, num::NonZero};
+use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
 use super::{
     document::At,
     problem::Problem,
-    schema::{self, Form, in_words, kinds},
+    schema::{self, Form, kind, kinds},
     tables::VERSION,
     variables,
 };
-use crate::suggest::{closest, proposal};
+use crate::suggest::{intended, is_word, not_a_quota, proposal, quoted};
 use tower_throttle::{Quota, parse_duration};
 
 /// So many mistakes have a proposal. To find one takes time.
@@ -42,7 +42,7 @@ pub(super) fn check(file: &Value) -> Vec<Problem> {
         };
         check.policies.push(name);
         if !check.known.insert(name) {
-            check.at = At::file().to("policy").to(index).to("name");
+            check.at = At::file().to("policy").to(&index).to("name");
             let message =
                 format!("two policies named {name:?} would share their buckets; rename one");
             check.report("duplicate-policy", message);
@@ -70,24 +70,22 @@ impl Check<'_> {
 
     /// Reports the name of a field of the table that is checked.
     fn report_name(&mut self, name: &str, code: &'static str, message: String) {
-        let problem = Problem::new(&self.at.to(name), code, message);
-        self.problems.push(problem.of_name());
+        let mut problem = Problem::new(&self.at.to(&name), code, message);
+        problem.is_of_name = true;
+        self.problems.push(problem);
     }
 
-    fn proposal(&self, word: &str, among: &[&str], they_are: &str) -> String {
+    fn proposal(&self, word: &str, among: &[&str]) -> String {
         match self.problems.len() < MOST_PROPOSALS {
-            true => proposal(word, among, they_are),
+            true => proposal(word, among),
             false => String::new(),
         }
     }
 
     fn value(&mut self, value: &Value, schema: &'static Value) {
         let forms = Form::all(schema);
-        let fitting: Vec<Form> = forms
-            .iter()
-            .filter(|form| form.is_for(value))
-            .copied()
-            .collect();
+        let fitting = forms.iter().filter(|form| form.is_for(value)).copied();
+        let fitting: Vec<Form> = fitting.collect();
         let expected = || kinds(schema, self.at.field());
         let Some(Form { name, schema: form }) = fitting.first().copied() else {
             let message = format!("expected {}, found {}", expected(), kind(value));
@@ -100,11 +98,9 @@ impl Check<'_> {
             Value::Object(entries) => {
                 let is_other = |name: &String| form["properties"].get(name).is_none();
                 if forms.len() > 1 && !entries.is_empty() && entries.keys().all(is_other) {
-                    let fields = quoted(fields_of(form));
-                    let message = format!(
-                        "expected {} with {fields}, found a table without them",
-                        expected()
-                    );
+                    let (expected, fields) = (expected(), quoted(fields_of(form)));
+                    let message =
+                        format!("expected {expected} with {fields}, found a table without them");
                     return self.report("wrong-type", message);
                 }
                 self.table(entries, form);
@@ -116,59 +112,39 @@ impl Check<'_> {
     fn number(&mut self, number: i128, form: &Value) {
         let bound = |name: &str| form[name].as_i64().map(i128::from);
         let (least, most) = (bound("minimum").unwrap_or_default(), bound("maximum"));
-        match most {
-            Some(most) if !(least..=most).contains(&number) => {
-                let message = format!("{number} is out of range; use {least} to {most}");
-                self.report("out-of-range", message);
-            }
-            None if number < least => {
-                let message = format!("{number} is out of range; use {least} or more");
-                self.report("out-of-range", message);
-            }
-            _ => {}
+        if number < least || most.is_some_and(|most| number > most) {
+            let most = most.map_or("or more".to_owned(), |most| format!("to {most}"));
+            let message = format!("{number} is out of range; use {least} {most}");
+            self.report("out-of-range", message);
         }
     }
 
     fn text(&mut self, text: &str, name: &str, form: &Value, forms: &[Form]) {
         let words: Vec<&str> = forms.iter().filter_map(Form::word).collect();
-        match name {
-            "quota_text" => {
-                let Err(error) = text.parse::<Quota>() else {
-                    return;
-                };
-                let spelled: Vec<_> = text.split('/').map(str::trim).collect();
-                let spelled = spelled.join(" per ");
-                match spelled.parse::<Quota>() {
-                    Ok(_) => {
-                        let message = format!("{text:?} is no quota; did you mean {spelled:?}?");
-                        self.report("quota-text", message);
-                    }
-                    Err(_) => self.problems.push(Problem::of_error(&self.at, &error)),
-                }
+        let mistake = match name {
+            "QuotaText" => {
+                let error = text.parse::<Quota>().err();
+                error.map(|error| (error.code(), not_a_quota(text, &error)))
             }
-            "duration" => {
-                if let Err(error) = parse_duration(text) {
-                    self.problems.push(Problem::of_error(&self.at, &error));
-                }
+            "Time" => {
+                let error = parse_duration(text).err();
+                error.map(|error| (error.code(), error.message().to_owned()))
             }
-            "variables" => {
-                if let Err((code, message)) = variables::expand(text, |_| Some(String::new())) {
-                    self.problems.push(Problem::new(&self.at, code, message));
-                }
+            "Variables" => variables::expand(text, |_| Some(String::new())).err(),
+            "PolicyName" if !self.known.contains(text) => {
+                let proposal = self.proposal(text, &self.policies);
+                Some(("unknown-policy", format!("no policy {text:?}{proposal}")))
             }
-            "policy_name" if !self.known.contains(text) => {
-                let proposal = self.proposal(text, &self.policies, "the policies are");
-                let message = format!("no policy {text:?}{proposal}");
-                self.report("unknown-policy", message);
-            }
+            _ if words.iter().any(|word| is_word(word, text)) => None,
             _ if !words.is_empty() => {
-                if !words.iter().any(|word| is_word(word, text)) {
-                    let message = format!("unknown word {text:?}; {}", intended(&words, text));
-                    self.report("unknown-word", message);
-                }
+                let message = format!("unknown word {text:?}; {}", intended(&words, text));
+                Some(("unknown-word", message))
             }
-            _ if text.is_empty() && form.get("minLength").is_some() => self.empty("text"),
-            _ => {}
+            _ if text.is_empty() && form.get("minLength").is_some() => return self.empty("text"),
+            _ => None,
+        };
+        if let Some((code, message)) = mistake {
+            self.report(code, message);
         }
     }
 
@@ -214,7 +190,7 @@ impl Check<'_> {
             }
             let mut known: Vec<_> = fields_of(form).collect();
             known.sort_unstable();
-            let proposal = self.proposal(name, &known, "the fields are");
+            let proposal = self.proposal(name, &known);
             let message = format!("unknown field {name:?}{proposal}");
             self.report_name(name, "unknown-field", message);
         }
@@ -222,7 +198,9 @@ impl Check<'_> {
             match name {
                 "policy" => self.no_policies(),
                 name => {
-                    let kinds = kinds(&form["properties"][name], name);
+                    let kinds = form["properties"]
+                        .get(name)
+                        .map_or(String::new(), |field| kinds(field, name));
                     let message =
                         format!("the field {name:?} is missing; add it: {name} = {kinds}");
                     self.report("missing-field", message);
@@ -255,21 +233,6 @@ impl Check<'_> {
     }
 }
 
-/// Says what a value is, to people.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "a date",
-        Value::Bool(true) => "`true`",
-        Value::Bool(false) => "`false`",
-        Value::Number(number) if number.as_f64() == Some(f64::MAX) => "a number that is too large",
-        Value::Number(number) if number.is_f64() => "a number with a fraction",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a table",
-    }
-}
-
 fn texts(list: &Value) -> impl Iterator<Item = &str> {
     let texts = list.as_array().into_iter().flatten();
     texts.filter_map(Value::as_str)
@@ -284,40 +247,4 @@ fn required_by(alternatives: &Value) -> impl Iterator<Item = &str> {
 fn fields_of(form: &Value) -> impl Iterator<Item = &str> {
     let fields = form["properties"].as_object().into_iter().flatten();
     fields.map(|(name, _)| &**name)
-}
-
-fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    in_words(names.map(|name| format!("{name:?}")))
-}
-
-/// Splits a word from its argument: `header:` from `NAME`.
-fn split(word: &str) -> (&str, &str) {
-    word.split_at(word.rfind([':', ' ']).map_or(word.len(), |end| end + 1))
-}
-
-fn is_word(word: &str, text: &str) -> bool {
-    match (split(word), text.strip_prefix(split(word).0)) {
-        ((_, ""), _) => word == text,
-        ((_, "N"), Some(number)) => number.parse::<NonZero<u32>>().is_ok(),
-        (_, argument) => argument.is_some_and(|argument| !argument.is_empty()),
-    }
-}
-
-/// Says which of some words a text may be meant for.
-fn intended(words: &[&str], text: &str) -> String {
-    let (start, rest) = split(text);
-    let near = closest(
-        start,
-        words
-            .iter()
-            .map(|word| split(word).0.trim_end_matches([':', ' '])),
-    );
-    let near = near.and_then(|near| words.iter().find(|word| word.starts_with(near)));
-    match near.map(|word| (split(word), word)) {
-        None => format!("use {}", quoted(words.iter().copied())),
-        Some(((start, "NAME"), _)) if !rest.is_empty() => {
-            format!("did you mean \"{start}{rest}\"?")
-        }
-        Some((_, word)) => format!("did you mean {word:?}?"),
-    }
 }

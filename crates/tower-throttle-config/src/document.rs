@@ -25,7 +25,7 @@ impl At {
     }
 
     /// Returns where a field of a table is, or an item of a list.
-    pub(crate) fn to(&self, step: impl ToString) -> Self {
+    pub(crate) fn to<S: ToString + ?Sized>(&self, step: &S) -> Self {
         let mut inner = self.clone();
         inner.enter(&step.to_string());
         inner
@@ -65,8 +65,7 @@ impl Document {
     /// Reads and checks a text.
     pub(crate) fn read(text: &str, path: Option<&Path>) -> Result<Self, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let alone =
-            |offset, code, message| ConfigErrors::alone(path, Some((text, offset)), code, message);
+        let alone = |at, code, message| ConfigErrors::alone(path, Some((text, at)), code, message);
         if let Some(offset) = too_deep(text) {
             let message = format!(
                 "lists and tables are more than {MAX_DEPTH} levels deep; write flatter ones"
@@ -97,13 +96,10 @@ impl Document {
 
     /// Returns an error if there are problems.
     pub(crate) fn finish(&self, problems: Vec<Problem>) -> Result<(), ConfigErrors> {
+        let path = self.path.as_deref();
         match problems.is_empty() {
             true => Ok(()),
-            false => Err(ConfigErrors::new(
-                problems,
-                self.path.as_deref(),
-                &self.text,
-            )),
+            false => Err(ConfigErrors::new(problems, path, &self.text)),
         }
     }
 }

@@ -57,7 +57,7 @@
 // A file becomes limits in these steps:
 //
 // 1. `document` reads the text into values. `check` compares them with the `schema`, which is made from
-//    the `tables`, and collects all mistakes as `problem::Problems`. Then serde reads the tables. A
+//    the `tables`, and collects all mistakes as `problem::Problem`s. Then serde reads the tables. A
 //    `Config` has passed that.
 // 2. `builders::Builders::read` makes builders of the tables, without a store and without connecting.
 //    What a builder reports is a problem at a place:
@@ -65,7 +65,7 @@
 //        let at = at.to("hold_for");                                  // policy "burst".hold_for
 //        reading.keep(&at, built);                                    // a `ConfigError`
 //        reading.report(&at, "unknown-reader", message);              // one that only files have
-//        reading.finish(&config.document)?;                           // all of them, if any
+//        reading.finish()?;                                           // all of them, if any
 //
 // 3. `shared::Shared` opens `Builders::store` once, and `live::Live` builds all layers and
 //    limiters with it. A later version of the file replaces the one in force.
@@ -78,7 +78,6 @@ mod changes;
 mod check;
 mod content;
 mod document;
-mod explanation;
 mod file;
 #[cfg(doctest)]
 mod guides;
@@ -115,8 +114,8 @@ use std::{
 
 use self::document::Document;
 pub use self::{
+    builders::{Explanation, FoundCondition, FoundKey, FoundPolicy},
     changes::{Change, Changes, Effect, FieldChange},
-    explanation::{Explanation, FoundCondition, FoundKey, FoundPolicy},
     limits::{Limits, UnknownName},
     names::{Names, ReaderName},
     problem::{ConfigErrors, ConfigProblem},

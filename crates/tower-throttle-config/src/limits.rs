@@ -1,13 +1,10 @@
 //! [`Limits`]: the layers and limiters of a file.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, task::spawn_blocking, time::sleep};
 
-use super::{
-    Changes, Config, ConfigErrors, Explanation, ReloadError, Status,
-    shared::{Reloaded, Shared},
-};
+use super::{Changes, Config, ConfigErrors, Explanation, ReloadError, Status, shared::Shared};
 use crate::suggest::proposal;
 use tower_throttle::{
     Limiter, RateLimitLayer, RequestHead,
@@ -193,8 +190,8 @@ impl Limits {
             let shared = Arc::clone(&self.shared);
             let reloaded = spawn_blocking(move || shared.reload(before)).await;
             match reloaded.map_err(|_| ReloadError::NoRuntime)?? {
-                Reloaded::Taken(changes) => return Ok(changes),
-                Reloaded::Read(content) => before = Some(content),
+                ControlFlow::Break(changes) => return Ok(changes),
+                ControlFlow::Continue(content) => before = Some(content),
             }
         }
         Err(ReloadError::Unsettled)
@@ -317,7 +314,7 @@ impl Limits {
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut text = metrics::to_prometheus(&self.snapshots());
-        self.shared.numbers().add_to(&mut text);
+        self.shared.live().numbers().add_to(&mut text);
         text
     }
 
@@ -325,7 +322,7 @@ impl Limits {
     #[must_use]
     pub fn to_openmetrics(&self) -> String {
         let mut text = metrics::to_openmetrics(&self.snapshots());
-        self.shared.numbers().add_to(&mut text);
+        self.shared.live().numbers().add_to(&mut text);
         text
     }
 
@@ -337,7 +334,7 @@ impl Limits {
     pub fn publisher(&self) -> metrics::Publisher {
         let limits = self.clone();
         metrics::Publisher::new(move || {
-            limits.shared.numbers().publish();
+            limits.shared.live().numbers().publish();
             limits.snapshots()
         })
     }
@@ -379,8 +376,7 @@ impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, name, known } = self;
         let known: Vec<_> = known.iter().map(String::as_str).collect();
-        let they_are = format!("it has the {kind}s");
-        let proposal = proposal(name, &known, &they_are);
+        let proposal = proposal(name, &known);
         write!(f, "the file has no {kind} {name:?}{proposal}")
     }
 }

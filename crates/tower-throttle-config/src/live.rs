@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
+    path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -23,6 +25,8 @@ use tower_throttle::{
 };
 
 pub(super) struct Live {
+    /// The name of the first file, or `none`.
+    file: String,
     pub(super) config: Config,
     pub(super) layers: BTreeMap<String, (RateLimitLayer, RateLimitLayerBuilder)>,
     pub(super) limiters: BTreeMap<String, (Limiter, LimiterBuilder)>,
@@ -40,23 +44,23 @@ pub(super) struct Live {
 
 /// Checks the layers or the limiters of another version, and adds what lets them take effect.
 macro_rules! next {
-    ($former:expr, $kind:literal, $next:ident, $store:ident, $control:expr, $ready:ident, $wrong:ident) => {{
-        for (name, (one, _)) in &$former {
+    ($live:ident.$former:ident, $kind:literal, $next:ident, $store:ident, $ready:ident, $wrong:ident) => {{
+        for (name, (one, _)) in &$live.$former {
             // It would keep its last limits for good, and the next start would fail.
             if !$next.contains_key(name) && one.is_shared() {
                 let message = "the process uses it, and the file has it no longer; keep it, or restart the process without it";
-                let at = At::file().to($kind).to(name);
+                let at = At::file().to($kind).to(&name);
                 $wrong.push(Problem::new(&at, "not-reloadable", message.to_owned()));
             }
         }
         let mut next = BTreeMap::new();
         for (name, mut builder) in $next {
-            let one = match $former.get(&name) {
+            let one = match $live.$former.get(&name) {
                 Some((one, _)) => Ok(one.clone()),
                 // It follows the control document once nothing is wrong with the version.
                 None => builder.clone().store(Arc::clone($store)).build(),
             };
-            if let Some(control) = &$control {
+            if let Some(control) = &$live.control {
                 builder = builder.control(control.clone());
             }
             match one.and_then(|one| Ok((one.prepare(&builder)?, one))) {
@@ -64,7 +68,7 @@ macro_rules! next {
                     $ready.push(replacement);
                     next.insert(name, (one, builder));
                 }
-                Err(error) => $wrong.push(Problem::of_error(&At::file().to($kind).to(name), &error)),
+                Err(error) => $wrong.push(Problem::of_error(&At::file().to($kind).to(&name), &error)),
             }
         }
         next
@@ -79,7 +83,11 @@ impl Live {
         store: &Arc<dyn Store>,
         hash: Option<Hash>,
     ) -> Result<Self, ConfigErrors> {
+        let file = config.path().and_then(Path::file_name);
         let mut first = Self {
+            file: file
+                .map_or("none".into(), OsStr::to_string_lossy)
+                .into_owned(),
             config: config.clone(),
             layers: BTreeMap::new(),
             limiters: BTreeMap::new(),
@@ -105,8 +113,7 @@ impl Live {
         store: &Arc<dyn Store>,
         changes: Changes,
     ) -> Result<(), ConfigErrors> {
-        let mut wrong = Vec::new();
-        wrong.extend(changes.iter().filter_map(not_reloadable));
+        let mut wrong = changes.iter().filter_map(not_reloadable).collect();
         self.replace(next, store, &mut wrong);
         config.document.finish(wrong)?;
         self.config = config;
@@ -126,24 +133,8 @@ impl Live {
         wrong: &mut Vec<Problem>,
     ) {
         let mut ready = Vec::new();
-        let layers = next!(
-            self.layers,
-            "layer",
-            layers,
-            store,
-            self.control,
-            ready,
-            wrong
-        );
-        let limiters = next!(
-            self.limiters,
-            "limiter",
-            limiters,
-            store,
-            self.control,
-            ready,
-            wrong
-        );
+        let layers = next!(self.layers, "layer", layers, store, ready, wrong);
+        let limiters = next!(self.limiters, "limiter", limiters, store, ready, wrong);
         if wrong.is_empty() {
             if let Some(all) = ready.into_iter().reduce(Replacement::and) {
                 all.apply();
@@ -222,11 +213,10 @@ impl Live {
         }
     }
 
-    /// `file`: the name of the file, or `none`.
-    pub(super) fn numbers(&self, file: &str) -> FileNumbers {
+    pub(super) fn numbers(&self) -> FileNumbers {
         let applied = self.applied_at.duration_since(UNIX_EPOCH);
         FileNumbers {
-            file: file.to_owned(),
+            file: self.file.clone(),
             version: self.version,
             is_rejected: self.rejected.is_some(),
             applied_at: applied.unwrap_or_default().as_secs_f64(),

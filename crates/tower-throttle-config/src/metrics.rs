@@ -16,23 +16,12 @@ pub(crate) struct FileNumbers {
 
 impl FileNumbers {
     /// Returns the gauges: their names, help texts and values.
+    #[rustfmt::skip]
     fn gauges(&self) -> [(&'static str, &'static str, f64); 3] {
         [
-            (
-                "tower_throttle_config_version",
-                "The number of the version that is in force. 1 is that of the start.",
-                self.version as f64,
-            ),
-            (
-                "tower_throttle_config_rejected",
-                "Whether the configuration file has been rejected.",
-                f64::from(u8::from(self.is_rejected)),
-            ),
-            (
-                "tower_throttle_config_applied_timestamp_seconds",
-                "When the version that is in force was applied.",
-                self.applied_at,
-            ),
+            ("tower_throttle_config_version", "The number of the version that is in force. 1 is that of the start.", self.version as f64),
+            ("tower_throttle_config_rejected", "Whether the configuration file has been rejected.", f64::from(u8::from(self.is_rejected))),
+            ("tower_throttle_config_applied_timestamp_seconds", "When the version that is in force was applied.", self.applied_at),
         ]
     }
 

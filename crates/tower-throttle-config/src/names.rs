@@ -1,5 +1,7 @@
 //! What a file names: its policies, layers and limiters, and the readers that it needs.
 
+use std::collections::BTreeMap;
+
 use super::{Config, DEFAULT_LAYER};
 
 /// The names in a file: [`Config::names`]. Policies are in its order, and the others in that of the
@@ -45,20 +47,16 @@ impl Config {
     /// Returns the names of the policies, layers and limiters.
     #[must_use]
     pub fn names(&self) -> Names {
+        fn keys<T>(tables: Option<&BTreeMap<String, T>>) -> Vec<String> {
+            tables
+                .into_iter()
+                .flat_map(|tables| tables.keys().cloned())
+                .collect()
+        }
+
         let file = &self.document.tables;
         let policies = file.policy.iter().map(|policy| policy.name.0.clone());
-        let mut layers: Vec<_> = file
-            .layer
-            .iter()
-            .flatten()
-            .map(|(name, _)| name.clone())
-            .collect();
-        let limiters: Vec<_> = file
-            .limiter
-            .iter()
-            .flatten()
-            .map(|(name, _)| name.clone())
-            .collect();
+        let (mut layers, limiters) = (keys(file.layer.as_ref()), keys(file.limiter.as_ref()));
         if layers.is_empty() && limiters.is_empty() {
             layers.push(DEFAULT_LAYER.to_owned());
         }

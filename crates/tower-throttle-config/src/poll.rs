@@ -18,20 +18,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Poller {
     /// What was taken last, whether it was good or bad.
     taken: Option<Hash>,
-    before: Option<Reading>,
+    /// The hashes of the last reading: of the file alone, and of the file of lists, too.
+    before: Option<(Hash, Hash)>,
     /// The readings in a row in which the file was the same, and the file of lists was not.
     restless: u32,
     /// When the last change was read.
     changed_at: Option<Instant>,
-}
-
-/// One look at the files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reading {
-    /// Of the configuration file alone.
-    pub(super) main: Hash,
-    /// Of the file of lists, too.
-    pub(super) all: Hash,
 }
 
 /// Whether content is to be taken.
@@ -54,19 +46,20 @@ impl Poller {
         }
     }
 
-    /// Returns whether this content is to be taken.
-    pub(super) fn is_due(&mut self, reading: Reading) -> Due {
-        let before = self.before.replace(reading);
-        let is_settled = before == Some(reading);
-        if before.map(|before| before.main) != Some(reading.main) {
+    /// Returns whether content with these hashes is to be taken: of the file alone, and of the file of
+    /// lists, too.
+    pub(super) fn is_due(&mut self, main: Hash, all: Hash) -> Due {
+        let before = self.before.replace((main, all));
+        let is_settled = before == Some((main, all));
+        let is_same_file = before.is_some_and(|(before, _)| before == main);
+        if !is_same_file {
             self.changed_at = Some(Instant::now());
         }
-        let is_same_file = before.is_some_and(|before| before.main == reading.main);
         self.restless = match is_same_file && !is_settled {
             true => self.restless + 1,
             false => 0,
         };
-        if self.taken == Some(reading.all) {
+        if self.taken == Some(all) {
             Due::No
         } else if is_settled {
             Due::Yes
@@ -93,17 +86,14 @@ impl Poller {
 #[cfg(test)]
 #[allow(clippy::indexing_slicing)]
 mod tests {
-    use super::{Due, Poller, Reading};
+    use super::{Due, Poller};
 
     fn poll(poller: &mut Poller, main: &str, all: &str) -> Due {
         let hash = |text: &str| blake3::hash(text.as_bytes());
-        let reading = Reading {
-            main: hash(main),
-            all: hash(all),
-        };
-        let due = poller.is_due(reading);
+        let (main, all) = (hash(main), hash(all));
+        let due = poller.is_due(main, all);
         if due != Due::No {
-            poller.take(reading.all);
+            poller.take(all);
         }
         due
     }

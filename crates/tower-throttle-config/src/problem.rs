@@ -187,11 +187,6 @@ impl Problem {
         Self::new(at, error.code(), wording::in_a_file(error))
     }
 
-    pub(super) fn of_name(mut self) -> Self {
-        self.is_of_name = true;
-        self
-    }
-
     /// Leaves out what the message quotes, as it may be the value of a variable.
     pub(super) fn without_quoted_values(mut self) -> Self {
         if let (Some(first), Some(last)) = (self.message.find('"'), self.message.rfind('"')) {

@@ -9,7 +9,7 @@ use schemars::{
 };
 use serde_json::{Value, json};
 
-use super::{Config, tables::File};
+use super::{Config, suggest::in_words, tables::File};
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let settings = SchemaSettings::draft2020_12();
@@ -72,17 +72,16 @@ impl Form {
     fn named(name: &'static str, schema: &'static Value) -> Vec<Self> {
         if let Some(reference) = schema["$ref"].as_str() {
             let name = reference.rsplit('/').next().unwrap_or_default();
-            return Self::named(name, &root()["$defs"][name]);
+            let definition = root()["$defs"].get(name);
+            return definition.map_or(Vec::new(), |definition| Self::named(name, definition));
         }
         let is_table = schema.get("properties").is_some();
-        let forms = schema
-            .get("anyOf")
-            .or(schema.get("oneOf").filter(|_| !is_table));
-        match forms.and_then(Value::as_array) {
-            Some(forms) => forms
-                .iter()
-                .flat_map(|form| Self::named(name, form))
-                .collect(),
+        let one_of = schema.get("oneOf").filter(|_| !is_table);
+        match schema.get("anyOf").or(one_of).and_then(Value::as_array) {
+            Some(forms) => {
+                let forms = forms.iter();
+                forms.flat_map(|form| Self::named(name, form)).collect()
+            }
             None => vec![Self { name, schema }],
         }
     }
@@ -109,11 +108,8 @@ impl Form {
     /// Says what it is for, to people. `field`: where it is.
     pub(super) fn kind(&self, field: &str) -> String {
         let Self { schema, .. } = self;
-        let is_list_of_tables = || {
-            Self::all(&schema["items"])
-                .iter()
-                .all(|item| item.schema["type"] == "object")
-        };
+        let is_table = |item: &Self| item.schema["type"] == "object";
+        let is_list_of_tables = || Self::all(&schema["items"]).iter().all(is_table);
         if let Some(word) = self.word() {
             return format!("{word:?}");
         }
@@ -135,16 +131,22 @@ impl Form {
 
 /// Says which kinds of values a schema takes.
 pub(super) fn kinds(schema: &'static Value, field: &str) -> String {
-    in_words(Form::all(schema).iter().map(|form| form.kind(field)))
+    let forms = Form::all(schema).into_iter();
+    in_words(forms.map(|form| form.kind(field)).collect())
 }
 
-/// Joins alternatives: `a, b or c`.
-pub(super) fn in_words(alternatives: impl IntoIterator<Item = String>) -> String {
-    let mut alternatives: Vec<String> = alternatives.into_iter().collect();
-    let last = alternatives.pop().unwrap_or_default();
-    match alternatives.is_empty() {
-        true => last,
-        false => format!("{} or {last}", alternatives.join(", ")),
+/// Says what a value is, to people.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "a date",
+        Value::Bool(true) => "`true`",
+        Value::Bool(false) => "`false`",
+        Value::Number(number) if number.as_f64() == Some(f64::MAX) => "a number that is too large",
+        Value::Number(number) if number.is_f64() => "a number with a fraction",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a table",
     }
 }
 

@@ -2,6 +2,7 @@
 //! read from, and the control document that applies on top of it.
 
 use std::{
+    ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
@@ -16,15 +17,13 @@ use super::{
     content::Content,
     document::At,
     live::Live,
-    poll::{Due, Poller, Reading},
+    poll::{Due, Poller},
     problem::Problem,
 };
-use crate::{lock::lock, metrics::FileNumbers, telemetry};
+use crate::{lock::lock, telemetry};
 use tower_throttle::store::Store;
 
 pub(super) struct Shared {
-    /// The name of the file, or `none`.
-    name: String,
     /// Each clone of the limits has one.
     pub(super) in_use: Arc<()>,
     /// Held while files are read and applied, so that none is applied after a newer one.
@@ -41,13 +40,6 @@ pub(super) struct Watched {
     poller: Poller,
     /// Whether it is reported that the file of lists changes at each reading.
     is_restless: bool,
-}
-
-/// What a reload found.
-pub(super) enum Reloaded {
-    Taken(Changes),
-    /// It is to be read once more.
-    Read(Hash),
 }
 
 impl Shared {
@@ -70,11 +62,7 @@ impl Shared {
         let next = (builders.layers, builders.limiters);
         let live = Live::first(config, next, &open.store, hash)?;
         config.warn_of_proxies();
-        let name = config.path().and_then(Path::file_name);
         Ok(Self {
-            name: name
-                .map_or("none".into(), |name| name.to_string_lossy())
-                .into_owned(),
             in_use: Arc::default(),
             files: path.map(|path| {
                 let poller = Poller::new(hash);
@@ -106,10 +94,7 @@ impl Shared {
         };
         let mut watched = lock(files);
         let content = self.read(&watched);
-        let due = watched.poller.is_due(Reading {
-            main: content.main_hash,
-            all: content.hash,
-        });
+        let due = watched.poller.is_due(content.main_hash, content.hash);
         if due == Due::No || (!watched.poller.is_old() && self.takes_away(&content)) {
             return;
         }
@@ -132,15 +117,19 @@ impl Shared {
         })
     }
 
-    /// Reads the files, and applies them if they are as they were `before`.
-    pub(super) fn reload(&self, before: Option<Hash>) -> Result<Reloaded, ReloadError> {
+    /// Reads the files, and applies them if they are as they were `before`. Continues with what was
+    /// read if they are not.
+    pub(super) fn reload(
+        &self,
+        before: Option<Hash>,
+    ) -> Result<ControlFlow<Changes, Hash>, ReloadError> {
         let files = self.files.as_ref().ok_or(ReloadError::NoFile)?;
         let mut watched = lock(files);
         let content = self.read(&watched);
         if before != Some(content.hash) {
-            return Ok(Reloaded::Read(content.hash));
+            return Ok(ControlFlow::Continue(content.hash));
         }
-        Ok(Reloaded::Taken(self.take(&mut watched, &content)?))
+        Ok(ControlFlow::Break(self.take(&mut watched, &content)?))
     }
 
     fn read(&self, watched: &Watched) -> Content {
@@ -187,9 +176,5 @@ impl Shared {
         self.live()
             .apply(config, next, &self.open.store, changes.clone())?;
         Ok(changes)
-    }
-
-    pub(super) fn numbers(&self) -> FileNumbers {
-        self.live().numbers(&self.name)
     }
 }

@@ -1,6 +1,11 @@
 //! "Did you mean": the known word that is closest to a misspelled one.
 
+use std::num::NonZero;
+
 use strsim::osa_distance;
+use tower_throttle::{ConfigError, Quota};
+
+use crate::wording;
 
 /// Words beyond this length are not compared, so that no text takes long.
 const LONGEST: usize = 64;
@@ -30,23 +35,72 @@ pub(crate) fn closest<'w>(word: &str, among: impl IntoIterator<Item = &'w str>) 
 }
 
 /// Returns the end of a message about an unknown word: the closest word if there is one, else all
-/// of them. `they_are` is "the units are", say.
-pub(crate) fn proposal(word: &str, among: &[&str], they_are: &str) -> String {
+/// of them.
+pub(crate) fn proposal(word: &str, among: &[&str]) -> String {
     match closest(word, among.iter().copied()) {
         Some(known) => format!("; did you mean {known:?}?"),
         None if among.is_empty() => String::new(),
-        None => format!("; {they_are} {}", listed(among)),
+        None => format!("; use {}", quoted(among.iter().copied())),
     }
 }
 
-fn listed(words: &[&str]) -> String {
-    let quoted = words.iter().take(MOST_LISTED);
-    let quoted: Vec<String> = quoted.map(|word| format!("{word:?}")).collect();
-    let more = words.len() - quoted.len();
-    match quoted.split_last() {
-        _ if more > 0 => format!("{} and {more} more", quoted.join(", ")),
-        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
-        _ => quoted.concat(),
+/// Lists alternatives in quotes: `"a", "b" or "c"`.
+pub(crate) fn quoted<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let mut words = words.map(|word| format!("{word:?}"));
+    let mut listed: Vec<_> = words.by_ref().take(MOST_LISTED).collect();
+    let more = words.count();
+    listed.extend((more > 0).then(|| format!("{more} more")));
+    in_words(listed)
+}
+
+/// Joins alternatives: `a, b or c`.
+pub(crate) fn in_words(mut alternatives: Vec<String>) -> String {
+    match alternatives.pop() {
+        Some(last) if !alternatives.is_empty() => format!("{} or {last}", alternatives.join(", ")),
+        last => last.unwrap_or_default(),
+    }
+}
+
+/// Says what is wrong with a text that is no quota.
+pub(crate) fn not_a_quota(text: &str, error: &ConfigError) -> String {
+    let spelled: Vec<_> = text.split('/').map(str::trim).collect();
+    let spelled = spelled.join(" per ");
+    match spelled.parse::<Quota>() {
+        Ok(_) => format!("{text:?} is no quota; did you mean {spelled:?}?"),
+        Err(_) => wording::in_a_file(error),
+    }
+}
+
+/// Splits a word from its argument: `header:` from `NAME`.
+fn split(word: &str) -> (&str, &str) {
+    word.split_at(word.rfind([':', ' ']).map_or(word.len(), |end| end + 1))
+}
+
+/// Returns whether a text is this word, with an argument if the word has one.
+pub(crate) fn is_word(word: &str, text: &str) -> bool {
+    match (split(word), text.strip_prefix(split(word).0)) {
+        ((_, ""), _) => word == text,
+        ((_, "N"), Some(number)) => number.parse::<NonZero<u32>>().is_ok(),
+        (_, argument) => argument.is_some_and(|argument| !argument.is_empty()),
+    }
+}
+
+/// Says which of some words a text may be meant for.
+pub(crate) fn intended(words: &[&str], text: &str) -> String {
+    let (start, rest) = split(text);
+    let near = closest(
+        start,
+        words
+            .iter()
+            .map(|word| split(word).0.trim_end_matches([':', ' '])),
+    );
+    let near = near.and_then(|near| words.iter().find(|word| word.starts_with(near)));
+    match near.map(|word| (split(word), word)) {
+        None => format!("use {}", quoted(words.iter().copied())),
+        Some(((start, "NAME"), _)) if !rest.is_empty() => {
+            format!("did you mean \"{start}{rest}\"?")
+        }
+        Some((_, word)) => format!("did you mean {word:?}?"),
     }
 }
 
@@ -76,17 +130,14 @@ mod tests {
 
     #[test]
     fn a_word_that_is_like_none_has_all_as_its_proposal() {
-        let units = |among: &[&str]| proposal("fortnight", among, "the units are");
+        let units = |among: &[&str]| proposal("fortnight", among);
         assert_eq!(units(&[]), "");
-        assert_eq!(units(&["ms"]), "; the units are \"ms\"");
-        assert_eq!(
-            units(&["ms", "hour"]),
-            "; the units are \"ms\" and \"hour\""
-        );
+        assert_eq!(units(&["ms"]), "; use \"ms\"");
+        assert_eq!(units(&["ms", "hour"]), "; use \"ms\" or \"hour\"");
         let many: Vec<_> = (0..1_000).map(|number| format!("p{number}")).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();
         let listed = units(&many);
-        let ends = listed.starts_with("; the units are \"p0\", ");
-        assert!(ends && listed.ends_with("\"p31\" and 968 more"), "{listed}");
+        let ends = listed.starts_with("; use \"p0\", ");
+        assert!(ends && listed.ends_with("\"p31\" or 968 more"), "{listed}");
     }
 }

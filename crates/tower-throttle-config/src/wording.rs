@@ -31,34 +31,14 @@ pub(super) fn in_a_file(error: &ConfigError) -> String {
 
 /// Rewrites each piece of code, but nothing in quotes: that is a text of the user.
 fn in_words(message: &str) -> String {
-    let (mut written, mut rest) = (String::new(), message);
-    while let Some(place) = rest.find(['`', '"']) {
-        let (before, from) = rest.split_at(place);
-        written.push_str(before);
-        let (mark, inside) = from.split_at(1);
-        let end = match mark {
-            "`" => inside.find('`'),
-            _ => end_of_quoted(inside),
-        };
-        let Some((inside, after)) = end.and_then(|end| inside.split_at_checked(end)) else {
-            rest = from;
-            break;
-        };
-        let inside = if mark == "`" { word(inside) } else { inside };
-        written.extend([mark, inside, mark]);
-        rest = after.get(1..).unwrap_or_default();
-    }
-    written + rest
-}
-
-/// Returns where a text ends that `Debug` wrote, without the quote at its start.
-fn end_of_quoted(text: &str) -> Option<usize> {
-    let mut is_escaped = false;
-    text.find(|letter| {
-        let is_end = letter == '"' && !is_escaped;
-        is_escaped = letter == '\\' && !is_escaped;
-        is_end
-    })
+    let (mut is_code, mut is_quoted) = (true, false);
+    let pieces = message.split('`').map(|piece| {
+        is_code = !is_code && !is_quoted;
+        let quotes = piece.matches('"').count() - piece.matches("\\\"").count();
+        is_quoted ^= quotes % 2 == 1;
+        if is_code { word(piece) } else { piece }
+    });
+    pieces.collect::<Vec<_>>().join("`")
 }
 
 /// Returns what says the same in a file as a piece of code, without its arguments.

@@ -37,7 +37,7 @@ fn client_ip_of(reading: &mut Reading<'_>, table: &tables::ClientIp) -> Option<C
     let ranges = table.trusted.iter().map(|range| &*range.0);
     for (index, range) in ranges.clone().enumerate() {
         // Each by itself, to say which one is wrong.
-        reading.keep(&trusted_at.to(index), key::client_ip([range]).validate());
+        reading.keep(&trusted_at.to(&index), key::client_ip([range]).validate());
     }
     let mut client_ip = key::client_ip(ranges);
     if reading.problems.len() == before {

@@ -4,13 +4,13 @@ use http::HeaderName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::reading::{Reading, field, reader};
+use super::{
+    explain::FoundCondition,
+    reading::{Reading, field, reader},
+};
 use crate::{
     document::At,
-    explanation::FoundCondition,
-    matching::{
-        Condition, HeaderCondition, HeaderValueIs, HostPattern, Matcher, PathPattern, parse_method,
-    },
+    matching::{Condition, HeaderCondition, HostPattern, Matcher, PathPattern, parse_method},
     tables::{HeaderValue, Texts, When},
     text::write,
 };
@@ -26,7 +26,7 @@ pub(super) fn read(reading: &mut Reading<'_>, at: &At, table: &When) -> Matcher 
     conditions.extend(methods.map(Condition::Method));
     let mut headers: Vec<HeaderCondition> = Vec::new();
     for (name, value) in table.header.iter().flatten() {
-        let at = at.to("header").to(name);
+        let at = at.to("header").to(&name);
         let Some(new) = header(reading, &at, name, value) else {
             continue;
         };
@@ -79,16 +79,10 @@ fn each<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Option<Vec<T>> {
     let mut values = Vec::new();
-    let mut add = |at: &At, text: &str| match parse(text) {
-        Ok(value) => values.push(value),
-        Err(message) => reading.report(at, "bad-pattern", message),
-    };
-    match texts? {
-        Texts::One(text) => add(at, &text.0),
-        Texts::Several(texts) => {
-            for (index, text) in texts.iter().enumerate() {
-                add(&at.to(index), &text.0);
-            }
+    for (at, text) in texts?.all(at) {
+        match parse(text) {
+            Ok(value) => values.push(value),
+            Err(message) => reading.report(&at, "bad-pattern", message),
         }
     }
     Some(values)
@@ -109,14 +103,14 @@ fn header(
         reading.report(at, "bad-pattern", message);
         return None;
     }
-    let value = match value {
-        HeaderValue::Any(_) => HeaderValueIs::Present,
-        HeaderValue::OneOf(Texts::One(text)) => HeaderValueIs::OneOf(vec![text.0.clone()]),
-        HeaderValue::OneOf(Texts::Several(texts)) => {
-            HeaderValueIs::OneOf(texts.iter().map(|text| text.0.clone()).collect())
+    let values = match value {
+        HeaderValue::Any(_) => None,
+        HeaderValue::OneOf(texts) => {
+            let texts = texts.all(at).into_iter();
+            Some(texts.map(|(_, text)| text.to_owned()).collect())
         }
     };
-    Some(HeaderCondition { name, value })
+    Some(HeaderCondition { name, values })
 }
 
 #[cfg(feature = "axum")]

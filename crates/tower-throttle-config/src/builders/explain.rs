@@ -4,7 +4,10 @@ use std::slice;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tower_throttle::{RequestHead, key::KeyExtractor};
+use tower_throttle::{
+    Key as CallerKey, RequestHead, inspect,
+    key::{KeyError, KeyExtractor},
+};
 
 use super::{
     addresses::Addresses,
@@ -12,13 +15,50 @@ use super::{
     policy::{FilePolicy, chosen_by, read_all},
     reading::Reading,
 };
-use crate::{
-    Config,
-    document::At,
-    explanation::{FoundCondition, FoundKey, FoundPolicy},
-    tables::Key,
-    text::write,
-};
+use crate::{Config, document::At, tables::Key, text::write};
+
+/// What a layer of a file does with one request, from [`Limits::explain`](crate::Limits::explain).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// What the layer does.
+    pub layer: inspect::Explanation,
+    /// The conditions of the layer. If one of them fails, it passes the request on.
+    pub conditions: Vec<FoundCondition>,
+    /// What each of its policies finds in the request, in their order.
+    pub policies: Vec<FoundPolicy>,
+}
+
+/// What a policy of a file finds in a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FoundPolicy {
+    /// Its conditions.
+    pub conditions: Vec<FoundCondition>,
+    /// Its keys. The first that finds one counts. Empty for a shared policy.
+    pub keys: Vec<FoundKey>,
+}
+
+/// A condition of a file, and whether it holds for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundCondition {
+    /// The condition as in the file, such as `path = "/api/**"`.
+    pub text: String,
+    /// Whether it holds. `None`: two servers could understand the request in different ways, so the
+    /// limit applies.
+    pub holds: Option<bool>,
+}
+
+/// A key of a file, and what it finds in a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FoundKey {
+    /// The key as in the file, such as `"header:x-api-key"`.
+    pub text: String,
+    /// The key, or why there is none.
+    pub key: Result<CallerKey, KeyError>,
+}
 
 /// What the table of a layer, and those of its policies, find in a request.
 pub(crate) type Found = (Vec<FoundCondition>, Vec<FoundPolicy>);
@@ -41,7 +81,7 @@ impl Config {
             keys: keys_of(&mut reading, policy, head),
         });
         let found = found.collect();
-        let at = At::file().to("layer").to(layer).to("when");
+        let at = At::file().to("layer").to(&layer).to("when");
         (conditions::explain(&mut reading, &at, head), found)
     }
 }

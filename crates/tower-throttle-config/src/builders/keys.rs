@@ -47,7 +47,7 @@ pub(super) fn read(reading: &mut Reading<'_>, at: &At, key: &Table) -> Option<An
 fn read_list(reading: &mut Reading<'_>, at: &At, keys: &[Table]) -> Option<Vec<AnyKey>> {
     let keys = keys.iter().enumerate();
     let keys: Vec<_> = keys
-        .map(|(index, key)| read(reading, &at.to(index), key))
+        .map(|(index, key)| read(reading, &at.to(&index), key))
         .collect();
     keys.into_iter().collect()
 }

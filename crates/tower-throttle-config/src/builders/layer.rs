@@ -9,11 +9,7 @@ use super::{
     policy::{FilePolicy, chosen_by},
     reading::{Reading, field, reader, set, switch},
 };
-use crate::{
-    DEFAULT_LAYER,
-    document::At,
-    tables::{self, Common},
-};
+use crate::{DEFAULT_LAYER, document::At, tables};
 use tower_throttle::{
     ConfigError, Denied, GrpcDenials, HeaderFormat, Limiter, LimiterBuilder, Lists, OnStoreFailure,
     Policy, RateLimitLayer, RateLimitLayerBuilder, RequestHead, TokenBucket,
@@ -24,9 +20,10 @@ pub(crate) type Limiters = BTreeMap<String, LimiterBuilder>;
 
 /// Builds a layer or a limiter, with the settings that they share. `None` if it has a mistake.
 macro_rules! build {
-    ($reading:ident, $policies:ident, $lists:ident, $at:expr, $name:expr, $common:expr, $builder:expr, $of:ident, $more:expr) => {{
-        let (at, table, mut builder) = ($at.to($name), $common, $builder);
-        let chosen = chosen_by(table.policies.as_deref(), $policies).into_iter();
+    ($reading:ident, $all:ident, $kind:literal, $name:ident, $table:ident, $common:expr, $of:ident, $builder:expr, $more:expr) => {{
+        let (policies, lists) = $all;
+        let (at, table, mut builder) = (At::file().to($kind).to($name), $common, $builder);
+        let chosen = chosen_by(table.policies.as_deref(), policies).into_iter();
         let chosen: Option<Vec<Policy>> = chosen
             .map(|chosen| Some(chosen.policies.as_ref()?.$of.clone()))
             .collect();
@@ -38,16 +35,16 @@ macro_rules! build {
         }
         set!(
             builder,
-            lists = $lists.filter(|_| table.lists != Some(false)).cloned(),
+            lists = lists.filter(|_| table.lists != Some(false)).cloned(),
             on_store_failure = table.on_store_failure.map(OnStoreFailure::from),
             max_waiting = table.max_waiting,
             observe = reader!($reading, at, table, observe),
         );
         switch!(builder, table, shadow_all);
         builder = builder.name(table.name.as_ref().map_or(&**$name, |name| &name.0));
-        builder = $more($reading, builder, &at);
+        builder = $more($reading, builder, &at, $table);
         let built = builder.clone().build().map(drop);
-        let is_built = keep($reading, $policies, &at, built);
+        let is_built = keep($reading, policies, &at, &built);
         (is_built && is_complete).then(|| ($name.clone(), builder))
     }};
 }
@@ -59,38 +56,32 @@ pub(super) fn read_all(
     lists: Option<&Lists>,
 ) -> (Layers, Limiters) {
     let (mut layers, mut limiters) = (Layers::new(), Limiters::new());
-    let file = reading.file();
-    let (of_layers, of_limiters) = (At::file().to("layer"), At::file().to("limiter"));
+    let (file, all) = (reading.file(), (policies, lists));
     let default = BTreeMap::from([(DEFAULT_LAYER.to_owned(), tables::Layer::default())]);
     let default = file.limiter.is_none().then_some(&default);
     for (name, table) in file.layer.as_ref().or(default).into_iter().flatten() {
-        let more =
-            |reading: &mut _, builder, at: &_| with_layer_settings(reading, builder, at, table);
-        let builder = RateLimitLayer::builder();
-        layers.extend(build!(
-            reading,
-            policies,
-            lists,
-            of_layers,
-            name,
+        let (new, more, common) = (
+            RateLimitLayer::builder(),
+            with_layer_settings,
             &table.common,
-            builder,
-            of_layers,
-            more
+        );
+        layers.extend(build!(
+            reading, all, "layer", name, table, common, of_layers, new, more
         ));
     }
     for (name, table) in file.limiter.iter().flatten() {
-        let more = |_: &mut _, builder, _: &_| builder;
-        let builder = Limiter::builder();
+        let (new, more) = (Limiter::builder(), |_: &mut _, builder, _: &_, _: &_| {
+            builder
+        });
         limiters.extend(build!(
             reading,
-            policies,
-            lists,
-            of_limiters,
+            all,
+            "limiter",
             name,
-            &table.common,
-            builder,
+            table,
+            table,
             of_limiters,
+            new,
             more
         ));
     }
@@ -105,12 +96,8 @@ pub(super) fn read_all(
 fn report_unused(reading: &mut Reading<'_>, policies: &[FilePolicy<'_>]) {
     let file = reading.file();
     let layers = file.layer.iter().flatten().map(|(_, table)| &table.common);
-    let limiters = file
-        .limiter
-        .iter()
-        .flatten()
-        .map(|(_, table)| &table.common);
-    let choose = |table: &Common| chosen_by(table.policies.as_deref(), policies);
+    let limiters = file.limiter.iter().flatten().map(|(_, table)| table);
+    let choose = |table: &tables::Limiter| chosen_by(table.policies.as_deref(), policies);
     let in_layers: HashSet<_> = layers.flat_map(choose).map(FilePolicy::name).collect();
     let in_limiters: HashSet<_> = limiters.flat_map(choose).map(FilePolicy::name).collect();
     for policy in policies
@@ -133,9 +120,9 @@ fn keep(
     reading: &mut Reading<'_>,
     policies: &[FilePolicy<'_>],
     at: &At,
-    built: Result<(), ConfigError>,
+    built: &Result<(), ConfigError>,
 ) -> bool {
-    if let Err(error) = &built {
+    if let Err(error) = built {
         let mut policies = policies.iter();
         let policy = policies.find(|policy| error.policy() == Some(policy.name()));
         let at = policy.map_or(at, |policy| &policy.at);

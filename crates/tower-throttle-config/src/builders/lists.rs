@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{keys, reading::Reading};
+use super::{
+    keys,
+    reading::{Reading, field},
+};
 use crate::{
     document::At,
     tables::{self, ClientAddress, ListedKey, Text},
@@ -19,20 +22,8 @@ const MOST_REPORTED: usize = 20;
 pub(super) fn read(reading: &mut Reading<'_>) -> Option<Lists> {
     let (table, at) = (reading.file().lists.as_ref()?, At::file().to("lists"));
     let mut lists = Lists::new().client_address(client_address(reading, &at, table));
-    lists = add_addresses(
-        reading,
-        lists,
-        List::Allow,
-        &at.to("allow_ips"),
-        &table.allow_ips,
-    );
-    lists = add_addresses(
-        reading,
-        lists,
-        List::Deny,
-        &at.to("deny_ips"),
-        &table.deny_ips,
-    );
+    lists = add_addresses(reading, lists, List::Allow, field!(at, table, allow_ips));
+    lists = add_addresses(reading, lists, List::Deny, field!(at, table, deny_ips));
     lists = add_keys(reading, lists, &at, table);
     if let Some(path) = reading.config.file_of_lists() {
         // It is read last: its errors have the numbers of lines.
@@ -60,7 +51,7 @@ fn report_proxies(reading: &mut Reading<'_>, at: &At, table: &tables::Lists, lis
             alone.is_ok_and(|alone| alone.find_ip(start).is_some())
         };
         let index = table.allow_ips.iter().flatten().position(has_it);
-        let at = index.map_or_else(|| at.to("file"), |index| at.to("allow_ips").to(index));
+        let at = index.map_or_else(|| at.to("file"), |index| at.to("allow_ips").to(&index));
         let message = format!(
             "the trusted proxies {range:?} are in an allowed range, so a client behind them could claim an address in it; allow ranges of clients, or trust the addresses of your proxies alone"
         );
@@ -75,6 +66,7 @@ fn client_address(
     table: &tables::Lists,
 ) -> Arc<dyn AddressReader> {
     let at = at.to("client_address");
+    let erased = |client_ip: ClientIp| Arc::new(client_ip) as Arc<dyn AddressReader>;
     let reader = match &table.client_address {
         Some(ClientAddress::ClientIp) => keys::client_ip(reading, &at).map(erased),
         Some(ClientAddress::Reader(name)) => {
@@ -88,20 +80,15 @@ fn client_address(
     reader.unwrap_or_else(|| Arc::new(reading.addresses.peer()))
 }
 
-fn erased(client_ip: ClientIp) -> Arc<dyn AddressReader> {
-    Arc::new(client_ip)
-}
-
 /// Adds addresses, and reports each that is wrong.
 fn add_addresses(
     reading: &mut Reading<'_>,
     lists: Lists,
     list: List,
-    at: &At,
-    texts: &Option<Vec<Text>>,
+    (at, texts): (&At, Option<&Vec<Text>>),
 ) -> Lists {
     let mut items: Vec<_> = texts
-        .iter()
+        .into_iter()
         .flatten()
         .map(|text| &*text.0)
         .enumerate()
@@ -123,7 +110,7 @@ fn add_addresses(
             reading.report_error(at, &error);
             break;
         };
-        reading.report_error(&at.to(index), &error);
+        reading.report_error(&at.to(&index), &error);
     }
     lists
 }
@@ -146,7 +133,7 @@ fn add_keys(reading: &mut Reading<'_>, lists: Lists, at: &At, table: &tables::Li
                 Some(other) if other == list => "a key is listed twice; remove one",
                 Some(_) => "a key is on the allow list and on the deny list; remove one",
             };
-            reading.report(&at.to(name).to(index), "listed-twice", message);
+            reading.report(&at.to(&name).to(&index), "listed-twice", message);
         }
     }
     let (allowed, denied): (Vec<_>, Vec<_>) = listed

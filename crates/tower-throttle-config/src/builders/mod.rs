@@ -26,6 +26,7 @@ mod store;
 mod tests;
 mod tiers;
 
+pub use self::explain::{Explanation, FoundCondition, FoundKey, FoundPolicy};
 use self::{addresses::Addresses, reading::Reading};
 pub(super) use self::{
     layer::{Layers, Limiters},

@@ -41,7 +41,7 @@ pub(super) struct Policies {
 pub(super) fn read_all<'a>(reading: &mut Reading<'a>) -> Vec<FilePolicy<'a>> {
     let tables = reading.file().policy.iter().enumerate();
     let read = |(index, table)| {
-        let at = At::file().to("policy").to(index);
+        let at = At::file().to("policy").to(&index);
         let policies = read(reading, &at, table);
         FilePolicy {
             at,

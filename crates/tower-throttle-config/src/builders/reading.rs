@@ -118,7 +118,7 @@ impl<'a> Reading<'a> {
     /// Reports an error at the first of some fields that a table has, or at the table.
     pub(super) fn report_in(&mut self, table: &At, fields: &[&str], error: &ConfigError) {
         let file = &self.config.document.value;
-        let mut places = fields.iter().map(|field| table.to(field));
+        let mut places = fields.iter().map(|field| table.to(&field));
         let place = places.find(|at| at.value_in(file).is_some());
         self.report_error(place.as_ref().unwrap_or(table), error);
     }

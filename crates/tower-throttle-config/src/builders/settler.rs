@@ -40,5 +40,5 @@ pub(super) fn read(
         SettleBy::Table(table) => return reader!(reading, at, table, reader, settle),
     };
     let valid = settler.validate();
-    reading.keep(&at.to(field), valid).map(|()| settler)
+    reading.keep(&at.to(&field), valid).map(|()| settler)
 }

@@ -50,7 +50,7 @@ pub(super) fn read(reading: &mut Reading<'_>, at: &At, quota: &QuotaOrTiers) -> 
     }
     let quotas = tiers
         .iter()
-        .map(|(name, quota)| (at.to("tiers").to(name), *quota));
+        .map(|(name, quota)| (at.to("tiers").to(&name), *quota));
     Some(Amount {
         base: base?,
         quotas: quotas.collect(),

@@ -27,53 +27,59 @@ const KINDS: [&str; 7] = [
 /// A part of a file: a policy, a layer, a limiter, or another table.
 struct Part<'a> {
     kind: &'static str,
-    path: String,
     /// As TOML. Those with a dot are settings of other tables that decide which bucket a caller has.
     fields: BTreeMap<&'a str, String>,
     policy: Option<&'a Policy>,
 }
 
+/// All parts, by the number of their kind and their path.
+type Parts<'a> = BTreeMap<(usize, String), Part<'a>>;
+
 pub(super) fn files(old: &Config, new: &Config) -> Vec<Change> {
     let (old, new) = (parts(&old.document), parts(&new.document));
-    let find =
-        |parts: &[Part<'_>], part: &Part<'_>| parts.iter().position(|one| one.path == part.path);
-    let kept = old.iter().map(|before| {
-        let after = find(&new, before).and_then(|index| new.get(index));
-        (before.kind, before.compare(after))
+    let all: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+    let changes = all.into_iter().map(|key| {
+        let path = key.1.clone();
+        let (effect, fields) = match (old.get(key), new.get(key)) {
+            (Some(before), Some(after)) => before.compare(after),
+            _ if path == "store" => (Effect::NeedsRestart, Vec::new()),
+            (_, None) => (Effect::Gone, Vec::new()),
+            (None, _) => (Effect::New, Vec::new()),
+        };
+        Change {
+            path,
+            effect,
+            fields,
+        }
     });
-    let added = new.iter().filter(|after| find(&old, after).is_none());
-    let added = added.map(|after| (after.kind, after.change(Effect::New)));
-    let mut changes: Vec<_> = kept.chain(added).collect();
-    changes.sort_by_key(|(kind, _)| KINDS.iter().position(|known| known == kind));
-    changes.into_iter().map(|(_, change)| change).collect()
+    changes.collect()
 }
 
-fn parts(file: &Document) -> Vec<Part<'_>> {
-    let mut parts = Vec::new();
-    let policies = file.tables.policy.iter();
-    for (policy, value) in policies.zip(file.value["policy"].as_array().into_iter().flatten()) {
-        let mut part = Part::new("policy", Some(&policy.name.0), value);
-        part.fields.extend(prefixes(file, policy));
-        parts.push(Part {
-            policy: Some(policy),
-            ..part
-        });
-    }
-    for kind in KINDS.into_iter().filter(|kind| *kind != "policy") {
-        let value = &file.value[kind];
-        match (kind, value.as_object()) {
-            ("layer" | "limiter", Some(tables)) => {
-                parts.extend(
-                    tables
-                        .iter()
-                        .map(|(name, value)| Part::new(kind, Some(name), value)),
-                );
+fn parts(file: &Document) -> Parts<'_> {
+    let mut parts = Parts::new();
+    for (order, kind) in KINDS.into_iter().enumerate() {
+        let value = file.value.get(kind).unwrap_or(&Value::Null);
+        let named = |name: &str| (order, format!("{kind} {name:?}"));
+        match (kind, value) {
+            ("policy", Value::Array(values)) => {
+                for (policy, value) in file.tables.policy.iter().zip(values) {
+                    let mut part = Part::new(kind, value);
+                    part.fields.extend(prefixes(file, policy));
+                    part.policy = Some(policy);
+                    parts.insert(named(&policy.name.0), part);
+                }
             }
-            ("layer", None) if file.tables.limiter.is_none() => {
-                parts.push(Part::new(kind, Some(DEFAULT_LAYER), value));
+            ("layer" | "limiter", Value::Object(tables)) => {
+                let tables = tables.iter();
+                parts.extend(tables.map(|(name, value)| (named(name), Part::new(kind, value))));
             }
-            (_, Some(_)) => parts.push(Part::new(kind, None, value)),
-            (_, None) => {}
+            ("layer", Value::Null) if file.tables.limiter.is_none() => {
+                parts.insert(named(DEFAULT_LAYER), Part::new(kind, value));
+            }
+            (_, Value::Object(_)) => {
+                parts.insert((order, kind.to_owned()), Part::new(kind, value));
+            }
+            _ => {}
         }
     }
     parts
@@ -113,11 +119,10 @@ fn prefixes<'a>(file: &Document, policy: &Policy) -> Vec<(&'a str, String)> {
 }
 
 impl<'a> Part<'a> {
-    fn new(kind: &'static str, name: Option<&str>, value: &'a Value) -> Self {
+    fn new(kind: &'static str, value: &'a Value) -> Self {
         let fields = value.as_object().into_iter().flatten();
         Self {
             kind,
-            path: name.map_or_else(|| kind.to_owned(), |name| format!("{kind} {name:?}")),
             fields: fields
                 .map(|(name, value)| (&**name, write(value)))
                 .collect(),
@@ -125,41 +130,35 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn change(&self, effect: Effect) -> Change {
-        Change {
-            path: self.path.clone(),
-            effect: if self.kind == "store" {
-                Effect::NeedsRestart
-            } else {
-                effect
-            },
-            fields: Vec::new(),
-        }
-    }
-
-    fn compare(&self, after: Option<&Self>) -> Change {
-        let Some(after) = after else {
-            return self.change(Effect::Gone);
-        };
-        let mut change = self.change(Effect::Kept);
+    fn compare(&self, after: &Self) -> (Effect, Vec<FieldChange>) {
         let names: BTreeSet<_> = self.fields.keys().chain(after.fields.keys()).collect();
-        for name in names {
-            let values = (self.fields.get(name), after.fields.get(name));
-            let is_beside = name.contains('.') && (values.0.is_none() || values.1.is_none());
-            if values.0 != values.1 && !is_beside {
-                change.fields.push(self.field(name, values));
+        // Stores have passwords, and lists have the keys of callers.
+        let is_hidden = ["store", "lists"].contains(&self.kind);
+        let changed = names.into_iter().filter_map(|name| {
+            let (before, after) = (self.fields.get(name), after.fields.get(name));
+            let is_beside = name.contains('.') && (before.is_none() || after.is_none());
+            let text = |text: &String| match is_hidden || *name == "partition_key_secret" {
+                true => "..".to_owned(),
+                false => text.clone(),
+            };
+            (before != after && !is_beside).then(|| FieldChange {
+                name: (*name).to_owned(),
+                before: before.map(text),
+                after: after.map(text),
+            })
+        });
+        let changed: Vec<_> = changed.collect();
+        let effect = match self.kind {
+            "store" if !changed.is_empty() => Effect::NeedsRestart,
+            _ if changed
+                .iter()
+                .any(|field| self.moves_buckets(after, &field.name)) =>
+            {
+                Effect::StartsAfresh
             }
-        }
-        if self.kind == "store" && change.fields.is_empty() {
-            change.effect = Effect::Kept;
-        } else if change
-            .fields
-            .iter()
-            .any(|field| self.moves_buckets(after, &field.name))
-        {
-            change.effect = Effect::StartsAfresh;
-        }
-        change
+            _ => Effect::Kept,
+        };
+        (effect, changed)
     }
 
     /// Returns whether a changed field gives callers other buckets.
@@ -169,27 +168,6 @@ impl<'a> Part<'a> {
         };
         let is_key = ["key", "shared"].contains(&field) || field.contains('.');
         is_key || field == "quota" && has_other_buckets(&quotas(before), &quotas(after))
-    }
-
-    fn field(
-        &self,
-        name: &str,
-        (before, after): (Option<&String>, Option<&String>),
-    ) -> FieldChange {
-        // Stores have passwords, and lists have the keys of callers.
-        let is_shown = !["store", "lists"].contains(&self.kind) && name != "partition_key_secret";
-        let text = |text: &String| {
-            if is_shown {
-                text.clone()
-            } else {
-                "..".to_owned()
-            }
-        };
-        FieldChange {
-            name: name.to_owned(),
-            before: before.map(text),
-            after: after.map(text),
-        }
     }
 }
 

@@ -8,29 +8,20 @@ use super::Finding;
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderCondition {
     pub(crate) name: HeaderName,
-    pub(crate) value: HeaderValueIs,
-}
-
-/// What the value of a header field is.
-#[derive(Clone, Debug)]
-pub(crate) enum HeaderValueIs {
-    Present,
-    /// One of these, without blanks around it.
-    OneOf(Vec<String>),
+    /// One of these, without blanks around it. `None`: any.
+    pub(crate) values: Option<Vec<String>>,
 }
 
 impl HeaderCondition {
     /// If the field is sent several times and some of its values are meant, it is unclear.
     pub(super) fn find(&self, headers: &HeaderMap) -> Finding {
         let mut values = headers.get_all(&self.name).into_iter();
-        let expected = match &self.value {
-            HeaderValueIs::Present => return Some(values.next().is_some()),
-            HeaderValueIs::OneOf(expected) => expected,
+        let Some(expected) = &self.values else {
+            return Some(values.next().is_some());
         };
         let mut findings = values.map(|value| {
             let value = value.as_bytes().trim_ascii();
-            let is_meant = expected.iter().any(|text| text.as_bytes() == value);
-            Some(is_meant)
+            Some(expected.iter().any(|text| text.as_bytes() == value))
         });
         let first = findings.next().unwrap_or(Some(false));
         match findings.all(|finding| finding == first) {

@@ -20,10 +20,7 @@ use http::Method;
 #[cfg(feature = "axum")]
 pub(super) use self::route::{Routes, parse_route};
 pub(super) use self::{
-    header::{HeaderCondition, HeaderValueIs},
-    host::HostPattern,
-    method::parse_method,
-    path::PathPattern,
+    header::HeaderCondition, host::HostPattern, method::parse_method, path::PathPattern,
 };
 use crate::readers::When;
 use tower_throttle::RequestHead;

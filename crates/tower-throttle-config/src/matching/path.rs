@@ -107,10 +107,8 @@ impl Segment {
 
 /// Returns whether one of the patterns matches.
 pub(super) fn find(patterns: &[PathPattern], path: &str) -> Finding {
-    match Path::read(path) {
-        Some(path) => Some(patterns.iter().any(|pattern| pattern.matches(&path))),
-        None => None,
-    }
+    let path = Path::read(path)?;
+    Some(patterns.iter().any(|pattern| pattern.matches(&path)))
 }
 
 /// Splits off the first segment. `None` after it if there are no more.

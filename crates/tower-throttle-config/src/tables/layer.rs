@@ -6,9 +6,10 @@ use tower_throttle::{GrpcDenials, HeaderFormat};
 
 use super::{PolicyName, Reader, StoreFailure, Text, Time, Variables, When, words::words};
 
-/// What layers and limiters have in common.
+/// A limiter, for use without HTTP.
 #[derive(Default, Deserialize, JsonSchema)]
-pub(crate) struct Common {
+#[schemars(extend("minProperties" = 0))]
+pub(crate) struct Limiter {
     /// The names of its policies. Default: all policies.
     pub(crate) policies: Option<Vec<PolicyName>>,
     /// Whether it has the lists of `[lists]`. Default: true.
@@ -26,20 +27,13 @@ pub(crate) struct Common {
     pub(crate) observe: Option<Reader>,
 }
 
-/// A limiter, for use without HTTP.
-#[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "limiter", extend("minProperties" = 0))]
-pub(crate) struct Limiter {
-    #[serde(flatten)]
-    pub(crate) common: Common,
-}
-
 /// A layer, for HTTP.
 #[derive(Default, Deserialize, JsonSchema)]
-#[schemars(rename = "layer", extend("minProperties" = 0))]
+#[schemars(extend("minProperties" = 0))]
 pub(crate) struct Layer {
+    /// What limiters have, too.
     #[serde(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: Limiter,
     /// Which requests it limits. Default: all.
     pub(crate) when: Option<When>,
     /// Which header fields report the limits to clients. Default: `draft10`.

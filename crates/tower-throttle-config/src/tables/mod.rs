@@ -16,8 +16,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tower_throttle::{ConfigError, Quota, parse_duration};
 
+use crate::document::At;
+
 pub(crate) use self::{
-    layer::{Common, Layer, Limiter},
+    layer::{Layer, Limiter},
     policy::{Cost, Mode, ModeWord, Policy, QuotaOrTiers, SettleBy, Settler, StoreFailure},
     requests::{
         ClientAddress, ClientIp, HeaderValue, Key, KeyTable, KeyWord, ListedKey, Lists, Peer,
@@ -31,7 +33,7 @@ pub(crate) const VERSION: u64 = 1;
 
 /// The file itself.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "Limits of tower-throttle")]
+#[schemars(title = "Limits of tower-throttle")]
 pub(crate) struct File {
     /// The version of the form of this file.
     #[expect(dead_code, reason = "the check has compared it")]
@@ -58,33 +60,33 @@ pub(crate) struct File {
 
 /// A text of one character or more.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "text", title = "a text")]
+#[schemars(title = "a text")]
 pub(crate) struct Text(#[schemars(length(min = 1))] pub(crate) String);
 
 /// A text in which `${NAME}` stands for a variable of the environment.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "variables", title = "a text with `${NAME}`")]
+#[schemars(title = "a text with `${NAME}`")]
 pub(crate) struct Variables(pub(crate) String);
 
 /// What the application registers under this name.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "reader", title = "the name of a reader")]
+#[schemars(title = "the name of a reader")]
 pub(crate) struct Reader(#[schemars(length(min = 1))] pub(crate) String);
 
 /// A policy of this file.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "policy_name", title = "the name of a policy")]
+#[schemars(title = "the name of a policy")]
 pub(crate) struct PolicyName(#[schemars(length(min = 1))] pub(crate) String);
 
 /// Only `true`: without it, the field is left out.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "true", extend("const" = true))]
+#[schemars(extend("const" = true))]
 pub(crate) struct True(#[expect(dead_code, reason = "the check has compared it")] bool);
 
 /// A whole number and a unit.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
-#[schemars(rename = "duration", title = "a duration such as \"30s\"")]
+#[schemars(title = "a duration such as \"30s\"")]
 #[schemars(extend("pattern" = r"^\s*[0-9][0-9_]*\s*[A-Za-zµμ]+\s*$"))]
 #[schemars(extend("examples" = ["50ms", "30s", "5 minutes"]))]
 pub(crate) struct Time(#[schemars(with = "String")] pub(crate) Duration);
@@ -100,10 +102,7 @@ impl TryFrom<String> for Time {
 /// An algorithm and its numbers.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
-#[schemars(
-    rename = "quota_text",
-    title = "a quota such as \"10 per second, burst 20\""
-)]
+#[schemars(title = "a quota such as \"10 per second, burst 20\"")]
 #[schemars(extend("examples" = ["10 per second, burst 20", "fixed window of 1000 per day"]))]
 pub(crate) struct QuotaText(#[schemars(with = "String")] pub(crate) Quota);
 
@@ -118,8 +117,22 @@ impl TryFrom<String> for QuotaText {
 /// One text or several.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "texts")]
 pub(crate) enum Texts {
     One(Text),
     Several(Vec<Text>),
+}
+
+impl Texts {
+    /// Returns each text, and where it is.
+    pub(crate) fn all(&self, at: &At) -> Vec<(At, &str)> {
+        match self {
+            Self::One(text) => vec![(at.clone(), &text.0)],
+            Self::Several(texts) => {
+                let texts = texts.iter().enumerate();
+                texts
+                    .map(|(index, text)| (at.to(&index), &*text.0))
+                    .collect()
+            }
+        }
+    }
 }

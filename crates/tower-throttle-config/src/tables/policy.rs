@@ -10,7 +10,6 @@ use super::{Key, QuotaText, Reader, Text, Time, When, words::words};
 
 /// A named quota, and its options.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "policy")]
 pub(crate) struct Policy {
     /// The name, which clients read and which separates the buckets.
     pub(crate) name: Text,
@@ -46,7 +45,6 @@ pub(crate) struct Policy {
 /// How much: a quota, or one for each tier of callers.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "quota_or_tiers")]
 pub(crate) enum QuotaOrTiers {
     One(QuotaText),
     Tiers(Tiers),
@@ -54,7 +52,6 @@ pub(crate) enum QuotaOrTiers {
 
 /// A quota for each tier of callers.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "quota")]
 pub(crate) struct Tiers {
     /// The reader that returns the name of a request's tier.
     pub(crate) by: Reader,
@@ -94,7 +91,6 @@ words! {
 /// Whether a policy denies.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "mode_or_share")]
 pub(crate) enum Mode {
     Word(ModeWord),
     Share(Share),
@@ -112,7 +108,6 @@ words! {
 
 /// Enforces a policy for a share of its callers.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "mode")]
 pub(crate) struct Share {
     /// The share of callers, in percent.
     #[schemars(range(min = 1, max = 100))]
@@ -122,7 +117,6 @@ pub(crate) struct Share {
 /// How many units a request takes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "units_or_cost")]
 pub(crate) enum Cost {
     Units(u64),
     Each(CostOfEach),
@@ -130,7 +124,6 @@ pub(crate) enum Cost {
 
 /// A cost for each request.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "cost")]
 pub(crate) struct CostOfEach {
     /// The reader that returns the cost of a request.
     pub(crate) by: Reader,
@@ -139,7 +132,6 @@ pub(crate) struct CostOfEach {
 /// What a request costs in the end, by its response.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "settle_by_or_failures")]
 pub(crate) enum SettleBy {
     Word(SettleWord),
     Table(Settler),
@@ -154,7 +146,6 @@ words! {
 
 /// What a request costs in the end.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "settle_by")]
 #[schemars(extend("oneOf" = [
     { "required": ["status"] }, { "required": ["header"] }, { "required": ["body_bytes"] }, { "required": ["reader"] }
 ]))]

@@ -9,7 +9,6 @@ use super::{Reader, Text, Texts, True, words::words};
 
 /// The client's address behind trusted proxies.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "client_ip")]
 pub(crate) struct ClientIp {
     /// The addresses and ranges of your proxies.
     pub(crate) trusted: Vec<Text>,
@@ -35,7 +34,6 @@ words! {
 
 /// The address of the connection.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "peer")]
 pub(crate) struct Peer {
     /// How many bits of an IPv6 address make one caller. Default: 64.
     #[schemars(range(min = 1, max = 128))]
@@ -44,7 +42,6 @@ pub(crate) struct Peer {
 
 /// An address with a prefix of its own.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "address")]
 pub(crate) struct Address {
     /// How many bits of an IPv6 address make one caller.
     #[schemars(range(min = 1, max = 128))]
@@ -54,7 +51,6 @@ pub(crate) struct Address {
 /// Who is asking. A list is the first of its keys that is there.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "key")]
 pub(crate) enum Key {
     Word(KeyWord),
     FirstOf(Vec<Self>),
@@ -86,7 +82,6 @@ words! {
 
 /// A key of several parts, or an address with settings of its own.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "key_of_parts")]
 #[schemars(extend("oneOf" = [
     { "required": ["all"] }, { "required": ["client_ip"] }, { "required": ["peer"] }
 ]))]
@@ -101,7 +96,6 @@ pub(crate) struct KeyTable {
 
 /// Conditions on a request. All of them have to be met, and of a list one of its values.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "when")]
 pub(crate) struct When {
     /// Methods, as `GET`, which includes `HEAD`.
     pub(crate) method: Option<Texts>,
@@ -123,7 +117,6 @@ pub(crate) struct When {
 /// The values of a header.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "header_value")]
 pub(crate) enum HeaderValue {
     Any(#[expect(dead_code, reason = "it has no other value")] True),
     OneOf(Texts),
@@ -131,7 +124,6 @@ pub(crate) enum HeaderValue {
 
 /// Callers that are not limited, and callers that are denied.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "lists")]
 pub(crate) struct Lists {
     /// Addresses and ranges that are not limited. Default: none.
     pub(crate) allow_ips: Option<Vec<Text>>,
@@ -152,7 +144,6 @@ pub(crate) struct Lists {
 /// A key on a list.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "listed_key")]
 pub(crate) enum ListedKey {
     Text(Text),
     Number(u64),

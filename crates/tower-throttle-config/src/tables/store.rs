@@ -7,7 +7,6 @@ use super::{Reader, Time, True, Variables};
 
 /// Where buckets are kept. All texts may have `${NAME}` of the environment.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "store")]
 #[schemars(extend("oneOf" = [
     { "required": ["redis"] }, { "required": ["memory"] }, { "required": ["reader"] }
 ]))]
@@ -22,6 +21,10 @@ use super::{Reader, Time, True, Variables};
     "max_in_flight": { "anyOf": [{ "required": ["redis"] }] },
     "denial_cache_ttl": { "anyOf": [{ "required": ["redis"] }] }
 }))]
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "some are for Redis")
+)]
 pub(crate) struct Store {
     /// The URL of a Redis server, a cluster or sentinels.
     pub(crate) redis: Option<Variables>,

@@ -112,11 +112,25 @@ pub(crate) fn code() -> BTreeMap<&'static str, Vec<&'static str>> {
     fields.collect()
 }
 
+/// Returns `key_table` for `KeyTable`.
+pub(crate) fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}
+
 /// Returns all tables of the file, by their names.
-pub(crate) fn tables() -> Vec<(&'static str, &'static Value)> {
+pub(crate) fn tables() -> Vec<(String, &'static Value)> {
     let definitions = schema::root()["$defs"].as_object().expect("definitions");
-    let definitions = definitions.iter().map(|(name, table)| (&**name, table));
-    let all = std::iter::once(("file", schema::root())).chain(definitions);
+    let definitions = definitions
+        .iter()
+        .map(|(name, table)| (snake_case(name), table));
+    let all = std::iter::once(("file".to_owned(), schema::root())).chain(definitions);
     all.filter(|(_, table)| table.get("properties").is_some())
         .collect()
 }
@@ -191,13 +205,7 @@ fn a_file_has_a_word_for_each_variant() {
             if variant.contains([':', '(', ' ']) {
                 continue; // A field of a variant.
             }
-            let mut word = String::new();
-            for letter in variant.chars() {
-                if letter.is_ascii_uppercase() && !word.is_empty() {
-                    word.push('_');
-                }
-                word.extend(letter.to_lowercase());
-            }
+            let word = snake_case(variant);
             variants += 1;
             assert!(words.contains(&*word), "{line}: {word}");
         }

@@ -4,9 +4,10 @@ use std::{env, fmt::Write, fs, path::Path};
 
 use serde_json::Value;
 
-use super::reach::{code, fields};
+use super::reach::{code, fields, snake_case};
 use crate::{
-    schema::{self, Form, in_words},
+    schema::{self, Form},
+    suggest::in_words,
     tests::repository,
 };
 
@@ -22,7 +23,7 @@ fn the_reference_in_the_documentation_is_the_one_of_the_code() {
     let (before, rest) = page.split_once(START).expect("a start");
     let (written, after) = rest.split_once(END).expect("an end");
     let mut reference = Reference::default();
-    reference.table("The file", "file", schema::root());
+    reference.table("The file", "File", schema::root());
     if env::var_os("TT_WRITE").is_some() {
         let page = [before, START, &reference.text, END, after].concat();
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -73,7 +74,7 @@ impl Reference {
                 .filter(|text| !text.is_empty())
                 .collect();
             let code = code()
-                .remove(&*format!("{name}.{field}"))
+                .remove(&*format!("{}.{field}", snake_case(name)))
                 .unwrap_or_default();
             let code: Vec<_> = code.iter().map(|path| format!("`{path}`")).collect();
             let row = format!(
@@ -155,7 +156,7 @@ fn beside(table: &Value, field: &str) -> Option<String> {
         .iter();
     let others =
         others.map(|other| format!("`{}`", other["required"][0].as_str().expect("a field")));
-    Some(format!("only beside {}", in_words(others)))
+    Some(format!("only beside {}", in_words(others.collect())))
 }
 
 /// Says what a field takes.

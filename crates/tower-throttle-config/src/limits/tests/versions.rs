@@ -68,7 +68,10 @@ fn the_store_cannot_change() {
         "limits.toml",
         &format!("{}[store]\ncapacity = 5000\nmemory = true\n", of(20)),
     );
-    poll_twice(&limits);
+    let log = Log::of(|| poll_twice(&limits));
+    // A process can start with this file.
+    let expected = "; version 1 stays in force, until the process restarts";
+    assert!(log.len() == 1 && log[0].contains(expected), "{log:?}");
     assert_eq!(standing(&limits), (1, true, 10));
     let expected = "store: it cannot change while the process runs; restart it, or change it back (not-reloadable)";
     assert!(
@@ -76,6 +79,33 @@ fn the_store_cannot_change() {
         "{}",
         rejected(&limits)
     );
+}
+
+#[test]
+fn wide_ranges_of_trusted_proxies_are_logged_once_when_limits_are_built() {
+    let trusting =
+        |ranges: &str, limit| format!("{}[client_ip]\ntrusted = [{ranges}]\n", of(limit));
+    let build = |ranges| {
+        let config = Config::from_toml(&trusting(ranges, 10)).expect("a text");
+        config.build().expect("limits")
+    };
+    let narrow = r#""10.0.0.0/9", "192.0.2.7", "2001:db8::/33""#;
+    assert_eq!(Log::of(|| drop(build(narrow))), [""; 0]);
+    let wide = r#""10.0.0.0/8", "2001:db8::/32""#;
+    let log = Log::of(|| {
+        let limits = build(wide);
+        let next = Config::from_toml(&trusting(wide, 20)).expect("a text");
+        limits.replace(next).expect("right");
+    });
+    let expected = [
+        "\"10.0.0.0/8\" is very wide",
+        "\"2001:db8::/32\" is very wide",
+        "applied",
+    ];
+    assert_eq!(log.len(), expected.len(), "{log:?}");
+    for (line, expected) in log.iter().zip(expected) {
+        assert!(line.contains(expected), "{line}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn layers_come_and_go() {
     );
     assert_eq!(
         limits.limiter("mails").expect_err("no limiter").to_string(),
-        "the file has no limiter \"mails\"; it has the limiters \"jobs\""
+        "the file has no limiter \"mails\"; use \"jobs\""
     );
     // Requests may pass through it, and a process that starts with this file has none.
     let web = format!("{}[layer.web]\n", policy("api", "20 per day"));

@@ -75,7 +75,7 @@ pub(super) const CASES: &[Case] = &[
         requests: THREE,
     },
     Case {
-        field: "cost.by",
+        field: "cost_of_each.by",
         file: r#"policy = [{ name = "api", quota = "2 per minute", cost = ⟦{ by = "size" }¦1⟧ }]"#,
         code: |_| one(api().cost_by(size)),
         requests: "GET / x-size=2; GET / x-size=0; GET / x-size=3; GET /",
@@ -99,7 +99,7 @@ pub(super) const CASES: &[Case] = &[
         requests: THREE,
     },
     Case {
-        field: "mode.enforce_for",
+        field: "share.enforce_for",
         file: r#"policy = [{ name = "api", quota = "1 per minute", key = "header:x-api-key", mode = { enforce_for = ⟦40¦100⟧ } }]"#,
         code: |_| {
             let policy =
@@ -125,13 +125,13 @@ pub(super) const CASES: &[Case] = &[
         requests: "GET /; GET /; GET /; GET / respond=404; GET / respond=500; GET /",
     },
     Case {
-        field: "settle_by.status",
+        field: "settler.status",
         file: r#"policy = [{ name = "api", quota = "2 per minute", settle_by = { status = [401⟦, 403¦⟧] } }]"#,
         code: |_| one(api().settle_by(settle::status([401, 403]))),
         requests: "GET /; GET / respond=401; GET / respond=403; GET / respond=403",
     },
     Case {
-        field: "settle_by.header",
+        field: "settler.header",
         file: r#"policy = [{ name = "api", quota = "9 per minute", settle_by = { header = "x-⟦cost¦price⟧" } }]"#,
         code: |_| {
             one(Policy::new("api", TokenBucket::per_minute(9)).settle_by(settle::header("x-cost")))
@@ -139,7 +139,7 @@ pub(super) const CASES: &[Case] = &[
         requests: "GET / x-cost=5; GET / x-cost=5; GET /",
     },
     Case {
-        field: "settle_by.pass_on",
+        field: "settler.pass_on",
         file: r#"policy = [{ name = "api", quota = "9 per minute", settle_by = { header = "x-cost"⟦, pass_on = true¦⟧ } }]"#,
         code: |_| {
             let policy = Policy::new("api", TokenBucket::per_minute(9));
@@ -148,7 +148,7 @@ pub(super) const CASES: &[Case] = &[
         requests: "GET / x-cost=5",
     },
     Case {
-        field: "settle_by.body_bytes",
+        field: "settler.body_bytes",
         file: r#"policy = [{ name = "api", quota = "9 per minute", settle_by = { body_bytes = ⟦2¦5⟧ } }]"#,
         code: |_| {
             one(Policy::new("api", TokenBucket::per_minute(9)).settle_by(settle::body_bytes(2)))
@@ -156,7 +156,7 @@ pub(super) const CASES: &[Case] = &[
         requests: "GET /; GET /; GET /; GET /",
     },
     Case {
-        field: "settle_by.reader",
+        field: "settler.reader",
         file: r#"policy = [{ name = "api", quota = "9 per minute", cost = 4, settle_by = ⟦{ reader = "half" }¦"failures"⟧ }]"#,
         code: |_| {
             one(Policy::new("api", TokenBucket::per_minute(9))
@@ -179,19 +179,19 @@ pub(super) const CASES: &[Case] = &[
         requests: "GET /; GET /; GET /; GET /; GET /; wait 60; GET /",
     },
     Case {
-        field: "quota.by",
+        field: "tiers.by",
         file: r#"policy = [{ name = "api", quota = ⟦{ by = "plan", tiers = { free = "2 per minute", paid = "9 per minute" }, otherwise = "free" }¦"2 per minute"⟧ }]"#,
         code: |_| one(api().quota_by(|head| tiers(text(head, "x-plan")))),
         requests: "GET / x-plan=paid; GET / x-plan=unknown; GET /",
     },
     Case {
-        field: "quota.tiers",
+        field: "tiers.tiers",
         file: r#"policy = [{ name = "api", quota = { by = "plan", tiers = { free = "2 per minute", paid = "⟦9¦8⟧ per minute" }, otherwise = "free" } }]"#,
         code: |_| one(api().quota_by(|head| tiers(text(head, "x-plan")))),
         requests: "GET / x-plan=paid; GET / x-plan=free",
     },
     Case {
-        field: "quota.otherwise",
+        field: "tiers.otherwise",
         file: r#"policy = [{ name = "api", quota = { by = "plan", tiers = { free = "2 per minute", paid = "9 per minute" }, otherwise = "⟦free¦paid⟧" } }]"#,
         code: |_| one(api().quota_by(|head| tiers(text(head, "x-plan")))),
         requests: "GET /; GET / x-plan=unknown",

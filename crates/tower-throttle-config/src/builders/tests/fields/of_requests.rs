@@ -35,19 +35,19 @@ const ALLOW: &str = "192.0.2.0/24";
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        field: "key_of_parts.all",
+        field: "key_table.all",
         file: r#"policy = [{ name = "api", quota = "2 per minute", key = ⟦{ all = ["peer", "method"] }¦"peer"⟧ }]"#,
         code: |_| keyed((key::peer(), key::method())),
         requests: "GET /; POST /; GET /; POST /; GET /; PUT /",
     },
     Case {
-        field: "key_of_parts.peer",
+        field: "key_table.peer",
         file: r#"policy = [{ name = "api", quota = "2 per minute", key = ⟦{ peer = { ipv6_prefix = 48 } }¦"peer"⟧ }]"#,
         code: |_| keyed(key::peer().ipv6_prefix(48)),
         requests: "GET / 2001:db8:1:1::1; GET / 2001:db8:1:2::1; GET / 2001:db8:1:3::1; GET / 2001:db8:2::",
     },
     Case {
-        field: "key_of_parts.client_ip",
+        field: "key_table.client_ip",
         file: r#"
             policy = [{ name = "api", quota = "2 per minute", key = ⟦{ client_ip = { ipv6_prefix = 48 } }¦"client_ip"⟧ }]
             client_ip = { trusted = ["10.0.0.0/8"] }"#,
