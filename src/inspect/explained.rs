@@ -1,5 +1,7 @@
 //! What a layer would do with a request.
 
+use std::time::SystemTime;
+
 use crate::{Fingerprint, Key, List, Quota, key::KeyError, overrides::Mode};
 
 /// What a layer would do with one request, from
@@ -44,4 +46,6 @@ pub struct ExplainedPolicy {
     pub quota: Quota,
     /// The mode of the policy, for this caller.
     pub mode: Mode,
+    /// Until when an operator has banned the caller. A shadow policy does not deny it.
+    pub banned_until: Option<SystemTime>,
 }

@@ -30,7 +30,8 @@ pub trait Inspectable: Send + Sync + 'static {
     /// Returns all layers and limiters as they are now.
     fn inspect_all(&self) -> Vec<Inspect>;
 
-    /// Returns the control document that they follow, if this knows it.
+    /// Returns the control document that they follow, if this knows it. They may begin to follow it by
+    /// that, as the limits of a file do.
     fn control(&self) -> Option<Control> {
         None
     }

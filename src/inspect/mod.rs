@@ -42,7 +42,7 @@ mod tests;
 
 use std::{fmt, sync::Arc};
 
-pub(crate) use self::asked::Asked;
+pub(crate) use self::{asked::Asked, state::end_of_ban};
 pub use self::{
     explained::{ExplainedPolicy, Explanation},
     inspectable::{FileStatus, Inspectable},
@@ -190,7 +190,23 @@ impl Inspect {
         caller: &Caller,
         policy: Option<&str>,
     ) -> Result<Vec<ResetBucket>, StoreError> {
-        let asked = self.0.asked(caller, policy, None);
+        self.reset_in_tier(caller, policy, None).await
+    }
+
+    /// Resets a caller's buckets, as [`reset`](Self::reset) does. Policies whose quota each request chooses
+    /// lose the buckets of this quota only, as [`look_up_in_tier`](Self::look_up_in_tier) finds them.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`reset`](Self::reset).
+    pub async fn reset_in_tier(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+        tier: Option<Quota>,
+    ) -> Result<Vec<ResetBucket>, StoreError> {
+        let tier = tier.map(|tier| Interned::Shared(Arc::new(tier)));
+        let asked = self.0.asked(caller, policy, tier.as_ref());
         asked::reset(&self.0.engine().store, &asked, policy.is_some()).await
     }
 

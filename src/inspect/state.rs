@@ -95,7 +95,7 @@ pub struct ResetBucket {
 }
 
 /// Returns when a ban ends.
-pub(super) fn end_of_ban(ban: &PolicyDecision) -> SystemTime {
+pub(crate) fn end_of_ban(ban: &PolicyDecision) -> SystemTime {
     let wait = ban.retry_after().unwrap_or_default();
     UNIX_EPOCH + Duration::from_micros(ban.decided_at_us()) + wait
 }

@@ -5,7 +5,7 @@ use std::env;
 use tower_throttle::{
     Fingerprint, Key, Limiter, Policy, Quota, RedisStore, Source,
     control::{Caller, Control},
-    inspect::{Bucket, CallerState, Inspect, Inspectable},
+    inspect::{Bucket, CallerState, Inspect},
 };
 use tower_throttle_config::Config;
 
@@ -16,9 +16,8 @@ use crate::{
 };
 
 pub(crate) struct Live {
-    config: Option<Config>,
-    /// Its layers, and then its limiters.
-    limits: Vec<Inspect>,
+    /// The file, and all its policies.
+    file: Option<(Config, Inspect)>,
     pub(crate) redis: RedisStore,
     pub(crate) control: Control,
 }
@@ -41,15 +40,15 @@ impl Live {
         let redis = connect(place, config.as_ref())?;
         let control = redis.control();
         control.refresh().await?;
-        let mut limits = Vec::new();
-        if let Some(config) = config.clone() {
-            let built = config.build_on(redis.clone())?;
-            built.follow(&control);
-            limits = built.inspect_all();
-        }
+        let file = match config {
+            Some(config) => {
+                let policies = config.inspect_on(redis.clone(), &control)?;
+                Some((config, policies))
+            }
+            None => None,
+        };
         Ok(Self {
-            config,
-            limits,
+            file,
             redis,
             control,
         })
@@ -57,28 +56,21 @@ impl Live {
 
     /// Returns the names of all policies of the file.
     pub(crate) fn policies(&self) -> Vec<String> {
-        let config = self.config.as_ref();
-        config
-            .map(|config| config.names().policies)
+        let file = self.file.as_ref();
+        file.map(|(config, _)| config.names().policies)
             .unwrap_or_default()
     }
 
     /// Returns an error if the file has no policy of this name.
     pub(crate) fn check_policy(&self, name: &str) -> Result<(), Failure> {
         let names = self.policies();
-        match self.config.is_none() || names.iter().any(|known| known == name) {
+        match self.file.is_none() || names.iter().any(|known| known == name) {
             true => Ok(()),
             false => Err(Failure::new(format!(
                 "the file has no policy {name:?}; it has {}",
                 names.join(", ")
             ))),
         }
-    }
-
-    /// Returns the first layer or limiter of the file with a policy of this name.
-    fn of(&self, name: &str) -> Option<&Inspect> {
-        let mut limits = self.limits.iter();
-        limits.find(|of| of.policies().iter().any(|policy| policy.name == name))
     }
 
     /// Returns a policy with the quota that it has for most callers.
@@ -89,19 +81,16 @@ impl Live {
             let limiter = limiter.control(self.control.clone());
             Ok::<_, Failure>(limiter.policy(Policy::new(name, quota)).build()?.inspect())
         };
-        let (of, tier) = match (&self.config, which.quota) {
+        let (of, tier) = match (&self.file, which.quota) {
             (_, Some(quota)) => (of_code(quota)?, None),
-            (Some(config), None) => {
-                let of = self.of(name).cloned();
+            (Some((config, of)), None) => {
                 let tier = which.tier.as_deref();
-                let unknown = |tier| Failure::new(format!("policy {name:?} has no tier {tier:?}"));
                 let quota = config.tier(name, tier);
                 if let (Some(tier), None) = (tier, quota) {
-                    return Err(unknown(tier));
+                    let message = format!("policy {name:?} has no tier {tier:?}");
+                    return Err(Failure::new(message));
                 }
-                let unused =
-                    || Failure::new(format!("no layer and no limiter has policy {name:?}"));
-                (of.ok_or_else(unused)?, quota)
+                (of.clone(), quota)
             }
             (None, None) => {
                 return Err(Failure::new(format!(
@@ -116,7 +105,8 @@ impl Live {
     /// Returns an error if callers of a policy of the file cannot have this quota, which processes
     /// would not follow.
     pub(crate) fn check_quota(&self, policy: &str, quota: &Quota) -> Result<(), Failure> {
-        let policies = self.of(policy).map(Inspect::policies).unwrap_or_default();
+        let file = self.file.as_ref();
+        let policies = file.map(|(_, of)| of.policies()).unwrap_or_default();
         let policy = policies.iter().find(|known| known.name == policy);
         Ok(policy.map_or(Ok(()), |policy| policy.check_override(quota))?)
     }
@@ -125,7 +115,7 @@ impl Live {
     pub(crate) fn caller(&self, policy: &str, parts: &[String]) -> Result<Fingerprint, Failure> {
         self.check_policy(policy)?;
         let caller = Caller::parse(parts)?;
-        let Some(of) = self.of(policy) else {
+        let Some((_, of)) = &self.file else {
             let needs_file = || Failure::new("only a file says how a key is read; name one");
             let key = caller.key().ok_or_else(needs_file)?;
             return Ok(self.control.fingerprint(key));
@@ -168,8 +158,14 @@ impl Asked {
     /// Gives a caller a full bucket.
     pub(crate) async fn reset(&self, caller: Fingerprint) -> Result<(), Failure> {
         let caller = by_fingerprint(caller)?;
-        self.of.reset(&caller, Some(&self.name)).await?;
-        Ok(())
+        let reset = self.of.reset_in_tier(&caller, Some(&self.name), self.tier);
+        match reset.await?.is_empty() {
+            true => Err(Failure::new(format!(
+                "policy {:?} has no such bucket",
+                self.name
+            ))),
+            false => Ok(()),
+        }
     }
 }
 

@@ -257,16 +257,25 @@ impl Limits {
     /// Call it inside a Tokio runtime with timers, which looks at the document.
     #[must_use]
     pub fn control(&self) -> Option<Control> {
+        if let Some(control) = &self.shared.live().control {
+            return Some(control.clone());
+        }
         let control = self.shared.open.control.as_ref()?();
-        self.follow(&control);
+        self.follow(&control).ok()?;
         Some(control)
     }
 
     /// Lets all layers and limiters follow a control document from now on, in each version of the file:
     /// for a store that the application has [registered](super::Readers::store). The first document
     /// stays.
-    pub fn follow(&self, control: &Control) {
-        self.shared.live().follow(control, &self.shared.open.store);
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document calls keys by other names than the store does. Then nothing
+    /// follows it.
+    pub fn follow(&self, control: &Control) -> Result<(), ConfigErrors> {
+        let store = &self.shared.open.store;
+        self.shared.live().follow(control, store)
     }
 
     /// Stops watching the file, and ends the store of the file: waits up to a second until Redis has

@@ -31,7 +31,7 @@ pub(super) struct Live {
     pub(super) layers: BTreeMap<String, (RateLimitLayer, RateLimitLayerBuilder)>,
     pub(super) limiters: BTreeMap<String, (Limiter, LimiterBuilder)>,
     /// The control document of the store, once it is followed.
-    control: Option<Control>,
+    pub(super) control: Option<Control>,
     version: u64,
     /// Of the files. `None`: the version is not from there.
     pub(super) hash: Option<Hash>,
@@ -143,14 +143,23 @@ impl Live {
         }
     }
 
-    /// Lets the control document take effect, from now on.
-    pub(super) fn follow(&mut self, control: &Control, store: &Arc<dyn Store>) {
+    /// Lets a control document take effect, from now on, if none has before.
+    pub(super) fn follow(
+        &mut self,
+        control: &Control,
+        store: &Arc<dyn Store>,
+    ) -> Result<(), ConfigErrors> {
         if self.control.is_none() {
             self.control = Some(control.clone());
-            // Nothing is wrong: the settings are in force, and the document is that of their store.
             let next = (seconds(&self.layers), seconds(&self.limiters));
-            self.replace(next, store, &mut Vec::new());
+            let mut wrong = Vec::new();
+            self.replace(next, store, &mut wrong);
+            if !wrong.is_empty() {
+                self.control = None;
+            }
+            self.config.document.finish(wrong)?;
         }
+        Ok(())
     }
 
     /// Returns whether this version is from these files. Then no others are rejected any more.

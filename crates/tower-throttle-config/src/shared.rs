@@ -33,6 +33,8 @@ pub(super) struct Shared {
     /// Not held for long: [`status`](super::Limits::status) and others wait for it.
     live: Mutex<Live>,
     pub(super) open: OpenStore,
+    /// The store that the application gave in place of that of the file.
+    given: Option<Arc<dyn Store>>,
 }
 
 pub(super) struct Watched {
@@ -54,7 +56,7 @@ impl Shared {
         let is_read = |read: Config| read.document.value == config.document.value;
         let content = content.filter(|content| content.config().is_ok_and(is_read));
         let hash = content.map(|content| content.hash);
-        let builders = Builders::read(config, other)?;
+        let builders = Builders::read(config, other.clone())?;
         let open = builders.store.open().map_err(|error| {
             let problem = Problem::of_error(&At::file(), &error);
             ConfigErrors::new(vec![problem], config.path(), "")
@@ -75,6 +77,7 @@ impl Shared {
             turn: Mutex::default(),
             live: Mutex::new(live),
             open,
+            given: other,
         })
     }
 
@@ -170,8 +173,13 @@ impl Shared {
     fn apply(&self, config: Config) -> Result<Changes, ConfigErrors> {
         let former = self.live().config.clone();
         let config = config.readers(former.readers.clone());
-        let builders = Builders::read(&config, None)?;
+        let builders = Builders::read(&config, self.given.clone())?;
         let changes = Config::diff(&former, &config);
+        let changes = match &self.given {
+            // The file's own is not used.
+            Some(_) => changes.without("store"),
+            None => changes,
+        };
         let next = (builders.layers, builders.limiters);
         self.live()
             .apply(config, next, &self.open.store, changes.clone())?;

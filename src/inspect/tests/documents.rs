@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use http::Request;
+
 use super::{HOUR, World, buckets, caller, debit, only, plan};
 use crate::{
-    FixedWindow, Key, OnStoreFailure, Percent, Policy, Quota, TokenBucket,
+    FixedWindow, Key, OnStoreFailure, Percent, Policy, Quota, RequestHead, TokenBucket,
     control::{Action, End, Mode},
     inspect::PolicyState,
 };
@@ -50,6 +52,11 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
         assert_eq!(state.entries[0].author.as_deref(), Some("ann"));
         assert_eq!(state.banned_until, state.entries[1].until);
         assert!(state.banned_until.is_some());
+        let request = Request::get("/").header("x-api-key", "k1").body(());
+        let request = request.expect("a request");
+        let explained = layer.explain(&RequestHead::from(&request));
+        assert_eq!(explained.policies[0].banned_until, state.banned_until);
+        assert_eq!(explained.policies[0].quota, quota(50));
 
         let at = async |address: &str| {
             let typed = ["header:x-api-key=k2", address];
@@ -159,7 +166,7 @@ async fn policies_are_shown_as_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_is_off_has_no_state() {
+async fn the_bucket_of_a_policy_that_is_off_is_shown_and_can_be_reset() {
     for world in [World::in_memory(), World::in_redis()] {
         let layer = world.layer([plan()]);
         let charged = buckets(&layer, &[("x-api-key", "k1")]);
@@ -171,8 +178,8 @@ async fn a_policy_that_is_off_has_no_state() {
             .expect("it is made");
         let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
         assert_eq!((state.mode, state.quota), (Mode::Off, Some(quota(10))));
-        let why = state.bucket.as_ref().expect_err("no state");
-        assert!(why.contains("switched the policy off"), "{why}");
+        let bucket = state.bucket.as_ref().expect("it is there");
+        assert_eq!(bucket.decision.remaining(), 7);
         assert_eq!(state.entries.len(), 1);
 
         // Its bucket stays, and can be reset.

@@ -391,3 +391,49 @@ shared = true
         .json();
     assert_eq!(peek["remaining"], 100);
 }
+
+/// An operator has neither the lists of the application nor the secret of its header fields.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tier_is_reset_and_a_policy_that_is_off_is_shown_without_what_layers_need() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let file = File::new(&format!(
+        r#"version = 1
+[store]
+redis = "{url}"
+[lists]
+file = "nowhere.txt"
+[[policy]]
+name = "plan"
+quota = {{ by = "plan", tiers = {{ free = "5 per hour", paid = "fixed window of 50 per hour" }}, otherwise = "free" }}
+key = "header:x-api-key"
+[[policy]]
+name = "day"
+quota = "10 per day"
+key = "header:x-api-key"
+[layer.api]
+partition_key_secret = "${{NOT_SET_WHERE_THIS_RUNS}}"
+"#
+    ));
+    let store = RedisStore::connect(&url).expect("a store");
+    let paid = FixedWindow::new(50, Duration::from_secs(3_600));
+    let paid = Limiter::new(store.clone(), Policy::new("plan", paid));
+    let day = Limiter::new(store, Policy::new("day", TokenBucket::per_day(10)));
+    for limiter in [&paid, &day] {
+        let decision = limiter.check_n("k1", 4).await.expect("a decision");
+        assert!(decision.is_allowed());
+    }
+    let left = async || {
+        let decision = paid.peek("k1").await.expect("a decision");
+        decision.policies().next().expect("a policy").remaining()
+    };
+    run(&["reset", file.path(), "plan", "k1"]).with_code(0);
+    assert_eq!(left().await, 46);
+    run(&["reset", file.path(), "plan", "k1", "--tier", "paid"]).with_code(0);
+    assert_eq!(left().await, 50);
+    run(&["mode", file.path(), "day", "off"]).with_code(0);
+    let top = run(&["top", "--json", file.path()]).with_code(0).json();
+    assert_eq!(top["policies"][1]["callers"][0]["used"], 4);
+    let peek = run(&["peek", "--json", file.path(), "day", "k1"]);
+    assert_eq!(peek.with_code(0).json()["remaining"], 6);
+}

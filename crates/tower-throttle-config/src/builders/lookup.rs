@@ -1,7 +1,9 @@
 //! What tools ask of a file: its mistakes, its readers and its store.
 
-use super::{Builders, reading::Reading};
-use crate::{Config, ConfigErrors, ReaderName};
+use tower_throttle::{RateLimitLayer, control::Control, inspect::Inspect, store::Store};
+
+use super::{Builders, addresses::Addresses, policy, reading::Reading};
+use crate::{Config, ConfigErrors, ReaderName, document::At, problem::Problem};
 
 impl Config {
     /// Checks all that [`build`](Self::build) would report, without a store and a Tokio runtime.
@@ -11,6 +13,34 @@ impl Config {
     /// Returns all mistakes.
     pub fn check(&self) -> Result<(), ConfigErrors> {
         Builders::read(self, None).map(drop)
+    }
+
+    /// Returns all policies of the file on a store, for tools that look at callers or change what a fleet
+    /// does with them. It reads neither lists nor what the tables of layers and limiters say, which a tool
+    /// may not have.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistakes in policies.
+    pub fn inspect_on(
+        &self,
+        store: impl Store,
+        control: &Control,
+    ) -> Result<Inspect, ConfigErrors> {
+        let mut reading = Reading::new(self);
+        reading.addresses = Addresses::read(&mut reading);
+        let policies = policy::read_all(&mut reading);
+        let policies = policies.into_iter().filter_map(|policy| policy.policies);
+        let builder = RateLimitLayer::builder()
+            .store(store)
+            .control(control.clone());
+        let builder = policies.fold(builder, |builder, policy| builder.policy(policy.of_layers));
+        reading.finish()?;
+        let layer = builder.build().map_err(|error| {
+            let problem = Problem::of_error(&At::file(), &error);
+            ConfigErrors::new(vec![problem], self.path(), "")
+        })?;
+        Ok(layer.inspect())
     }
 
     /// Returns the readers that the file names, in the order of their kinds and names: what an
