@@ -265,10 +265,13 @@ fn every_line_of_the_log_is_in_the_runbook() {
     let sources = fs::read_dir(root.join("src/telemetry")).expect("a folder");
     let sources = sources.map(|source| fs::read_to_string(source.expect("a source").path()));
     let telemetry: Vec<_> = sources.map(|text| text.expect("a text")).collect();
-    let telemetry = telemetry.concat();
+    let of_files = root.join("crates/tower-throttle-config/src/telemetry.rs");
+    let of_files = fs::read_to_string(of_files).expect("a text");
+    let telemetry = format!("{}{of_files}", telemetry.concat());
     // Each line starts with words of its own, up to its first variable part. Denials have a
     // page of their own, and some lines are built before they are logged.
     let reported = telemetry.split("    tell!(").skip(1);
+    let reported = reported.chain(telemetry.split("    tracing::").skip(1));
     let reported = reported.filter_map(|rest| rest.split(");\n").next()?.rsplit('"').nth(1));
     let built = telemetry.split("let line = ").skip(1);
     let built = built.filter_map(|rest| rest.split('"').nth(1));

@@ -18,15 +18,13 @@ use tower_throttle::{
 pub(crate) type Layers = BTreeMap<String, RateLimitLayerBuilder>;
 pub(crate) type Limiters = BTreeMap<String, LimiterBuilder>;
 
-/// Builds a layer or a limiter, with the settings that they share. `None` if it has a mistake.
+/// Applies the settings that layers and limiters share, and builds. `None` if there is a mistake.
 macro_rules! build {
-    ($reading:ident, $all:ident, $kind:literal, $name:ident, $table:ident, $common:expr, $of:ident, $builder:expr, $more:expr) => {{
-        let (policies, lists) = $all;
-        let (at, table, mut builder) = (At::file().to($kind).to($name), $common, $builder);
+    ($reading:ident, $all:ident, $at:ident, $name:ident, $table:ident, $of:ident, $builder:ident) => {{
+        let ((policies, lists), table, mut builder) = ($all, $table, $builder);
         let chosen = chosen_by(table.policies.as_deref(), policies).into_iter();
-        let chosen: Option<Vec<Policy>> = chosen
-            .map(|chosen| Some(chosen.policies.as_ref()?.$of.clone()))
-            .collect();
+        let chosen = chosen.map(|chosen| Some(chosen.policies.as_ref()?.$of.clone()));
+        let chosen: Option<Vec<Policy>> = chosen.collect();
         let is_complete = chosen.is_some();
         // Without a policy that has mistakes, which are reported, the others could seem wrong. One that
         // takes any setting stands in for them, so that mistakes of the table are found, too.
@@ -38,13 +36,12 @@ macro_rules! build {
             lists = lists.filter(|_| table.lists != Some(false)).cloned(),
             on_store_failure = table.on_store_failure.map(OnStoreFailure::from),
             max_waiting = table.max_waiting,
-            observe = reader!($reading, at, table, observe),
+            observe = reader!($reading, $at, table, observe),
         );
         switch!(builder, table, shadow_all);
         builder = builder.name(table.name.as_ref().map_or(&**$name, |name| &name.0));
-        builder = $more($reading, builder, &at, $table);
         let built = builder.clone().build().map(drop);
-        let is_built = keep($reading, policies, &at, &built);
+        let is_built = keep($reading, policies, &$at, &built);
         (is_built && is_complete).then(|| ($name.clone(), builder))
     }};
 }
@@ -60,30 +57,14 @@ pub(super) fn read_all(
     let default = BTreeMap::from([(DEFAULT_LAYER.to_owned(), tables::Layer::default())]);
     let default = file.limiter.is_none().then_some(&default);
     for (name, table) in file.layer.as_ref().or(default).into_iter().flatten() {
-        let (new, more, common) = (
-            RateLimitLayer::builder(),
-            with_layer_settings,
-            &table.common,
-        );
-        layers.extend(build!(
-            reading, all, "layer", name, table, common, of_layers, new, more
-        ));
+        let at = At::file().to("layer").to(name);
+        let builder = with_layer_settings(reading, RateLimitLayer::builder(), &at, table);
+        let common = &table.common;
+        layers.extend(build!(reading, all, at, name, common, of_layers, builder));
     }
     for (name, table) in file.limiter.iter().flatten() {
-        let (new, more) = (Limiter::builder(), |_: &mut _, builder, _: &_, _: &_| {
-            builder
-        });
-        limiters.extend(build!(
-            reading,
-            all,
-            "limiter",
-            name,
-            table,
-            table,
-            of_limiters,
-            new,
-            more
-        ));
+        let (at, builder) = (At::file().to("limiter").to(name), Limiter::builder());
+        limiters.extend(build!(reading, all, at, name, table, of_limiters, builder));
     }
     if file.layer.is_some() || file.limiter.is_some() {
         report_unused(reading, policies);
@@ -100,10 +81,8 @@ fn report_unused(reading: &mut Reading<'_>, policies: &[FilePolicy<'_>]) {
     let choose = |table: &tables::Limiter| chosen_by(table.policies.as_deref(), policies);
     let in_layers: HashSet<_> = layers.flat_map(choose).map(FilePolicy::name).collect();
     let in_limiters: HashSet<_> = limiters.flat_map(choose).map(FilePolicy::name).collect();
-    for policy in policies
-        .iter()
-        .filter(|policy| !in_layers.contains(policy.name()))
-    {
+    let is_elsewhere = |policy: &&FilePolicy<'_>| !in_layers.contains(policy.name());
+    for policy in policies.iter().filter(is_elsewhere) {
         if !in_limiters.contains(policy.name()) {
             let message = "no layer and no limiter has this policy; name it in their `policies`, or remove it";
             reading.report(&policy.at.to("name"), "unused-policy", message);
