@@ -262,12 +262,12 @@ async fn overrides_tiers_and_prefixes_are_those_of_the_request() {
     assert_eq!(found(paid).await, expected);
     assert_eq!(found(json!("ip:2001:db8:0:1::2")).await, expected);
 
-    // A policy that is off keeps its bucket, which is not shown.
+    // A policy that is off keeps its bucket.
     control
         .set_mode("wide", Mode::Off)
         .await
         .expect("it is made");
-    assert_eq!(found(json!(near)).await[1], (None, None));
+    assert_eq!(found(json!(near)).await[1], (Some(9), Some(5)));
     control.clear_mode("wide").await.expect("it is made");
     assert_eq!(found(json!(near)).await[1], (Some(9), Some(5)));
 }
