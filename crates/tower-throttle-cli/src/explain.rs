@@ -41,15 +41,10 @@ pub(crate) fn run(arguments: &Explain) -> Result<Answer, Failure> {
         return Err(Failure::new(message));
     }
     // The store names keys. It is not asked, so the server need not be there.
-    let limits = match config.redis(Some(NOWHERE))? {
-        Some((redis, url)) => config.build_on(redis.connect(&url)?)?,
-        None => config.build()?,
-    };
+    let limits = config.redis_url("redis://127.0.0.1:1/").build()?;
     let explained = limits.explain(layer, &head)?;
     Ok(answer(layer, &explained, &typed(arguments)))
 }
-
-const NOWHERE: &str = "redis://127.0.0.1:1/";
 
 fn request(arguments: &Explain) -> Result<Request<()>, Failure> {
     let wrong = |what: &str, text: &str| Failure::new(format!("{what}: {text:?} cannot be sent"));

@@ -37,6 +37,10 @@ impl Live {
             "-" => None,
             path => Some(file::read(path)?),
         };
+        let config = match (config, &place.redis) {
+            (Some(config), Some(url)) => Some(config.redis_url(url)),
+            (config, _) => config,
+        };
         let redis = connect(place, config.as_ref())?;
         let control = redis.control();
         control.refresh().await?;
@@ -175,7 +179,7 @@ fn by_fingerprint(caller: Fingerprint) -> Result<Caller, Failure> {
 
 fn connect(place: &Place, config: Option<&Config>) -> Result<RedisStore, Failure> {
     let from_file = match config {
-        Some(config) => config.redis(place.redis.as_deref())?,
+        Some(config) => config.redis()?,
         None => None,
     };
     let (mut builder, url) = match (from_file, &place.redis) {

@@ -94,12 +94,6 @@ impl Changes {
         self.0.iter().filter(|change| !change.is_unchanged())
     }
 
-    /// Leaves out what is at a path.
-    pub(super) fn without(mut self, path: &str) -> Self {
-        self.0.retain(|change| change.path != path);
-        self
-    }
-
     /// Returns whether all stays as it is.
     #[must_use]
     pub fn is_empty(&self) -> bool {

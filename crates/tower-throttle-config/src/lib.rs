@@ -154,6 +154,7 @@ const MAX_BYTES: usize = 1 << 20;
 pub struct Config {
     document: Arc<Document>,
     readers: Readers,
+    redis_url: Option<String>,
 }
 
 impl Config {
@@ -214,6 +215,7 @@ impl Config {
         Ok(Self {
             document: Arc::new(Document::read(text, path)?),
             readers: Readers::new(),
+            redis_url: None,
         })
     }
 
@@ -223,6 +225,14 @@ impl Config {
     #[must_use]
     pub fn readers(mut self, readers: Readers) -> Self {
         self.readers = readers;
+        self
+    }
+
+    /// Uses the Redis at this URL in place of the one that the file names, as a tool does. It has no
+    /// effect on a file that keeps buckets elsewhere.
+    #[must_use]
+    pub fn redis_url(mut self, url: impl Into<String>) -> Self {
+        self.redis_url = Some(url.into());
         self
     }
 

@@ -63,29 +63,15 @@ impl Config {
     ///
     /// Returns all mistakes.
     pub fn build(self) -> Result<Limits, ConfigErrors> {
-        Limits::new(&self, None)
-    }
-
-    /// Builds all layers and limiters of the file on a store of the application, in place of that of the
-    /// file.
-    ///
-    /// # Errors
-    ///
-    /// Returns all mistakes.
-    pub fn build_on(self, store: impl Store) -> Result<Limits, ConfigErrors> {
-        Limits::new(&self, Some(Arc::new(store)))
-    }
-}
-
-impl Limits {
-    fn new(config: &Config, store: Option<Arc<dyn Store>>) -> Result<Self, ConfigErrors> {
-        let shared = Arc::new(Shared::new(config, store)?);
-        Ok(Self {
+        let shared = Arc::new(Shared::new(&self)?);
+        Ok(Limits {
             _in_use: Arc::clone(&shared.in_use),
             shared,
         })
     }
+}
 
+impl Limits {
     /// Returns a layer by its name. A file without `[layer.NAME]` and `[limiter.NAME]` has one of
     /// the name `default`.
     ///

@@ -21,7 +21,6 @@ use super::{
     problem::Problem,
 };
 use crate::{lock::lock, telemetry};
-use tower_throttle::store::Store;
 
 pub(super) struct Shared {
     /// Each clone of the limits has one.
@@ -33,8 +32,6 @@ pub(super) struct Shared {
     /// Not held for long: [`status`](super::Limits::status) and others wait for it.
     live: Mutex<Live>,
     pub(super) open: OpenStore,
-    /// The store that the application gave in place of that of the file.
-    given: Option<Arc<dyn Store>>,
 }
 
 pub(super) struct Watched {
@@ -45,18 +42,14 @@ pub(super) struct Watched {
 }
 
 impl Shared {
-    /// `other`: a store in place of that of the file.
-    pub(super) fn new(
-        config: &Config,
-        other: Option<Arc<dyn Store>>,
-    ) -> Result<Self, ConfigErrors> {
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigErrors> {
         let path: Option<Arc<Path>> = config.path().map(Arc::from);
         // Before the builders read the file of lists, so that no change of it is missed.
         let content = path.as_ref().map(Content::read);
         let is_read = |read: Config| read.document.value == config.document.value;
         let content = content.filter(|content| content.config().is_ok_and(is_read));
         let hash = content.map(|content| content.hash);
-        let builders = Builders::read(config, other.clone())?;
+        let builders = Builders::read(config)?;
         let open = builders.store.open().map_err(|error| {
             let problem = Problem::of_error(&At::file(), &error);
             ConfigErrors::new(vec![problem], config.path(), "")
@@ -77,7 +70,6 @@ impl Shared {
             turn: Mutex::default(),
             live: Mutex::new(live),
             open,
-            given: other,
         })
     }
 
@@ -172,14 +164,12 @@ impl Shared {
     /// Replaces the version in force. It stays if there is any mistake. Its caller has the turn.
     fn apply(&self, config: Config) -> Result<Changes, ConfigErrors> {
         let former = self.live().config.clone();
-        let config = config.readers(former.readers.clone());
-        let builders = Builders::read(&config, self.given.clone())?;
-        let changes = Config::diff(&former, &config);
-        let changes = match &self.given {
-            // The file's own is not used.
-            Some(_) => changes.without("store"),
-            None => changes,
+        let config = Config {
+            document: config.document,
+            ..former.clone()
         };
+        let builders = Builders::read(&config)?;
+        let changes = Config::diff(&former, &config);
         let next = (builders.layers, builders.limiters);
         self.live()
             .apply(config, next, &self.open.store, changes.clone())?;

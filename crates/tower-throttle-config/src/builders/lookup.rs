@@ -12,7 +12,7 @@ impl Config {
     ///
     /// Returns all mistakes.
     pub fn check(&self) -> Result<(), ConfigErrors> {
-        Builders::read(self, None).map(drop)
+        Builders::read(self).map(drop)
     }
 
     /// Returns all policies of the file on a store, for tools that look at callers or change what a fleet
@@ -63,15 +63,14 @@ impl Config {
     #[must_use]
     pub fn reader_names(&self) -> Vec<ReaderName> {
         let mut reading = Reading::new(self);
-        Builders::collect(&mut reading, None);
+        Builders::collect(&mut reading);
         let mut names = reading.named;
         names.sort_unstable();
         names.dedup();
         names
     }
 
-    /// Returns the settings of the store in Redis, with its URL. `url`: in place of that in the file.
-    /// `None` if the file keeps buckets elsewhere.
+    /// Returns the settings of the store in Redis, with its URL. `None` if the file keeps buckets elsewhere.
     ///
     /// The URL may hold a password.
     ///
@@ -82,10 +81,9 @@ impl Config {
     #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
     pub fn redis(
         &self,
-        url: Option<&str>,
     ) -> Result<Option<(tower_throttle::RedisStoreBuilder, String)>, ConfigErrors> {
         let mut reading = Reading::new(self);
-        let store = super::store::read(&mut reading, url);
+        let store = super::store::read(&mut reading);
         reading.finish()?;
         Ok(match store {
             super::StoreChoice::Redis(builder, url) => Some((builder, url)),

@@ -33,8 +33,6 @@ pub(super) use self::{
     store::{OpenStore, StoreChoice},
 };
 use super::{Config, ConfigErrors};
-use std::sync::Arc;
-use tower_throttle::store::Store;
 
 /// What a file says, as the builders that say the same in code. They have no store yet: all of
 /// them get the one of the file.
@@ -46,27 +44,21 @@ pub(super) struct Builders {
 }
 
 impl Builders {
-    /// Reads a file. Nothing is connected or started. `other`: a store in place of that of the file.
+    /// Reads a file. Nothing is connected or started.
     ///
     /// # Errors
     ///
     /// Returns all mistakes.
-    pub(super) fn read(
-        config: &Config,
-        other: Option<Arc<dyn Store>>,
-    ) -> Result<Self, ConfigErrors> {
+    pub(super) fn read(config: &Config) -> Result<Self, ConfigErrors> {
         let mut reading = Reading::new(config);
-        let builders = Self::collect(&mut reading, other);
+        let builders = Self::collect(&mut reading);
         reading.finish()?;
         Ok(builders)
     }
 
     /// Reads what has no mistake.
-    fn collect(reading: &mut Reading<'_>, other: Option<Arc<dyn Store>>) -> Self {
-        let store = match other {
-            Some(store) => StoreChoice::Registered(store),
-            None => store::read(reading, None),
-        };
+    fn collect(reading: &mut Reading<'_>) -> Self {
+        let store = store::read(reading);
         reading.addresses = Addresses::read(reading);
         let lists = lists::read(reading);
         let policies = policy::read_all(reading);

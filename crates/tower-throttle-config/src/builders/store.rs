@@ -82,7 +82,7 @@ impl fmt::Debug for StoreChoice {
 
 /// Reads the table. It is in memory if there is none, and after a mistake.
 /// `url`: in place of that in the file.
-pub(super) fn read(reading: &mut Reading<'_>, url: Option<&str>) -> StoreChoice {
+pub(super) fn read(reading: &mut Reading<'_>) -> StoreChoice {
     let in_memory = || StoreChoice::Memory(MemoryStore::builder());
     let Some(table) = &reading.file().store else {
         return in_memory();
@@ -95,7 +95,7 @@ pub(super) fn read(reading: &mut Reading<'_>, url: Option<&str>) -> StoreChoice 
     let clock = reader!(reading, at, table, clock).map(Arc::new);
     let name = reading.expanded(field!(at, table, name));
     if table.redis.is_some() {
-        return redis(reading, table, url, name, clock).unwrap_or_else(in_memory);
+        return redis(reading, table, name, clock).unwrap_or_else(in_memory);
     }
     let mut builder = MemoryStore::builder();
     set!(
@@ -113,7 +113,6 @@ type SharedClock = Option<Arc<Arc<dyn Clock>>>;
 fn redis(
     reading: &mut Reading<'_>,
     table: &tables::Store,
-    url: Option<&str>,
     name: Option<String>,
     clock: SharedClock,
 ) -> Option<StoreChoice> {
@@ -130,8 +129,8 @@ fn redis(
         denial_cache_ttl = table.denial_cache_ttl.map(|time| time.0),
         clock = clock,
     );
-    let url = match url {
-        Some(url) => url.into(),
+    let url = match &reading.config.redis_url {
+        Some(url) => url.clone(),
         None => reading.expanded(field!(at, table, redis))?,
     };
     if let Err(error) = builder.validate(&url) {
@@ -145,7 +144,6 @@ fn redis(
 fn redis(
     reading: &mut Reading<'_>,
     _: &tables::Store,
-    _: Option<&str>,
     _: Option<String>,
     _: SharedClock,
 ) -> Option<StoreChoice> {

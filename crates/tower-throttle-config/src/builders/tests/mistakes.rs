@@ -8,7 +8,7 @@ fn problems(text: &str) -> String {
     let readers = Readers::new()
         .quota("plan", |_| None)
         .key("tenant", tower_throttle::key::global());
-    let found = Builders::read(&config.readers(readers), None);
+    let found = Builders::read(&config.readers(readers));
     found.expect_err("mistakes").to_string()
 }
 

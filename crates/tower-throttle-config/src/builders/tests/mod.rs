@@ -19,5 +19,5 @@ fn read(text: &str) -> Config {
 }
 
 fn builders(config: &Config) -> Builders {
-    Builders::read(config, None).unwrap_or_else(|errors| panic!("{errors}"))
+    Builders::read(config).unwrap_or_else(|errors| panic!("{errors}"))
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_throttle::control::Mode;
+use tower_throttle::{
+    MemoryStore,
+    control::{Control, Mode},
+    store::Store,
+};
+use tower_throttle_config::{Limits, Readers};
 
-use tower_throttle::{MemoryStore, control::Control};
-use tower_throttle_config::Config;
-
-use super::{ask_plainly, limits_of, policy, replace};
+use super::{ask_plainly, limits_of, limits_with, policy, replace};
 
 #[tokio::test(start_paused = true)]
 async fn a_document_applies_to_each_version_of_the_file() {
@@ -45,17 +47,16 @@ async fn a_layer_that_outlives_its_limits_follows_the_document() {
     }
 }
 
-/// The store of the application is used; what the file says of another one, no version needs.
+/// Builds a file whose store is one of the application.
+fn limits_on(store: impl Store) -> Limits {
+    let text = format!("{}[store]\nreader = \"own\"\n", policy("api", "1 per day"));
+    limits_with(&text, Readers::new().store("own", store))
+}
+
 #[tokio::test(start_paused = true)]
 async fn limits_on_a_store_of_the_application_follow_a_document_of_its_own() {
-    let store = "[store]\nredis = \"${NOT_SET_WHERE_THIS_RUNS}\"\n";
-    let file = |timeout: &str, limit: &str| {
-        let text = format!("{}{store}{timeout}\n", policy("api", limit));
-        Config::from_toml(&text).expect("a file")
-    };
     let own = MemoryStore::new();
-    let limits = file("", "1 per day").build_on(own.clone());
-    let limits = limits.expect("limits");
+    let limits = limits_on(own.clone());
     assert!(limits.control().is_none());
     let control = own.control();
     limits.follow(&control).expect("the names of its store");
@@ -66,8 +67,6 @@ async fn limits_on_a_store_of_the_application_follow_a_document_of_its_own() {
         [(); 2].map(|()| ask_plainly(&layer).status.as_u16()),
         [200; 2]
     );
-    let changes = limits.replace(file("timeout = \"1s\"", "2 per day"));
-    assert_eq!(changes.expect("no mistake").iter().count(), 1);
 }
 
 #[cfg(feature = "redis")]
@@ -78,13 +77,13 @@ async fn a_document_that_names_keys_in_another_way_is_not_followed() {
     let store = RedisStore::builder()
         .secret("s")
         .simulated(&SimulatedRedis::new());
-    let config = Config::from_toml(&policy("api", "1 per day")).expect("a file");
-    let limits = config.build_on(store.expect("a store")).expect("limits");
+    let limits = limits_on(store.expect("a store"));
     let errors = limits
         .follow(&Control::in_memory())
         .expect_err("another secret");
     assert_eq!(errors.problems()[0].code(), "control-secret");
     assert!(limits.control().is_none());
     // Each other version is as right as before.
-    replace(&limits, &policy("api", "2 per day"));
+    let next = policy("api", "2 per day") + "[store]\nreader = \"own\"\n";
+    replace(&limits, &next);
 }

@@ -94,7 +94,7 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
     fs::write(&path, text).expect("a file");
     let read = |more: &str| {
         fs::write(folder.join("more.txt"), more).expect("a file");
-        Builders::read(&Config::from_path(&path).expect("the form"), None)
+        Builders::read(&Config::from_path(&path).expect("the form"))
     };
 
     let built =
