@@ -11,7 +11,7 @@ pub enum Verdict {
     /// A policy had no room. Nothing was taken from any policy. The cost fits later, or after a
     /// credit if the bucket [never refills](crate::TokenBucket::without_refill).
     ///
-    /// Also used if the store failed and a policy denies then. [`Decision::source`] is
+    /// Also used if the store failed and a policy denies then. [`Decision::source`](crate::Decision::source) is
     /// [`Source::StoreFailure`] in that case, and no policy is listed. Or the caller is on the
     /// deny list, and the source is [`Source::List`].
     Denied,
@@ -39,7 +39,7 @@ pub enum Source {
     /// The caller is on one of the [`Lists`](crate::Lists), or operators have banned it in a
     /// [control document](crate::control). No store was asked.
     List,
-    /// The store decided. Also used if no policy applied; [`Decision::policies`] is then
+    /// The store decided. Also used if no policy applied; [`Decision::policies`](crate::Decision::policies) is then
     /// empty.
     Store,
     /// This process repeated a recent denial of the same caller by the store, which

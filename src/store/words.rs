@@ -9,7 +9,7 @@ use crate::quota::{
     hold::{Held, HoldDemand},
 };
 
-/// The bucket of one charge, for [`Check::decide`]: the stored words, and afterwards the words
+/// The bucket of one charge, for [`Check::decide`](super::Check::decide): the stored words, and afterwards the words
 /// to store.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(
