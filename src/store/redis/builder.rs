@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use super::document::OneControl;
 use super::{
     RedisStore,
     cluster::Cluster,
+    control::OneControl,
     dispatcher::Dispatcher,
     key::KeyNames,
     pool::Pool,

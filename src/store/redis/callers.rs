@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{RedisStore, client_reply::Reply, deadline::Deadline, unleased::Servers};
+use super::{
+    RedisStore, SendMode, client_reply::Reply, command::Command, deadline::Deadline,
+    unleased::Servers,
+};
 use crate::{Fingerprint, StoreError, error::StoreErrorKind, store::in_runtime::InRuntime};
 
 /// How many keys a server looks at in one call: less than a millisecond of its time.
@@ -71,7 +74,12 @@ impl RedisStore {
             let mut cursor = "0".to_owned();
             for _ in 0..calls {
                 let deadline = Deadline::after(shared.timeout);
-                let page = server.scan(cursor, &pattern, KEYS_PER_CALL, deadline);
+                let scan = Command::Scan {
+                    cursor,
+                    pattern: pattern.clone(),
+                    count: KEYS_PER_CALL,
+                };
+                let page = server.admit(false)?.send(&scan, SendMode::Alone, deadline);
                 let (next, names) = page_of(page.await?)?;
                 callers.extend(names.filter_map(|name| Fingerprint::in_storage_key(&name)));
                 cursor = next;

@@ -155,6 +155,8 @@ pub(crate) enum Reply {
     Nil,
     Integer(i64),
     Text(String),
+    /// Bytes that are no UTF-8.
+    Bytes(Vec<u8>),
     Array(Vec<Self>),
     Other,
 }
@@ -164,7 +166,11 @@ impl From<Value> for Reply {
         match value {
             Value::Null => Self::Nil,
             Value::Integer(integer) => Self::Integer(integer),
-            Value::String(_) | Value::Bytes(_) => value.as_string().map_or(Self::Other, Self::Text),
+            Value::String(text) => Self::Text(text.to_string()),
+            Value::Bytes(bytes) => match String::from_utf8(bytes.into()) {
+                Ok(text) => Self::Text(text),
+                Err(other) => Self::Bytes(other.into_bytes()),
+            },
             Value::Array(values) => Self::Array(values.into_iter().map(Self::from).collect()),
             _ => Self::Other,
         }

@@ -25,12 +25,12 @@ use super::{
     client_reply::{
         Reply, integers_of_frame, integers_of_value, is_reply, is_unknown_script, store_error,
     },
+    command::Command,
     deadline::{CONNECT_TIMEOUT, Deadline},
     reply::Integers,
     request::ScriptCall,
 };
-use crate::control::HEAD_BYTES;
-use crate::{StoreError, error::StoreErrorKind};
+use crate::{StoreError, control::HEAD_BYTES, error::StoreErrorKind};
 
 /// After this many ticks of a second without a reply, one call without a reply is enough
 /// to replace the connection: its flow may be dead, while the server is well.
@@ -57,7 +57,7 @@ pub(super) struct LoadedScripts {
 }
 
 /// A command on a connection.
-struct Command<'a> {
+struct Attempt<'a> {
     connection: &'a Connection,
     client: WithOptions<Client>,
     /// Whether no reply had come for a while when it was sent.
@@ -127,12 +127,12 @@ impl Connection {
             fail_fast: true,
             ..Options::default()
         };
-        let command = self.command(&options);
+        let attempt = self.attempt(&options);
         // The user of a limiter has the right to this command.
-        let time = command
+        let time = attempt
             .client
             .custom::<Value, _>(custom("TIME"), Vec::<Value>::new());
-        command
+        attempt
             .record(time.await)
             .map_or_else(|error| is_reply(&error), |_| true)
     }
@@ -173,135 +173,44 @@ impl Connection {
         mode: SendMode,
         deadline: Deadline,
     ) -> Result<Integers, FredError> {
-        let command = self.command(&options(deadline)?);
-        command.record(match mode {
+        let attempt = self.attempt(&options(deadline)?);
+        attempt.record(match mode {
             SendMode::Asking => {
-                let reply = Box::pin(command.ask(name, arguments)).await;
+                let reply = Box::pin(attempt.ask(name, arguments)).await;
                 reply.and_then(|reply| integers_of_value(&reply))
             }
             SendMode::Batched | SendMode::Alone => {
-                let reply = command.client.custom_raw(custom(name), arguments).await;
+                let reply = attempt.client.custom_raw(custom(name), arguments).await;
                 reply.and_then(integers_of_frame)
             }
         })
     }
 
-    /// Deletes those keys that exist.
-    pub(super) async fn delete(
-        &self,
-        keys: Vec<String>,
-        mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<(), StoreError> {
-        let keys = keys.into_iter().map(Value::from).collect();
-        self.send("DEL", keys, mode, deadline).await.map(drop)
-    }
-
-    /// Reads the first bytes of a string, and the server's time in microseconds. The text is empty
-    /// if there is no such key.
-    pub(super) async fn read_text(
-        &self,
-        key: &str,
-        bytes: usize,
-        mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<(Vec<u8>, u64), StoreError> {
-        let last = Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX) - 1);
-        let range = vec![Value::from(key), Value::Integer(0), last];
-        // Both are sent before either is answered.
-        let (text, time) = tokio::try_join!(
-            self.send("GETRANGE", range, mode, deadline),
-            self.send("TIME", Vec::new(), mode, deadline),
-        )?;
-        let text = match text {
-            Value::Bytes(text) => Some(text.to_vec()),
-            // The client takes some rows of bytes for text.
-            Value::String(text) => Some(text.as_bytes().to_vec()),
-            Value::Null => Some(Vec::new()),
-            _ => None,
-        };
-        let read = text.zip(microseconds(time));
-        read.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignReply))
-    }
-
-    /// Replaces a string that starts with `head`, by this script.
-    pub(super) async fn replace_text(
-        &self,
-        script: &'static str,
-        key: &str,
-        [head, text]: [&[u8]; 2],
-        mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<bool, StoreError> {
-        let bytes = |bytes: &[u8]| Value::Bytes(Bytes::copy_from_slice(bytes));
-        let (script, one) = (Value::from_static_str(script), Value::Integer(1));
-        let head_bytes = Value::Integer(HEAD_BYTES as i64);
-        let words = vec![
-            script,
-            one,
-            Value::from(key),
-            head_bytes,
-            bytes(head),
-            bytes(text),
-        ];
-        match self.send("EVAL", words, mode, deadline).await? {
-            Value::Integer(replaced) => Ok(replaced == 1),
-            _ => Err(StoreError::new(StoreErrorKind::ForeignReply)),
-        }
-    }
-
     /// Sends a command that decides nothing.
-    async fn send(
+    pub(super) async fn send(
         &self,
-        name: &'static str,
-        arguments: Vec<Value>,
+        command: &Command,
         mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<Value, StoreError> {
-        let options = options(deadline).map_err(store_error)?;
-        let command = self.command(&options);
-        let reply = match mode {
-            SendMode::Asking => Box::pin(command.ask(name, arguments)).await,
-            SendMode::Batched | SendMode::Alone => {
-                Box::pin(command.client.custom(custom(name), arguments)).await
-            }
-        };
-        command.record(reply).map_err(store_error)
-    }
-
-    /// Asks for the slot map of a cluster.
-    pub(super) async fn slots(&self, deadline: Deadline) -> Result<Reply, StoreError> {
-        let options = options(deadline).map_err(store_error)?;
-        let command = self.command(&options);
-        let which = vec![Value::from("SLOTS")];
-        let slots = Box::pin(command.client.custom(custom("CLUSTER"), which)).await;
-        command.record(slots).map(Value::into).map_err(|error| {
-            if error.details().contains("cluster support disabled") {
-                let cause = "it is no node of a cluster: connect with redis://";
-                return StoreError::with_source(StoreErrorKind::Refused, cause);
-            }
-            store_error(error)
-        })
-    }
-
-    /// Asks for the names of some keys that match a pattern, and where to go on.
-    pub(super) async fn scan(
-        &self,
-        cursor: String,
-        pattern: &str,
-        count: usize,
         deadline: Deadline,
     ) -> Result<Reply, StoreError> {
         let options = options(deadline).map_err(store_error)?;
-        let command = self.command(&options);
-        let count = count.to_string();
-        let words = [&*cursor, "MATCH", pattern, "COUNT", &count].map(Value::from);
-        let page = command.client.custom(custom("SCAN"), words.to_vec()).await;
-        command.record(page).map(Value::into).map_err(store_error)
+        let attempt = self.attempt(&options);
+        let (name, words) = words_of(command);
+        let reply = match mode {
+            SendMode::Asking => Box::pin(attempt.ask(name, words)).await,
+            SendMode::Batched | SendMode::Alone => {
+                Box::pin(attempt.client.custom(custom(name), words)).await
+            }
+        };
+        let reply = attempt.record(reply).map_err(store_error)?.into();
+        match command.is_answered_by(&reply) {
+            true => Ok(reply),
+            false => Err(StoreError::new(StoreErrorKind::ForeignReply)),
+        }
     }
 
-    fn command(&self, options: &Options) -> Command<'_> {
-        Command {
+    fn attempt(&self, options: &Options) -> Attempt<'_> {
+        Attempt {
             connection: self,
             client: self.client.with_options(options),
             was_quiet: self.quiet_ticks.load(Ordering::Relaxed) >= QUIET_TICKS,
@@ -309,7 +218,7 @@ impl Connection {
     }
 }
 
-impl Command<'_> {
+impl Attempt<'_> {
     /// Records how the command ended.
     fn record<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
         match &reply {
@@ -363,18 +272,43 @@ fn options(deadline: Deadline) -> Result<Options, FredError> {
     })
 }
 
-/// Reads a reply to TIME: seconds and microseconds.
-fn microseconds(reply: Value) -> Option<u64> {
-    let Reply::Array(words) = Reply::from(reply) else {
-        return None;
-    };
-    let [Reply::Text(seconds), Reply::Text(microseconds)] = &words[..] else {
-        return None;
-    };
-    let seconds: u64 = seconds.parse().ok()?;
-    seconds
-        .checked_mul(1_000_000)?
-        .checked_add(microseconds.parse().ok()?)
+/// Replaces a control document.
+const REPLACE: &str = include_str!("lua/control.lua");
+
+fn words_of(command: &Command) -> (&'static str, Vec<Value>) {
+    let text = |text: &str| Value::from(text);
+    let bytes = |bytes: &[u8]| Value::Bytes(Bytes::copy_from_slice(bytes));
+    let integer = |count: usize| Value::Integer(i64::try_from(count).unwrap_or(i64::MAX));
+    match command {
+        Command::Delete { keys } => ("DEL", keys.iter().map(|key| text(key)).collect()),
+        Command::Scan {
+            cursor,
+            pattern,
+            count,
+        } => {
+            let count = count.to_string();
+            let words = [cursor, "MATCH", pattern, "COUNT", &count];
+            ("SCAN", words.map(text).to_vec())
+        }
+        Command::ReadText { key, bytes } => {
+            let last = integer(bytes.saturating_sub(1));
+            ("GETRANGE", vec![text(key), Value::Integer(0), last])
+        }
+        Command::ReplaceText {
+            key,
+            head,
+            text: new,
+        } => {
+            let (script, one) = (Value::from_static_str(REPLACE), Value::Integer(1));
+            let length = integer(HEAD_BYTES);
+            (
+                "EVAL",
+                vec![script, one, text(key), length, bytes(head), bytes(new)],
+            )
+        }
+        Command::Time => ("TIME", Vec::new()),
+        Command::Slots => ("CLUSTER", vec![text("SLOTS")]),
+    }
 }
 
 /// Returns the words behind EVAL and EVALSHA: the script, the number of KEYS, KEYS and ARGV.

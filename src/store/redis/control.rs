@@ -1,15 +1,22 @@
 //! The control document in Redis: one string under one key.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+
+use tokio::time::Instant;
 
 use super::{
     RedisStore, SendMode,
+    client_reply::Reply,
+    command::Command,
     deadline::Deadline,
-    document::{ServerClock, TextCommand, TextReply},
     unleased::{Servers, Unleased},
 };
 use crate::{
-    StoreError,
+    Clock, StoreError,
     control::{Control, HEAD_BYTES, Held, MAX_BYTES, Source},
     error::StoreErrorKind,
     store::{StoreFuture, in_runtime::InRuntime},
@@ -28,7 +35,7 @@ struct InRedis {
 
 impl InRedis {
     /// Sends a command to the primary that has the key.
-    fn send(&self, command: TextCommand) -> StoreFuture<TextReply> {
+    fn send(&self, command: Command) -> StoreFuture<Reply> {
         let (store, key) = (Arc::clone(&self.store), Arc::clone(&self.key));
         let runtime = store.shared.runtime.clone();
         let reply = async move {
@@ -36,25 +43,28 @@ impl InRedis {
             match store.servers()? {
                 Servers::One(dispatcher) => {
                     let server = dispatcher.server();
-                    server.text(&key, command, SendMode::Alone, deadline).await
+                    server.send(&command, SendMode::Alone, deadline).await
                 }
-                Servers::Cluster(cluster) => cluster.text(&key, &command, deadline).await,
+                Servers::Cluster(cluster) => cluster.send_for(&key, &command, deadline).await,
             }
         };
         Box::pin(InRuntime::new(runtime, Box::pin(reply)))
     }
 
     fn read(&self, bytes: usize) -> StoreFuture<Vec<u8>> {
-        let reply = self.send(TextCommand::Read { bytes });
+        let key = Arc::clone(&self.key);
+        let text = self.send(Command::ReadText { key, bytes });
+        let time = self.send(Command::Time);
         let clock = Arc::clone(&self.clock);
         Box::pin(async move {
-            match reply.await? {
-                TextReply::Text { text, now_us } => {
-                    clock.set(now_us);
-                    Ok(text)
-                }
-                TextReply::Replaced(_) => Err(StoreError::new(StoreErrorKind::ForeignReply)),
-            }
+            let (text, time) = tokio::try_join!(text, time)?;
+            let now_us = microseconds(&time);
+            clock.set(now_us.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignReply))?);
+            Ok(match text {
+                Reply::Text(text) => text.into_bytes(),
+                Reply::Bytes(bytes) => bytes,
+                _ => Vec::new(),
+            })
         })
     }
 }
@@ -69,13 +79,45 @@ impl Source for InRedis {
     }
 
     fn replace(&self, head: Vec<u8>, text: Vec<u8>) -> StoreFuture<bool> {
-        let reply = self.send(TextCommand::Replace { head, text });
-        Box::pin(async {
-            match reply.await? {
-                TextReply::Replaced(is_replaced) => Ok(is_replaced),
-                TextReply::Text { .. } => Err(StoreError::new(StoreErrorKind::ForeignReply)),
-            }
-        })
+        let key = Arc::clone(&self.key);
+        let reply = self.send(Command::ReplaceText { key, head, text });
+        Box::pin(async { Ok(reply.await? == Reply::Integer(1)) })
+    }
+}
+
+/// Reads a reply to TIME: seconds and microseconds.
+fn microseconds(reply: &Reply) -> Option<u64> {
+    let Reply::Array(words) = reply else {
+        return None;
+    };
+    let [Reply::Text(seconds), Reply::Text(microseconds)] = &words[..] else {
+        return None;
+    };
+    let seconds: u64 = seconds.parse().ok()?;
+    seconds
+        .checked_mul(1_000_000)?
+        .checked_add(microseconds.parse().ok()?)
+}
+
+/// The control of a store, while it is in use. All clones of the store have the same.
+pub(super) type OneControl = Mutex<Weak<Held>>;
+
+/// The clock of the server that was asked last. No clock of a process has a part in it.
+#[derive(Debug, Default)]
+struct ServerClock(Mutex<Option<(Instant, u64)>>);
+
+impl ServerClock {
+    fn set(&self, now_us: u64) {
+        *lock(&self.0) = Some((Instant::now(), now_us));
+    }
+}
+
+impl Clock for ServerClock {
+    fn now_us(&self) -> u64 {
+        // Without a reply no document is known, so no time matters.
+        let (read_at, now_us) = lock(&self.0).unwrap_or((Instant::now(), 0));
+        let since = u64::try_from(read_at.elapsed().as_micros());
+        now_us.saturating_add(since.unwrap_or(u64::MAX))
     }
 }
 

@@ -6,12 +6,12 @@ mod builder;
 mod callers;
 pub(crate) mod client_reply;
 pub(crate) mod cluster;
+pub(crate) mod command;
 pub(crate) mod connect;
 mod connection;
 mod control;
 pub(crate) mod deadline;
 mod dispatcher;
-pub(crate) mod document;
 mod either;
 #[cfg(feature = "redis-client")]
 mod handed_in;

@@ -12,10 +12,10 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::document::{TextCommand, TextReply};
 use super::{
     SendMode,
     client_reply::Reply,
+    command::Command,
     connect::Settings,
     connection::{Connection, LoadedScripts},
     deadline::Deadline,
@@ -52,11 +52,7 @@ pub(crate) trait ServerDouble: fmt::Debug + Send + Sync {
     /// Replies to the script for these checks.
     fn eval(&self, call: &ScriptCall<'_>, deadline: Deadline) -> StoreFuture<Integers>;
 
-    /// Deletes those keys that exist.
-    fn delete(&self, keys: Vec<String>, deadline: Deadline) -> StoreFuture<()>;
-
-    /// Reads or replaces the text of a control document.
-    fn text(&self, key: &str, command: TextCommand, deadline: Deadline) -> StoreFuture<TextReply>;
+    fn send(&self, command: Command, deadline: Deadline) -> StoreFuture<Reply>;
 }
 
 /// A connection that is made again when it is lost.
@@ -163,68 +159,19 @@ impl Wire {
         }
     }
 
-    /// Deletes those keys that exist.
-    pub(super) async fn delete(
+    pub(super) async fn send(
         &self,
-        keys: Vec<String>,
+        command: &Command,
         mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<(), StoreError> {
-        match self {
-            Self::Redis(pooled) => {
-                let connection = pooled.connection(deadline).await?;
-                connection.delete(keys, mode, deadline).await
-            }
-            #[cfg(feature = "testing")]
-            Self::Double(server) => server.delete(keys, deadline).await,
-        }
-    }
-
-    /// Reads or replaces the text of a control document.
-    pub(super) async fn text(
-        &self,
-        key: &str,
-        command: TextCommand,
-        mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<TextReply, StoreError> {
-        match self {
-            Self::Redis(pooled) => {
-                let connection = pooled.connection(deadline).await?;
-                command.run(&connection, key, mode, deadline).await
-            }
-            #[cfg(feature = "testing")]
-            Self::Double(server) => server.text(key, command, deadline).await,
-        }
-    }
-
-    /// Asks for the slot map of a cluster.
-    pub(super) async fn slots(&self, deadline: Deadline) -> Result<Reply, StoreError> {
-        match self {
-            Self::Redis(pooled) => {
-                let connection = pooled.connection(deadline).await?;
-                connection.slots(deadline).await
-            }
-            #[cfg(feature = "testing")]
-            Self::Double(_) => Err(StoreError::not_sent("it is no node of a cluster")),
-        }
-    }
-
-    /// Asks for the names of some keys that match a pattern, and where to go on.
-    pub(super) async fn scan(
-        &self,
-        cursor: String,
-        pattern: &str,
-        count: usize,
         deadline: Deadline,
     ) -> Result<Reply, StoreError> {
         match self {
             Self::Redis(pooled) => {
                 let connection = pooled.connection(deadline).await?;
-                connection.scan(cursor, pattern, count, deadline).await
+                connection.send(command, mode, deadline).await
             }
             #[cfg(feature = "testing")]
-            Self::Double(_) => Err(StoreError::not_sent("a simulated server has no SCAN")),
+            Self::Double(server) => server.send(command.clone(), deadline).await,
         }
     }
 

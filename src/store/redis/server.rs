@@ -11,10 +11,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::document::{TextCommand, TextReply};
 use super::{
     SendMode,
     client_reply::{RedisError, Reply},
+    command::Command,
     deadline::Deadline,
     latency::{CallTiming, Latency},
     pool::{Pool, Wire},
@@ -161,57 +161,27 @@ impl Server {
         reply?.pop().expect("a result for each check")
     }
 
-    /// Deletes those keys that exist.
-    pub(super) async fn delete(
+    pub(super) async fn send(
         &self,
-        keys: Vec<String>,
+        command: &Command,
         mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<(), StoreError> {
-        let wire = self.pool.next();
-        let permit = self.try_acquire(false)?;
-        let deleted = wire.delete(keys, mode, deadline).await;
-        let outcome = CallOutcome::of_server(&deleted, wire.is_connected());
-        self.finish(wire, permit, deleted, outcome)
-    }
-
-    /// Reads or replaces the text of a control document. No check waits for it, so the breaker
-    /// has no part in this.
-    pub(super) async fn text(
-        &self,
-        key: &str,
-        command: TextCommand,
-        mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<TextReply, StoreError> {
-        let wire = self.pool.next();
-        let reply = wire.text(key, command, mode, deadline).await;
-        if reply.as_ref().is_err_and(StoreError::is_foreign_reply) {
-            // A connection whose replies are out of step stays so.
-            wire.replace();
-        }
-        reply.map_err(|error| self.with_server(error))
-    }
-
-    /// Asks for the slot map of the cluster. A node may know it and serve no keys, so the
-    /// breaker has no part in this.
-    pub(super) async fn slots(&self, deadline: Deadline) -> Result<Reply, StoreError> {
-        self.pool.next().slots(deadline).await
-    }
-
-    /// Asks for the names of some keys that match a pattern, and where to go on.
-    pub(super) async fn scan(
-        &self,
-        cursor: String,
-        pattern: &str,
-        count: usize,
         deadline: Deadline,
     ) -> Result<Reply, StoreError> {
         let wire = self.pool.next();
-        let permit = self.try_acquire(false)?;
-        let page = wire.scan(cursor, pattern, count, deadline).await;
-        let outcome = CallOutcome::of_server(&page, wire.is_connected());
-        self.finish(wire, permit, page, outcome)
+        let reply = if command.is_of_buckets() {
+            let permit = self.try_acquire(false)?;
+            let reply = wire.send(command, mode, deadline).await;
+            let outcome = CallOutcome::of_server(&reply, wire.is_connected());
+            self.finish(wire, permit, reply, outcome)
+        } else {
+            let reply = wire.send(command, mode, deadline).await;
+            if reply.as_ref().is_err_and(StoreError::is_foreign_reply) {
+                // A connection whose replies are out of step stays so.
+                wire.replace();
+            }
+            reply
+        };
+        reply.map_err(|error| self.with_server(error))
     }
 
     fn try_acquire(&self, is_refund: bool) -> Result<CallPermit, StoreError> {

@@ -6,10 +6,9 @@ use std::{
     time::Duration,
 };
 
-use super::document::OneControl;
 use super::{
-    SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, either::Either,
-    request::ScriptRequest, shared::Shared,
+    SendMode, cluster::Cluster, command::Command, control::OneControl, deadline::Deadline,
+    dispatcher::Dispatcher, either::Either, request::ScriptRequest, shared::Shared,
 };
 use crate::util::lock::lock;
 use crate::{
@@ -168,7 +167,9 @@ impl Store for Unleased {
             let deadline = Deadline::after(timeout);
             match admitted {
                 Either::First(in_flight) => {
-                    Dispatcher::delete(keys, in_flight, SendMode::Alone, deadline).await
+                    let delete = Command::Delete { keys };
+                    let deleted = in_flight.send(&delete, SendMode::Alone, deadline).await;
+                    deleted.map(drop)
                 }
                 Either::Second(cluster) => cluster.reset(keys, deadline).await,
             }

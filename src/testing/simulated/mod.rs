@@ -16,7 +16,6 @@ use tokio::{
 };
 
 use self::server::Server;
-use crate::store::redis::document::{TextCommand, TextReply};
 use crate::{
     Clock, ConfigError, RedisStore, RedisStoreBuilder, StoreError,
     error::StoreErrorKind,
@@ -24,6 +23,8 @@ use crate::{
         StoreFuture,
         process::ProcessContext,
         redis::{
+            client_reply::Reply,
+            command::Command,
             deadline::Deadline,
             pool::{Pool, ServerDouble},
             reply::Integers,
@@ -241,15 +242,8 @@ impl ServerDouble for SimulatedRedis {
         })
     }
 
-    fn delete(&self, keys: Vec<String>, deadline: Deadline) -> StoreFuture<()> {
-        self.travel(deadline, move |server| {
-            server.delete(keys.iter().map(String::as_bytes));
-        })
-    }
-
-    fn text(&self, key: &str, command: TextCommand, deadline: Deadline) -> StoreFuture<TextReply> {
-        let key = key.to_owned();
-        self.travel(deadline, move |server| server.text(key, command))
+    fn send(&self, command: Command, deadline: Deadline) -> StoreFuture<Reply> {
+        self.travel(deadline, move |server| server.reply(command))
     }
 }
 

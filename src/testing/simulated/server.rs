@@ -1,20 +1,21 @@
 //! The state of a simulated server, and how it decides.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::Served;
-use crate::store::redis::document::TextCommand;
-use crate::store::redis::document::TextReply;
 use crate::{
     Clock, ManualClock,
     charge::{Charge, Operation},
+    control::HEAD_BYTES,
     quota::arithmetic::Reading,
     store::{
         BucketWords,
         decide::{Readings, change_all},
         redis::{
+            client_reply::Reply,
+            command::Command,
             key::{KeyNames, RedisKey},
             reply::Integers,
             request::{ScriptRequest, algorithm},
@@ -37,7 +38,7 @@ pub(super) struct Server {
     pub(super) served: Served,
     stores: u64,
     /// Control documents.
-    texts: HashMap<String, Vec<u8>>,
+    texts: HashMap<Arc<str>, Vec<u8>>,
 }
 
 impl Server {
@@ -62,18 +63,35 @@ impl Server {
         SecretHasher::from_seed(self.stores)
     }
 
-    pub(super) fn delete<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
-        for key in keys {
-            self.buckets.remove(key);
-        }
-        self.begin(0);
-    }
-
-    /// Reads or replaces the text of a control document.
-    pub(super) fn text(&mut self, key: String, command: TextCommand) -> TextReply {
+    /// Replies as Redis would. It is no node of a cluster, and lists no keys.
+    pub(super) fn reply(&mut self, command: Command) -> Reply {
         let begun_at = self.begin(0);
-        let now_us = self.clock.us_at(begun_at);
-        command.run_on(self.texts.entry(key).or_default(), now_us)
+        match command {
+            Command::Delete { keys } => {
+                let deleted = keys
+                    .iter()
+                    .filter(|key| self.buckets.remove(key.as_bytes()).is_some());
+                Reply::Integer(deleted.count() as i64)
+            }
+            Command::ReadText { key, bytes } => {
+                let text = self.texts.get(&key).map_or(&[][..], Vec::as_slice);
+                Reply::Bytes(text.get(..bytes).unwrap_or(text).to_vec())
+            }
+            Command::ReplaceText { key, head, text } => {
+                let kept = self.texts.entry(key).or_default();
+                let is_expected = kept.get(..HEAD_BYTES).unwrap_or(kept) == head;
+                if is_expected {
+                    *kept = text;
+                }
+                Reply::Integer(i64::from(is_expected))
+            }
+            Command::Time => {
+                let now_us = self.clock.us_at(begun_at);
+                let words = [now_us / 1_000_000, now_us % 1_000_000];
+                Reply::Array(words.map(|word| Reply::Text(word.to_string())).to_vec())
+            }
+            Command::Scan { .. } | Command::Slots => Reply::Other,
+        }
     }
 
     /// Serves a call as soon as the calls before it are served. Returns when that is.

@@ -26,10 +26,10 @@ use self::{
     redirect::{Failed, unsplittable},
     topology::Topology,
 };
-use super::document::{TextCommand, TextReply};
 use super::{
-    SendMode, address::Address, connect::Settings, connection::slot, deadline::Deadline,
-    dispatcher::Dispatcher, reply::CheckResult, request::ScriptRequest, shared::Shared,
+    SendMode, address::Address, client_reply::Reply, command::Command, connect::Settings,
+    connection::slot, deadline::Deadline, dispatcher::Dispatcher, reply::CheckResult,
+    request::ScriptRequest, shared::Shared,
 };
 use crate::{
     Decision, StoreError,
@@ -187,16 +187,15 @@ impl Cluster {
         all_deleted(deleted)
     }
 
-    /// Reads or replaces the text of a control document.
-    pub(super) async fn text(
+    /// Sends a command about the control document.
+    pub(super) async fn send_for(
         &self,
         key: &str,
-        command: &TextCommand,
+        command: &Command,
         deadline: Deadline,
-    ) -> Result<TextReply, StoreError> {
-        let send = |node: Arc<Dispatcher>, mode: SendMode| {
-            let command = command.clone();
-            async move { node.server().text(key, command, mode, deadline).await }
+    ) -> Result<Reply, StoreError> {
+        let send = |node: Arc<Dispatcher>, mode: SendMode| async move {
+            node.server().send(command, mode, deadline).await
         };
         let reply = self.follow(slot(key.as_bytes()), deadline, send).await;
         reply.map_err(unsplittable)
@@ -227,12 +226,10 @@ impl Cluster {
         keys: Vec<String>,
         deadline: Deadline,
     ) -> Result<(), Failed> {
-        let delete = |node: Arc<Dispatcher>, mode: SendMode| {
-            let keys = keys.clone();
-            async move {
-                let in_flight = node.admit(false)?;
-                Dispatcher::delete(keys, in_flight, mode, deadline).await
-            }
+        let command = &Command::Delete { keys };
+        let delete = |node: Arc<Dispatcher>, mode: SendMode| async move {
+            let in_flight = node.admit(false)?;
+            in_flight.send(command, mode, deadline).await.map(drop)
         };
         self.follow(slot, deadline, delete).await
     }

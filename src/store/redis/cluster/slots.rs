@@ -1,11 +1,14 @@
 //! The reply to CLUSTER SLOTS: which node serves which slots.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, error::Error};
 
 use crate::{
     StoreError,
     error::StoreErrorKind,
-    store::redis::{address::Address, client_reply::Reply},
+    store::redis::{
+        address::Address,
+        client_reply::{RedisError, Reply},
+    },
 };
 
 pub(super) const SLOTS: u16 = 16_384;
@@ -17,6 +20,20 @@ pub(crate) struct Range {
     pub(crate) first: u16,
     pub(crate) last: u16,
     pub(crate) address: Address,
+}
+
+/// Says what to do about a server that has no slots.
+pub(super) fn explained(error: StoreError) -> StoreError {
+    let source = error.source().and_then(|source| source.downcast_ref());
+    let is_no_node = source
+        .is_some_and(|cause: &RedisError| cause.details().contains("cluster support disabled"));
+    match is_no_node {
+        true => {
+            let cause = "it is no node of a cluster: connect with redis://";
+            StoreError::with_source(StoreErrorKind::Refused, cause)
+        }
+        false => error,
+    }
 }
 
 /// Decodes the reply. A reply of any other form is an error. `asked`: the node that replied.

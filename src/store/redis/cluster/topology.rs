@@ -18,8 +18,10 @@ use crate::{
     StoreError,
     charge::Charge,
     store::redis::{
+        SendMode,
         address::Address,
         backoff::{Backoff, jittered},
+        command::Command,
         connect::Settings,
         connection::slot,
         deadline::{CONNECT_TIMEOUT, Deadline},
@@ -255,7 +257,9 @@ impl Topology {
                 continue;
             };
             let server = member.dispatcher.server();
-            let reply = server.slots(Deadline::after(CONNECT_TIMEOUT)).await;
+            let deadline = Deadline::after(CONNECT_TIMEOUT);
+            let reply = server.send(&Command::Slots, SendMode::Alone, deadline);
+            let reply = reply.await.map_err(slots::explained);
             let ranges = reply.and_then(|reply| slots::parse(reply, &address));
             match ranges {
                 Ok(ranges) => {

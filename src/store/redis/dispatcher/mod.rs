@@ -48,8 +48,8 @@ use self::{
     worker::{MAX_REFUNDS, MIN_CHECKS, Worker},
 };
 use super::{
-    SendMode, client_reply::Reply, deadline::Deadline, pool::Pool, request::ScriptRequest,
-    server::Server, shared::Shared,
+    SendMode, client_reply::Reply, command::Command, deadline::Deadline, pool::Pool,
+    request::ScriptRequest, server::Server, shared::Shared,
 };
 use crate::{
     StoreError,
@@ -151,31 +151,6 @@ impl Dispatcher {
             true => Ok(in_flight),
             false => Err(self.server.with_server(self.server.has_no_room())),
         }
-    }
-
-    /// Deletes those keys that exist.
-    pub(super) async fn delete(
-        keys: Vec<String>,
-        in_flight: InFlight,
-        mode: SendMode,
-        deadline: Deadline,
-    ) -> Result<(), StoreError> {
-        let server = &in_flight.dispatcher.server;
-        let deleted = server.delete(keys, mode, deadline).await;
-        deleted.map_err(|error| server.with_server(error))
-    }
-
-    /// Asks for the names of some keys that match a pattern, and where to go on.
-    pub(super) async fn scan(
-        self: &Arc<Self>,
-        cursor: String,
-        pattern: &str,
-        count: usize,
-        deadline: Deadline,
-    ) -> Result<Reply, StoreError> {
-        let _in_flight = self.admit(false)?;
-        let page = self.server.scan(cursor, pattern, count, deadline).await;
-        page.map_err(|error| self.server.with_server(error))
     }
 
     pub(super) async fn submit(
@@ -413,6 +388,17 @@ impl Dispatcher {
 pub(super) struct InFlight {
     dispatcher: Arc<Dispatcher>,
     is_refund: bool,
+}
+
+impl InFlight {
+    pub(super) async fn send(
+        self,
+        command: &Command,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<Reply, StoreError> {
+        self.dispatcher.server.send(command, mode, deadline).await
+    }
 }
 
 impl Drop for InFlight {
