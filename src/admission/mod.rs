@@ -29,7 +29,7 @@ use crate::{
     metrics::waits::{Wait, Waits},
     store::{
         checked::{Checked, Undecided},
-        permits::{NextStep, PermitWaiter},
+        context::permits::{NextStep, PermitWaiter},
     },
     util::{random::random_between, time::later},
 };

@@ -17,8 +17,8 @@ use crate::{
     charge::{Charge, Check, Operation},
     store::{
         checked::{Checked, Undecided},
+        context::permits::{HeldPermit, PermitWaiter, Take},
         handle::StoreHandle,
-        permits::{HeldPermit, PermitWaiter, Take},
     },
     util::time::later,
 };
@@ -88,8 +88,7 @@ impl HeldCharges {
                     .quota
                     .room_for_wait(demand.level, wait, bound == WaitBound::All);
             if demand.quota.is_concurrency() {
-                let holders = self.store.holders();
-                takes.0.push(holders.take(self.store.monitored(), charge));
+                takes.0.push(self.store.shared().take_permit(charge));
             }
         }
         let Some((shadows, recorder)) = shadows.0.take() else {
@@ -121,8 +120,8 @@ impl HeldCharges {
         decision: &Decision,
     ) -> bool {
         match decision.source() {
-            Source::Local => place.is_for(self.store.local().holders(), policy),
-            _ => place.is_for(self.store.holders(), policy),
+            Source::Local => place.is_for(self.store.local().shared(), policy),
+            _ => place.is_for(self.store.shared(), policy),
         }
     }
 
@@ -136,7 +135,7 @@ impl HeldCharges {
         let Self { store, mut charges } = self.clone().rebound_to(decision);
         let mut charges = charges.iter_mut();
         let charge = charges.find(|charge| &*charge.policy.text == policy)?;
-        store.holders().enter_queue(store.monitored(), charge, most)
+        store.shared().enter_permit_queue(charge, most)
     }
 
     fn ask(&self, operation: Operation) -> Checked {
@@ -239,8 +238,7 @@ impl Takes {
                 let HeldCharges { store, mut charges } = held.clone().rebound_to(decision);
                 charges.retain(|charge| charge.demand.quota.is_concurrency());
                 let local = charges.iter_mut();
-                permits
-                    .extend(local.map(|charge| store.holders().adopt(store.monitored(), charge)));
+                permits.extend(local.map(|charge| store.shared().adopt_permit(charge)));
             }
         }
         permits

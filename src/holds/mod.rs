@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 pub use self::hold::Hold;
 pub use self::reserved::{Reserved, Settled};
-pub(crate) use crate::store::unsettled::Settlement;
+pub(crate) use crate::store::context::unsettled::Settlement;
 use crate::{
     Decision, Source, StoreError,
     charge::{Charge, Operation},
@@ -24,8 +24,8 @@ use crate::{
     metrics::Recorder,
     store::{
         Answer,
+        context::unsettled::{Confirmed, Held, HeldCharge},
         handle::StoreHandle,
-        unsettled::{Confirmed, Held, HeldCharge},
     },
 };
 
@@ -186,7 +186,7 @@ fn add(
         settled_charges(charges, terms, Some(recorder)).zip(decision.policies())
     {
         if let Some(charge) = charge {
-            let held = Held::new(store.held_in(), charge);
+            let held = Held::new(store.shared(), charge);
             held.known(Some(decided));
             to.push(held);
         }
@@ -195,7 +195,7 @@ fn add(
 
 /// Creates the hold of a shadow policy, whose outcome may be known later.
 fn of_shadow(store: &StoreHandle, charge: HeldCharge, outcome: &ShadowOutcome) -> Arc<Held> {
-    let held = Held::new(store.held_in(), charge);
+    let held = Held::new(store.shared(), charge);
     let of_request = Arc::clone(&held);
     outcome.when_known(move |decided| of_request.known(decided));
     held

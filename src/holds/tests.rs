@@ -101,10 +101,10 @@ fn the_drop_of_the_last_clone_settles_in_full() {
     let holds = hold(&store, &policy, 100, Terms::default());
     let clones: Vec<Holds> = (0..10).map(|_| holds.clone()).collect();
     drop(holds);
-    assert_eq!(store.held_in().unsettled().units(), 100);
+    assert_eq!(store.metrics().unsettled_units, 100);
     drop(clones);
-    assert_eq!(store.held_in().unsettled().units(), 0);
-    let settlements = store.held_in().unsettled().settlements();
+    assert_eq!(store.metrics().unsettled_units, 0);
+    let settlements = store.metrics().settlements;
     assert_eq!((settlements.charged, settlements.total()), (1, 1));
     assert_eq!(charged(&store, &policy), 100);
 }
@@ -153,7 +153,7 @@ fn what_holds_nothing_is_charged_afterwards() {
     assert_eq!(charged(&store, &policy), 0);
     assert!(hold(&store, &policy, 0, terms).settle("tokens", Settlement::Units(30)));
     assert_eq!(charged(&store, &policy), 30);
-    let settlements = store.held_in().unsettled().settlements();
+    let settlements = store.metrics().settlements;
     assert_eq!((settlements.released, settlements.charged), (1, 1));
 }
 
@@ -222,5 +222,5 @@ async fn an_extension_that_was_not_sent_is_tried_again() {
     assert_eq!(*broken.refused.lock().expect("no panic"), 0);
     assert!(holds.settle("tokens", Settlement::Release));
     assert_eq!(charged(&store, &policy), 0);
-    assert_eq!(store.held_in().unsettled().settlements().released, 1);
+    assert_eq!(store.metrics().settlements.released, 1);
 }

@@ -185,7 +185,7 @@ pub(super) async fn look_up(
                 let check = Check::new(Operation::Peek, charges);
                 bucket(match asked.mode() {
                     Mode::Enforce => store.check(&check).wait().await,
-                    Mode::Shadow | Mode::Off => store.monitored().check(&check).wait().await,
+                    Mode::Shadow | Mode::Off => store.shared().check(&check).wait().await,
                 })
             }
         });

@@ -110,7 +110,7 @@ impl Instead {
             charges,
         } = self;
         if let Ok(decision) = &answer {
-            fallback.health().answered(decision);
+            fallback.context().health.answered(decision);
             fallback.keep_bans(decision, &charges);
             return answer;
         }

@@ -4,10 +4,7 @@ use std::{
     borrow::Cow,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 
 use smallvec::SmallVec;
@@ -15,13 +12,10 @@ use tokio::runtime::Handle;
 
 use super::{
     Answer, Charge, Check, Operation, Store,
-    health::Health,
+    context::permits::Take,
+    context::{SharedStore, StoreContext},
     known_policies::KnownPolicies,
     memory::buckets::Buckets,
-    monitored::MonitoredStore,
-    permits::{Holders, Take},
-    tasks::Tasks,
-    unsettled::Unsettled,
 };
 use crate::{
     Clock, Decision, OnStoreFailure, Source, StoreError, charge::Demand, clock::SystemClock,
@@ -42,19 +36,12 @@ pub struct Fallback(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    health: Arc<Health>,
+    context: Arc<StoreContext>,
+    local_context: Arc<StoreContext>,
     clock: Option<Arc<dyn Clock>>,
     /// Created when it is first needed.
-    local: OnceLock<MonitoredStore>,
-    local_id: StoreId,
-    tasks: Tasks,
+    local: OnceLock<SharedStore>,
     policies: KnownPolicies,
-    /// The permits that this process holds in the store, and in its own buckets.
-    holders: Holders,
-    local_holders: Holders,
-    /// What requests of this process hold in the store, and in its own buckets.
-    unsettled: Unsettled,
-    local_unsettled: Unsettled,
     /// The label of the store's metrics.
     name: OnceLock<String>,
 }
@@ -78,12 +65,12 @@ impl Fallback {
         }))
     }
 
-    pub(crate) fn tasks(&self) -> &Tasks {
-        &self.0.tasks
+    pub(super) fn context(&self) -> &Arc<StoreContext> {
+        &self.0.context
     }
 
-    pub(super) fn health(&self) -> &Arc<Health> {
-        &self.0.health
+    pub(super) fn local_context(&self) -> &StoreContext {
+        &self.0.local_context
     }
 
     pub(super) fn policies(&self) -> &KnownPolicies {
@@ -91,38 +78,15 @@ impl Fallback {
     }
 
     /// Returns the permits that this process holds in the store.
-    pub(super) fn holders(&self) -> &Holders {
-        &self.0.holders
-    }
-
-    /// Returns the permits that this process holds in its own buckets.
-    pub(super) fn local_holders(&self) -> &Holders {
-        &self.0.local_holders
-    }
-
-    /// Returns what requests of this process hold in the store.
-    pub(super) fn unsettled(&self) -> &Unsettled {
-        &self.0.unsettled
-    }
-
-    /// Returns what requests of this process hold in its own buckets.
-    pub(super) fn local_unsettled(&self) -> &Unsettled {
-        &self.0.local_unsettled
-    }
-
-    pub(super) fn local_id(&self) -> StoreId {
-        self.0.local_id
-    }
-
     /// Returns the buckets of this process. Their answers say nothing about the store.
-    pub(super) fn local(&self) -> &MonitoredStore {
+    pub(super) fn local(&self) -> &SharedStore {
         self.0.local.get_or_init(|| {
             let clock = self.0.clock.clone();
             let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-            MonitoredStore {
+            SharedStore {
                 store: Arc::new(Buckets::new(BUCKETS, clock)),
-                health: Arc::default(),
-                tasks: Tasks::default(),
+                context: Arc::clone(&self.0.local_context),
+                is_remote: false,
             }
         })
     }
@@ -131,14 +95,18 @@ impl Fallback {
     /// this fallback share that.
     pub(super) fn metrics_of(&self, store: &dyn Store) -> StoreMetrics {
         let Inner {
-            health,
-            holders,
-            local_holders,
-            unsettled,
-            local_unsettled,
+            context,
+            local_context,
             name,
             ..
         } = &*self.0;
+        let both = [&**context, local_context];
+        let units = |of: fn(&StoreContext) -> u64| {
+            let [own, local] = both.map(of);
+            own.saturating_add(local)
+        };
+        let [own_settlements, local_settlements] =
+            both.map(|context| context.unsettled.settlements());
         let local = self.used_local().map(Store::metrics);
         // An application whose store panics here still reads what its limiters count.
         let own = match catch_unwind(AssertUnwindSafe(|| store.metrics())) {
@@ -149,13 +117,13 @@ impl Fallback {
             Err(_) => name.get().map(StoreMetrics::new).unwrap_or_default(),
         };
         StoreMetrics {
-            failures: health.failures(),
-            is_up: health.is_up(),
-            held_units: holders.units().saturating_add(local_holders.units()),
-            unsettled_units: unsettled.units().saturating_add(local_unsettled.units()),
-            settlements: unsettled.settlements().plus(&local_unsettled.settlements()),
+            failures: context.health.failures(),
+            is_up: context.health.is_up(),
+            held_units: units(|context| context.holders.units()),
+            unsettled_units: units(|context| context.unsettled.units()),
+            settlements: own_settlements.plus(&local_settlements),
             local_buckets: local.and_then(|local| local.memory_buckets).unwrap_or(0),
-            id: Some(self.local_id().0),
+            id: Some(context.id),
             ..own
         }
     }
@@ -171,7 +139,7 @@ impl Fallback {
         answer: Result<Decision, StoreError>,
         check: &Check<'_>,
     ) -> Result<Decision, StoreError> {
-        self.0.health.record(&answer);
+        self.0.context.health.record(&answer);
         let error = match answer {
             Err(error) if !error.is_unsupported() => error,
             answer => return answer,
@@ -236,7 +204,7 @@ impl Fallback {
         if operation == Operation::Take {
             for charge in &mut charges {
                 if charge.demand.quota.is_concurrency() {
-                    takes.push(self.0.local_holders.take(self.local(), charge));
+                    takes.push(self.local().take_permit(charge));
                 }
             }
         }
@@ -254,22 +222,10 @@ impl Fallback {
     }
 }
 
-/// A number that no other store of the process has or had. An address would not do: a
-/// later store may get that of one that was dropped.
-#[derive(Clone, Copy)]
-pub(super) struct StoreId(pub(super) usize);
-
-impl Default for StoreId {
-    fn default() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
 impl fmt::Debug for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fallback")
-            .field("health", &self.0.health)
+            .field("context", &self.0.context)
             .finish_non_exhaustive()
     }
 }

@@ -7,11 +7,9 @@ use tokio::runtime::Handle;
 use super::{
     Answer, Charge, Check, MemoryStore, Store,
     checked::{Checked, Undecided},
-    fallback::{Fallback, StoreId},
-    monitored::MonitoredStore,
-    permits::Holders,
+    context::SharedStore,
+    fallback::Fallback,
     shadow::Shadows,
-    unsettled::HeldIn,
 };
 use crate::{ConfigError, Fingerprint, control::Control, policy::override_conflict};
 use crate::{
@@ -23,14 +21,11 @@ use crate::{
     policy::Compiled,
 };
 
-/// A store, its fallback and its background tasks, and the control document of its users.
+/// A store, its fallback, and the control document of its users.
 #[derive(Clone)]
 pub(crate) struct StoreHandle {
-    store: MonitoredStore,
-    id: StoreId,
+    store: SharedStore,
     fallback: Fallback,
-    holders: Holders,
-    held_in: Arc<HeldIn>,
     /// The same store, if it is the memory store, which answers at once and never fails.
     memory: Option<MemoryStore>,
     control: Option<Control>,
@@ -52,19 +47,14 @@ impl StoreHandle {
         // Any other store that may fail has a fallback.
         let is_remote = memory.is_none() && fallback.is_some();
         let fallback = fallback.unwrap_or_default();
-        let holders = fallback.holders().clone();
-        let store = MonitoredStore {
-            store,
-            health: Arc::clone(fallback.health()),
-            tasks: fallback.tasks().clone(),
-        };
         Self {
             memory,
-            held_in: HeldIn::new(fallback.unsettled(), &store, is_remote),
-            store,
-            id: StoreId::default(),
+            store: SharedStore {
+                store,
+                context: Arc::clone(fallback.context()),
+                is_remote,
+            },
             fallback,
-            holders,
             control: None,
         }
     }
@@ -110,18 +100,7 @@ impl StoreHandle {
         SeenOverrides::new(version)
     }
 
-    /// Returns the permits that this process holds in the store.
-    pub(crate) const fn holders(&self) -> &Holders {
-        &self.holders
-    }
-
-    /// Returns what requests of this process hold in the store.
-    pub(crate) const fn held_in(&self) -> &Arc<HeldIn> {
-        &self.held_in
-    }
-
-    /// Returns the store for statements about permits.
-    pub(crate) const fn monitored(&self) -> &MonitoredStore {
+    pub(crate) const fn shared(&self) -> &SharedStore {
         &self.store
     }
 
@@ -140,7 +119,7 @@ impl StoreHandle {
             }
         };
         if let Ok(decision) = &answer {
-            self.store.health.answered(decision);
+            self.store.context.health.answered(decision);
             return Checked::Now(answer);
         }
         Checked::Now(self.fallback.decide_instead(answer, check))
@@ -228,7 +207,7 @@ impl StoreHandle {
 
     /// Tells the observer of a layer or limiter of each change of the store.
     pub(crate) fn report_to(&self, recorder: &Arc<Recorder>) {
-        self.fallback.health().report_to(recorder);
+        self.store.context.health.report_to(recorder);
     }
 
     /// Returns what a control document gives a caller of a policy.
@@ -285,13 +264,9 @@ impl StoreHandle {
     /// Returns the handle of this process's own buckets, to refund a decision that was made
     /// there.
     pub(crate) fn local(&self) -> Self {
-        let store = self.fallback.local().clone();
         Self {
-            held_in: HeldIn::new(self.fallback.local_unsettled(), &store, false),
-            store,
-            id: self.fallback.local_id(),
+            store: self.fallback.local().clone(),
             fallback: Fallback::new(),
-            holders: self.fallback.local_holders().clone(),
             memory: None,
             control: None,
         }
@@ -306,12 +281,12 @@ impl StoreHandle {
     }
 
     /// Returns the number of this store, which all clones of the handle share.
-    pub(crate) const fn id(&self) -> usize {
-        self.id.0
+    pub(crate) fn id(&self) -> usize {
+        self.store.context.id
     }
 
     /// Returns the numbers of the store and of its fallback.
     pub(crate) fn ids(&self) -> [usize; 2] {
-        [self.id.0, self.fallback.local_id().0]
+        [self.id(), self.fallback.local_context().id]
     }
 }

@@ -7,6 +7,7 @@
 mod answer;
 mod breaker;
 pub(crate) mod checked;
+pub(crate) mod context;
 pub(crate) mod decide;
 #[cfg(feature = "redis")]
 mod denial_cache;
@@ -20,15 +21,12 @@ mod known_policies;
 #[cfg(feature = "redis")]
 mod lease;
 pub(crate) mod memory;
-mod monitored;
-pub(crate) mod permits;
 #[cfg(feature = "redis")]
 pub(crate) mod process;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod shadow;
 pub(crate) mod tasks;
-pub(crate) mod unsettled;
 mod words;
 
 use std::{fmt, sync::Arc};

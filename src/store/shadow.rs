@@ -8,7 +8,7 @@ use std::{mem, slice, sync::Arc};
 
 use tokio::runtime::Handle;
 
-use super::{Answer, Charge, Check, StoreFuture, monitored::MonitoredStore};
+use super::{Answer, Charge, Check, StoreFuture, context::SharedStore};
 use crate::{
     Decision, Fingerprint, PolicyDecision, Source, StoreError, charge::Operation,
     decision::ShadowOutcome, metrics::Recorder, offenders::Identity, telemetry,
@@ -21,7 +21,7 @@ const MAX_LATE: usize = 2_000;
 
 /// The shadow policies of one request whose outcome is not known yet.
 pub(super) struct Shadows {
-    store: MonitoredStore,
+    store: SharedStore,
     operation: Operation,
     /// `None` if the operation is not counted. Then its caller waits for the outcomes, too.
     recorder: Option<Arc<Recorder>>,
@@ -41,7 +41,7 @@ impl Drop for Unknown {
 
 impl Shadows {
     pub(super) fn new(
-        store: &MonitoredStore,
+        store: &SharedStore,
         operation: Operation,
         charges: &[Charge<'_>],
         recorder: Option<&Arc<Recorder>>,
@@ -109,7 +109,7 @@ impl Shadows {
 
     /// Records an answer about the first one, and about those that went along.
     fn answered(&mut self, answer: &Result<Decision, StoreError>) {
-        self.store.health.record(answer);
+        self.store.context.health.record(answer);
         match answer {
             Ok(decision) => {
                 let first = self.unknown.remove(0);
@@ -134,7 +134,7 @@ impl Shadows {
     /// Waits in a task. The request does not.
     fn leave(mut self, later: StoreFuture<Decision>) {
         let runtime = Handle::try_current().ok();
-        match runtime.filter(|_| self.store.tasks.under_way() < MAX_LATE) {
+        match runtime.filter(|_| self.store.context.tasks.under_way() < MAX_LATE) {
             Some(runtime) => {
                 let store = self.store.clone();
                 store.spawn(&runtime, async move { self.finish(later).await });

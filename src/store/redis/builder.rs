@@ -2,14 +2,13 @@
 
 use std::{
     fmt,
-    sync::{Arc, RwLock},
+    sync::{Arc, Mutex, RwLock},
     time::Duration,
 };
 
 use super::{
     RedisStore,
     cluster::Cluster,
-    control::OneControl,
     dispatcher::Dispatcher,
     key::KeyNames,
     pool::Pool,
@@ -255,7 +254,7 @@ impl RedisStoreBuilder {
         })?;
         let shared = Arc::new(Shared {
             runtime: runtime.clone(),
-            tasks: fallback.tasks().clone(),
+            tasks: fallback.context().tasks.clone(),
             names: KeyNames::new(self.prefix, self.secret.as_deref())?,
             timeout: self.timeout,
             connections: self.connections,
@@ -271,7 +270,7 @@ impl RedisStoreBuilder {
             fallback,
             shared: Arc::clone(&shared),
             name: self.name,
-            control: OneControl::default(),
+            control: Mutex::default(),
         });
         let leases = Leases::new(process, runtime);
         let tasks = shared.tasks.clone();

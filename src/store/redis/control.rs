@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -98,9 +98,6 @@ fn microseconds(reply: &Reply) -> Option<u64> {
         .checked_mul(1_000_000)?
         .checked_add(microseconds.parse().ok()?)
 }
-
-/// The control of a store, while it is in use. All clones of the store have the same.
-pub(super) type OneControl = Mutex<Weak<Held>>;
 
 /// The clock of the server that was asked last. No clock of a process has a part in it.
 #[derive(Debug, Default)]

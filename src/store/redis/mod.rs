@@ -239,7 +239,7 @@ impl RedisStore {
     pub async fn shutdown(&self) {
         let refunded = async {
             self.leasing.close().await;
-            self.store.fallback.tasks().are_done().await;
+            self.store.fallback.context().tasks.are_done().await;
         };
         let in_time = async { Ok(timeout(SHUTDOWN_TIMEOUT, refunded).await.is_ok()) };
         // Units that have not been refunded by then stay taken until they expire.

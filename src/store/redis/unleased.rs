@@ -2,18 +2,19 @@
 
 use std::{
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
 use super::{
-    SendMode, cluster::Cluster, command::Command, control::OneControl, deadline::Deadline,
-    dispatcher::Dispatcher, either::Either, request::ScriptRequest, shared::Shared,
+    SendMode, cluster::Cluster, command::Command, deadline::Deadline, dispatcher::Dispatcher,
+    either::Either, request::ScriptRequest, shared::Shared,
 };
 use crate::util::lock::lock;
 use crate::{
     Decision, Fingerprint, Key, StoreError,
     charge::Operation,
+    control::Held,
     metrics::store::StoreMetrics,
     store::{
         Answer, Charge, Check, Fallback, Store,
@@ -32,7 +33,8 @@ pub(super) struct Unleased {
     pub(super) fallback: Fallback,
     /// The label of its metrics.
     pub(super) name: String,
-    pub(super) control: OneControl,
+    /// The control, while it is in use. All clones of the store have the same.
+    pub(super) control: Mutex<Weak<Held>>,
 }
 
 #[derive(Clone, Debug)]

@@ -82,35 +82,71 @@ fn one_each_100_ms() -> [Quota; 2] {
     [bucket.try_into().unwrap(), queue.try_into().unwrap()]
 }
 
+/// A store of one process: it shares buckets with others, and nothing that this process knows.
+#[derive(Clone, Debug)]
+struct OfOneProcess(MemoryStore);
+
+impl Store for OfOneProcess {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.0.check(check)
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
+    }
+}
+
+/// Two limiters with the same buckets, which know as little of each other as two processes do.
+fn two_processes(quota: Quota) -> [Limiter; 2] {
+    let store = OfOneProcess(paused_store());
+    [(); 2].map(|()| Limiter::new(store.clone(), quota))
+}
+
+/// Returns when the callers of these limiters have their turns. They come in this order, behind one
+/// that leaves once all of them wait.
+async fn turns_after_one_left([leaves, waiting @ ..]: [&Limiter; 5]) -> Vec<u64> {
+    let started = Instant::now();
+    assert!(leaves.acquire("ann", ms(0)).await.unwrap().is_allowed());
+    let come = |limiter: &Limiter| {
+        let limiter = limiter.clone();
+        let mut future = Box::pin(async move {
+            let permit = limiter.acquire("ann", ms(10_000)).await;
+            assert!(permit.unwrap().is_allowed());
+            whole_ms(started.elapsed())
+        });
+        assert!(poll(&mut future).is_pending());
+        future
+    };
+    let leaves = come(leaves);
+    let waiting = waiting.map(come);
+    drop(leaves);
+    let tasks: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
+    let mut moments = Vec::new();
+    for task in tasks {
+        moments.push(task.await.unwrap());
+    }
+    moments
+}
+
 /// A waiter moves up to the time of one of its process that left, also past one of another process.
-/// It does not take the time of that one. Two limiters on one store know as little of each other as
-/// two processes do.
+/// It does not take the time of that one.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_moves_up_past_another_process_only_to_a_time_of_its_own() {
     for quota in one_each_100_ms() {
+        let [here, there] = two_processes(quota);
+        let turns = turns_after_one_left([&here, &there, &here, &there, &here]).await;
+        assert_eq!(turns, [200, 100, 400, 300]);
+    }
+}
+
+/// Limiters on one store of this process stand in one line.
+#[tokio::test(start_paused = true)]
+async fn limiters_on_one_store_admit_waiters_in_the_order_they_came() {
+    for quota in one_each_100_ms() {
         let store = paused_store();
-        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
-        let started = Instant::now();
-        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
-        let come = |limiter: &Limiter| {
-            let limiter = limiter.clone();
-            let mut future = Box::pin(async move {
-                let permit = limiter.acquire("ann", ms(10_000)).await;
-                assert!(permit.unwrap().is_allowed());
-                whole_ms(started.elapsed())
-            });
-            assert!(poll(&mut future).is_pending());
-            future
-        };
-        let leaves = come(&here);
-        let waiting = [&there, &here, &there, &here].map(come);
-        drop(leaves);
-        let tasks: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
-        let mut moments = Vec::new();
-        for task in tasks {
-            moments.push(task.await.unwrap());
-        }
-        assert_eq!(moments, [200, 100, 400, 300]);
+        let [one, other] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        let turns = turns_after_one_left([&one, &other, &one, &other, &one]).await;
+        assert_eq!(turns, [100, 200, 300, 400]);
     }
 }
 
@@ -118,8 +154,7 @@ async fn a_waiter_moves_up_past_another_process_only_to_a_time_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn the_last_caller_of_all_processes_refunds_what_it_reserved() {
     for quota in one_each_100_ms() {
-        let store = paused_store();
-        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        let [here, there] = two_processes(quota);
         assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
         let mut waiting: Vec<_> = [&here, &there, &here, &there, &here]
             .map(|limiter| Box::pin(limiter.acquire("ann", ms(10_000))))
@@ -140,8 +175,7 @@ async fn the_last_caller_of_all_processes_refunds_what_it_reserved() {
 #[tokio::test(start_paused = true)]
 async fn a_time_that_could_not_be_refunded_stays_taken() {
     for quota in one_each_100_ms() {
-        let store = paused_store();
-        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        let [here, there] = two_processes(quota);
         let started = Instant::now();
         assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
         let come = |limiter: &Limiter| {

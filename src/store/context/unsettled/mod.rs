@@ -12,7 +12,6 @@ mod renewal;
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -26,10 +25,10 @@ use self::{
     gathered::{Gathered, send_alone},
     renewal::Renewal,
 };
-use super::{StoreFuture, monitored::MonitoredStore};
 use crate::{
     Decision, PolicyDecision, StoreError,
     metrics::settlements::{SettlementCounts, SettlementResult, Settlements},
+    store::StoreFuture,
     util::{lock::lock, random::random_between, runtime::runtime_with_timers},
 };
 
@@ -58,47 +57,8 @@ impl Settlement {
     }
 }
 
-/// Where units are held: a store, and the holds of this process in it.
-pub(crate) struct HeldIn {
-    unsettled: Unsettled,
-    store: MonitoredStore,
-    /// Few calls to a remote store are better than many.
-    is_remote: bool,
-}
-
-impl HeldIn {
-    pub(crate) fn new(unsettled: &Unsettled, store: &MonitoredStore, is_remote: bool) -> Arc<Self> {
-        Arc::new(Self {
-            unsettled: unsettled.clone(),
-            store: store.clone(),
-            is_remote,
-        })
-    }
-
-    /// Returns what is held there.
-    #[cfg(test)]
-    pub(crate) const fn unsettled(&self) -> &Unsettled {
-        &self.unsettled
-    }
-}
-
-/// The holds of this process in one store that are not settled. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct Unsettled(Arc<Registry>);
-
-impl Unsettled {
-    /// Returns how many units are held, of all buckets.
-    pub(crate) fn units(&self) -> u64 {
-        self.0.units.load(Ordering::Relaxed)
-    }
-
-    /// Returns what became of the holds that were settled.
-    pub(crate) fn settlements(&self) -> Settlements {
-        self.0.results.snapshot()
-    }
-}
-
-struct Registry {
+/// The holds of this process in one store that are not settled.
+pub(crate) struct Unsettled {
     units: AtomicU64,
     results: SettlementCounts,
     /// Which part of the elder half of a hold's life passes before it is extended. It differs
@@ -121,7 +81,7 @@ struct Queue {
     wakes_at: Option<Instant>,
 }
 
-impl Default for Registry {
+impl Default for Unsettled {
     fn default() -> Self {
         Self {
             units: AtomicU64::new(0),
@@ -134,13 +94,23 @@ impl Default for Registry {
     }
 }
 
-impl Registry {
+impl Unsettled {
+    /// Returns how many units are held, of all buckets.
+    pub(crate) fn units(&self) -> u64 {
+        self.units.load(Ordering::Relaxed)
+    }
+
+    /// Returns what became of the holds that were settled.
+    pub(crate) fn settlements(&self) -> Settlements {
+        self.results.snapshot()
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         lock(&self.queue)
     }
 
     /// Extends a hold at this instant, unless it is removed before.
-    fn push(self: &Arc<Self>, held: &Arc<Held>, due: Instant, runtime: &Handle) -> Place {
+    fn push(&self, held: &Arc<Held>, due: Instant, runtime: &Handle) -> Place {
         let mut queue = self.queue();
         queue.next += 1;
         let place = (due, queue.next);
@@ -151,7 +121,7 @@ impl Registry {
         }
         drop(queue);
         match wakes_at {
-            None => Renewal::start(self, runtime, Vec::new()),
+            None => Renewal::start(held.context(), runtime, Vec::new()),
             Some(wakes_at) if due < wakes_at => self.is_earlier.notify_one(),
             Some(_) => {}
         }
@@ -286,13 +256,5 @@ impl Drop for Sent {
         if !self.is_over {
             self.by.count(SettlementResult::Lost);
         }
-    }
-}
-
-impl fmt::Debug for Unsettled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unsettled")
-            .field("units", &self.units())
-            .finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    Bucket, Registry,
+    Bucket, Holders,
     count::{Count, Outcome},
     queue::{CallReason, NextStep, PermitQueue},
     retry::{Failures, Pause},
@@ -22,15 +22,14 @@ use crate::{
     Decision, StoreError,
     charge::{Charge, Check, Operation},
     quota::statement::Statement,
-    store::{Answer, StoreFuture, monitored::MonitoredStore},
+    store::{Answer, StoreFuture, context::SharedStore},
     util::{lock::lock, random::random_between},
 };
 
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) bucket: Bucket,
-    registry: Arc<Registry>,
-    store: MonitoredStore,
+    store: SharedStore,
     state: Mutex<State>,
 }
 
@@ -53,18 +52,12 @@ struct State {
 }
 
 impl Holder {
-    pub(super) fn new(
-        bucket: Bucket,
-        registry: &Arc<Registry>,
-        store: &MonitoredStore,
-        charge: Charge<'static>,
-    ) -> Arc<Self> {
+    pub(super) fn new(bucket: Bucket, store: &SharedStore, charge: Charge<'static>) -> Arc<Self> {
         Arc::new(Self {
             bucket,
-            registry: Arc::clone(registry),
             store: store.clone(),
             state: Mutex::new(State {
-                count: Count::new(registry.next_version()),
+                count: Count::new(store.context.holders.next_version()),
                 charge,
                 runtimes: Runtimes::default(),
                 is_due: false,
@@ -77,8 +70,12 @@ impl Holder {
         })
     }
 
-    pub(super) fn is_of(&self, registry: &Arc<Registry>) -> bool {
-        Arc::ptr_eq(&self.registry, registry)
+    pub(super) fn is_of(&self, store: &SharedStore) -> bool {
+        Arc::ptr_eq(&self.store.context, &store.context)
+    }
+
+    fn holders(&self) -> &Holders {
+        &self.store.context.holders
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -92,7 +89,7 @@ impl Holder {
             state.charge.demand.to_mut().quota = charge.demand.quota.clone();
         }
         let group = state.count.begin();
-        let statement = state.statement(&self.registry, Some(group));
+        let statement = state.statement(self.holders(), Some(group));
         charge.demand.to_mut().statement = Some(Box::new(statement));
         group
     }
@@ -109,13 +106,13 @@ impl Holder {
             state.runtimes.remember(runtime);
         }
         let lifetime = state.charge.lifetime();
-        let next_version = || self.registry.next_version();
+        let next_version = || self.holders().next_version();
         let mut is_due = state.count.decide(group, outcome, next_version);
         let mut is_unrenewed = false;
         match outcome {
-            Outcome::Lost => self.registry.record_loss(lifetime),
+            Outcome::Lost => self.holders().record_loss(lifetime),
             Outcome::Granted(units @ 1..) => {
-                self.registry.record_grant(units);
+                self.holders().record_grant(units);
                 is_unrenewed = state.renewal.is_none();
                 // The caller polled for its answer so late that the units may be about to
                 // expire.
@@ -137,8 +134,8 @@ impl Holder {
 
     pub(super) fn release(self: &Arc<Self>, units: u64) {
         let mut state = self.state();
-        state.count.release(units, self.registry.next_version());
-        self.registry.record_release(units);
+        state.count.release(units, self.holders().next_version());
+        self.holders().record_release(units);
         state.is_due = true;
         let is_last = state.count.units() == 0;
         let renewal = state.renewal.take_if(|_| is_last);
@@ -177,7 +174,7 @@ impl Holder {
     fn make_statement(self: &Arc<Self>) {
         loop {
             // A reply to another check that comes while this statement is under way counts.
-            let replies = self.store.replies();
+            let replies = self.store.context.health.replies();
             let error = match self.next_statement() {
                 None => break,
                 Some((Answer::Now(answer), _)) => answer.err(),
@@ -203,7 +200,7 @@ impl Holder {
             return None;
         }
         (state.is_due, state.is_stating) = (false, true);
-        let statement = state.statement(&self.registry, None);
+        let statement = state.statement(self.holders(), None);
         let (mut charge, runtime) = (state.charge.clone(), state.runtimes.here_or_latest());
         drop(state);
         charge.demand.to_mut().statement = Some(Box::new(statement));
@@ -222,7 +219,7 @@ impl Holder {
         };
         let lifetime = state.charge.lifetime();
         if error.may_have_run() {
-            self.registry.record_loss(lifetime);
+            self.holders().record_loss(lifetime);
         }
         let since = state.failures.since();
         let Some(runtime) = state.runtimes.here_or_latest() else {
@@ -278,7 +275,7 @@ impl Holder {
 
     fn forget_if_idle(&self) {
         if self.is_idle() {
-            self.registry.forget_idle(&self.bucket);
+            self.holders().forget_idle(&self.bucket);
         }
     }
 }
@@ -290,9 +287,9 @@ impl State {
             .is_some_and(|(current, _)| *current == number)
     }
 
-    fn statement(&self, registry: &Registry, group: Option<u64>) -> Statement {
-        let may_have_lost = registry.may_have_lost();
-        self.count.statement(registry.id(), group, may_have_lost)
+    fn statement(&self, holders: &Holders, group: Option<u64>) -> Statement {
+        let may_have_lost = holders.may_have_lost();
+        self.count.statement(holders.id, group, may_have_lost)
     }
 }
 
@@ -330,7 +327,11 @@ impl Stating {
         if !pause.least.is_zero() {
             sleep(pause.least).await;
         }
-        let reply = timeout(pause.rest, self.holder.store.reply_after(replies)).await;
+        let reply = timeout(
+            pause.rest,
+            self.holder.store.context.health.reply_after(replies),
+        )
+        .await;
         self.is_over = true;
         let mut state = self.holder.state();
         state.is_stating = false;
@@ -376,7 +377,7 @@ impl Renewal {
                     self.is_over = true;
                     break;
                 }
-                let version = self.holder.registry.next_version();
+                let version = self.holder.holders().next_version();
                 state.count.restate(version);
                 state.is_due = true;
             }

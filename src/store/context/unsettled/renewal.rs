@@ -7,15 +7,16 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{
-    Registry,
-    held::{Bucket, Held},
+use super::held::{Bucket, Held};
+use crate::{
+    Decision, StoreError,
+    quota::hold::next_extension,
+    store::{Answer, context::StoreContext},
 };
-use crate::{Decision, StoreError, quota::hold::next_extension, store::Answer};
 
 /// The task that extends the holds of one store. It ends when there are none.
 pub(super) struct Renewal {
-    registry: Arc<Registry>,
+    context: Arc<StoreContext>,
     runtime: Handle,
     /// The runtimes that ended before it did.
     ended: Vec<Id>,
@@ -23,9 +24,9 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    pub(super) fn start(registry: &Arc<Registry>, runtime: &Handle, ended: Vec<Id>) {
+    pub(super) fn start(context: &Arc<StoreContext>, runtime: &Handle, ended: Vec<Id>) {
         let task = Self {
-            registry: Arc::clone(registry),
+            context: Arc::clone(context),
             runtime: runtime.clone(),
             ended,
             is_over: false,
@@ -34,10 +35,10 @@ impl Renewal {
     }
 
     async fn run(mut self) {
-        while let Some(due) = self.registry.next_due() {
+        while let Some(due) = self.context.unsettled.next_due() {
             // Woken early if another hold is due before.
-            let _ = timeout_at(due, self.registry.is_earlier.notified()).await;
-            let due = self.registry.take_due(Instant::now());
+            let _ = timeout_at(due, self.context.unsettled.is_earlier.notified()).await;
+            let due = self.context.unsettled.take_due(Instant::now());
             let mut together: HashMap<(Bucket, Duration), Vec<Arc<Held>>> = HashMap::new();
             for held in due {
                 if let Some(bucket) = held.begin_move() {
@@ -66,7 +67,7 @@ impl Drop for Renewal {
         }
         let mut ended = mem::take(&mut self.ended);
         ended.push(self.runtime.id());
-        let mut queue = self.registry.queue();
+        let mut queue = self.context.unsettled.queue();
         let mut runtimes = queue.by_due.values().filter_map(|held| held.runtime());
         let other = runtimes.find(|runtime| !ended.contains(&runtime.id()));
         let other = other.cloned();
@@ -75,7 +76,7 @@ impl Drop for Renewal {
         }
         drop(queue);
         if let Some(runtime) = other {
-            Self::start(&self.registry, &runtime, ended);
+            Self::start(&self.context, &runtime, ended);
         }
     }
 }

@@ -9,13 +9,16 @@ use std::{
 
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
-use super::{Confirmed, Due, HeldIn, Place, Registry, Sent, Settlement};
+use super::{Confirmed, Due, Place, Sent, Settlement, Unsettled};
 use crate::{
     Decision, Key, PolicyDecision, StoreError,
     charge::{Charge, Check, Operation},
     metrics::{Recorder, settlements::SettlementResult},
     quota::hold::{HoldDemand, start_us},
-    store::{Answer, StoreFuture},
+    store::{
+        Answer, StoreFuture,
+        context::{SharedStore, StoreContext},
+    },
     util::{lock::lock, time::later},
 };
 
@@ -41,7 +44,7 @@ impl HeldCharge {
 
 /// What one request holds of one bucket, until it is settled.
 pub(crate) struct Held {
-    at: Arc<HeldIn>,
+    store: SharedStore,
     charge: HeldCharge,
     /// The units that are settled: those that were held at first.
     units: u64,
@@ -82,9 +85,9 @@ enum Begun {
 impl Held {
     /// Creates the hold of a request whose decision will be [known](Self::known). Until then, a
     /// settlement waits.
-    pub(crate) fn new(at: &Arc<HeldIn>, charge: HeldCharge) -> Arc<Self> {
+    pub(crate) fn new(store: &SharedStore, charge: HeldCharge) -> Arc<Self> {
         Arc::new(Self {
-            at: Arc::clone(at),
+            store: store.clone(),
             units: charge.hold().map_or(1, |hold| hold.units),
             charge,
             runtime: Handle::try_current().ok(),
@@ -115,7 +118,7 @@ impl Held {
         };
         state.is_urgent = decided.remaining() < decided.capacity() - decided.capacity() / 4;
         if self.holds() {
-            self.registry()
+            self.unsettled()
                 .units
                 .fetch_add(self.units, Ordering::Relaxed);
             (state.held, state.generation) = (decided.held_by_request(), decided.generation());
@@ -123,8 +126,12 @@ impl Held {
         self.end_move(state, |state| self.register(state, decided.decided_at_us()));
     }
 
-    fn registry(&self) -> &Arc<Registry> {
-        &self.at.unsettled.0
+    pub(super) fn context(&self) -> &Arc<StoreContext> {
+        &self.store.context
+    }
+
+    fn unsettled(&self) -> &Unsettled {
+        &self.store.context.unsettled
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -159,7 +166,7 @@ impl Held {
     }
 
     pub(super) fn count(&self, result: SettlementResult) {
-        self.registry().results.record(result);
+        self.unsettled().results.record(result);
     }
 
     pub(crate) fn policy(&self) -> &str {
@@ -192,14 +199,14 @@ impl Held {
         let since_us = decided_at_us.saturating_sub(start_us(state.generation));
         let lifetime = self.lifetime();
         let younger = lifetime.saturating_sub(Duration::from_micros(since_us));
-        let wait = younger + lifetime.mul_f64(self.registry().delayed_part);
+        let wait = younger + lifetime.mul_f64(self.unsettled().delayed_part);
         self.register_after(state, wait);
     }
 
     fn register_after(self: &Arc<Self>, state: &mut State, wait: Duration) {
         if let Some(runtime) = self.runtime.as_ref().filter(|_| state.held > 0) {
             let due = later(Instant::now(), wait);
-            state.place = Some(self.registry().push(self, due, runtime));
+            state.place = Some(self.unsettled().push(self, due, runtime));
         }
     }
 
@@ -264,11 +271,11 @@ impl Held {
         let (generation, is_lost, is_urgent) = (state.generation, state.is_lost, state.is_urgent);
         drop(state);
         if let Some(place) = place {
-            self.registry().remove(place);
+            self.unsettled().remove(place);
         }
         let mut lapsed = 0;
         if self.holds() {
-            self.registry()
+            self.unsettled()
                 .units
                 .fetch_sub(self.units, Ordering::Relaxed);
             lapsed = self.units.saturating_sub(held);
@@ -297,7 +304,7 @@ impl Held {
     }
 
     fn send_unawaited(&self, due: Due) {
-        self.registry().send_unawaited(due, self.at.is_remote);
+        self.unsettled().send_unawaited(due, self.store.is_remote);
     }
 
     /// Asks the store to charge `used` units, of which `beyond` were not held, and to hold these
@@ -327,7 +334,7 @@ impl Held {
             fill(hold);
         }
         let charge = charge.with_demand(Cow::Owned(demand));
-        self.at.store.check(&Check::new(operation, &[charge]))
+        self.store.check(&Check::new(operation, &[charge]))
     }
 
     /// Waits in the background for the store, and passes its answer on.
@@ -350,7 +357,7 @@ impl Held {
 
     /// Runs work for its store in the background.
     pub(super) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
-        self.at.store.spawn(runtime, work);
+        self.store.spawn(runtime, work);
     }
 }
 

@@ -13,7 +13,7 @@ mod runtimes;
 
 use std::{
     collections::HashMap,
-    fmt, mem,
+    mem,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -26,7 +26,7 @@ use tokio::{runtime::Handle, time::Instant};
 
 pub(crate) use self::queue::NextStep;
 use self::{count::Outcome, holder::Holder};
-use super::monitored::MonitoredStore;
+use super::SharedStore;
 use crate::{
     Key, StoreError,
     charge::Charge,
@@ -37,11 +37,8 @@ use crate::{
 
 type Bucket = (Name, Key);
 
-/// The permits that this process holds in one store. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct Holders(Arc<Registry>);
-
-struct Registry {
+/// The permits that this process holds in one store.
+pub(crate) struct Holders {
     id: u64,
     version: AtomicU64,
     /// The milliseconds after `started` until which a message whose reply was lost may still
@@ -54,7 +51,7 @@ struct Registry {
     by_bucket: Mutex<HashMap<Bucket, Arc<Holder>>>,
 }
 
-impl Default for Registry {
+impl Default for Holders {
     fn default() -> Self {
         Self {
             // Exact as a Lua number. Two processes practically never draw the same.
@@ -68,9 +65,10 @@ impl Default for Registry {
     }
 }
 
-impl Registry {
-    const fn id(&self) -> u64 {
-        self.id
+impl Holders {
+    /// Returns how many units callers hold, of all buckets.
+    pub(crate) fn units(&self) -> u64 {
+        self.units.load(Ordering::Relaxed)
     }
 
     /// Returns the next version, in steps of 4. A holder's groups grow by one for each
@@ -120,32 +118,26 @@ impl Registry {
     }
 }
 
-impl Holders {
-    /// Returns how many units callers hold, of all buckets.
-    pub(crate) fn units(&self) -> u64 {
-        self.0.units.load(Ordering::Relaxed)
-    }
-
+impl SharedStore {
     /// Calls `then` with the holder, which cannot be forgotten meanwhile.
-    fn with<T>(
+    fn with_holder<T>(
         &self,
-        store: &MonitoredStore,
         charge: &mut Charge<'_>,
         then: impl FnOnce(&Arc<Holder>, &mut Charge<'_>) -> T,
     ) -> T {
         let bucket = (charge.policy.clone(), Key::clone(&charge.key));
-        let mut by_bucket = self.0.by_bucket();
+        let mut by_bucket = self.context.holders.by_bucket();
         let holder = by_bucket.entry(bucket).or_insert_with_key(|bucket| {
-            Holder::new(bucket.clone(), &self.0, store, charge.clone().into_owned())
+            Holder::new(bucket.clone(), self, charge.clone().into_owned())
         });
         then(holder, charge)
     }
 
     /// Adds the statement to a charge, before the store is asked for its units.
-    pub(crate) fn take(&self, store: &MonitoredStore, charge: &mut Charge<'_>) -> Take {
+    pub(crate) fn take_permit(&self, charge: &mut Charge<'_>) -> Take {
         charge.demand.to_mut().statement = None;
         let units = charge.demand.cost;
-        self.with(store, charge, |holder, charge| Take {
+        self.with_holder(charge, |holder, charge| Take {
             group: holder.begin(charge),
             holder: Arc::clone(holder),
             begun: Instant::now(),
@@ -155,9 +147,9 @@ impl Holders {
     }
 
     /// Takes over units that [`HeldPermit::leave`] left held.
-    pub(crate) fn adopt(&self, store: &MonitoredStore, charge: &mut Charge<'_>) -> HeldPermit {
+    pub(crate) fn adopt_permit(&self, charge: &mut Charge<'_>) -> HeldPermit {
         let units = charge.demand.cost;
-        self.with(store, charge, |holder, _| HeldPermit {
+        self.with_holder(charge, |holder, _| HeldPermit {
             holder: Arc::clone(holder),
             units,
         })
@@ -165,31 +157,18 @@ impl Holders {
 
     /// Returns a place in the queue of callers that wait for units of this charge, unless
     /// `most` wait there.
-    pub(crate) fn enter_queue(
+    pub(crate) fn enter_permit_queue(
         &self,
-        store: &MonitoredStore,
         charge: &mut Charge<'_>,
         most: usize,
     ) -> Option<PermitWaiter> {
-        self.with(store, charge, |holder, _| {
+        self.with_holder(charge, |holder, _| {
             Some(PermitWaiter {
                 ticket: holder.enter_queue(most)?,
                 holder: Arc::clone(holder),
                 is_admitted: false,
             })
         })
-    }
-}
-
-impl fmt::Debug for Holders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Holders").finish_non_exhaustive()
     }
 }
 
@@ -253,7 +232,7 @@ pub(crate) struct HeldPermit {
 }
 
 impl HeldPermit {
-    /// Leaves the units held, for a caller to [adopt](Holders::adopt).
+    /// Leaves the units held, for a caller to [adopt](SharedStore::adopt_permit).
     pub(crate) fn leave(mut self) {
         self.units = 0;
     }
@@ -276,8 +255,8 @@ pub(crate) struct PermitWaiter {
 }
 
 impl PermitWaiter {
-    pub(crate) fn is_for(&self, holders: &Holders, policy: &str) -> bool {
-        self.holder.is_of(&holders.0) && &*self.holder.bucket.0.text == policy
+    pub(crate) fn is_for(&self, store: &SharedStore, policy: &str) -> bool {
+        self.holder.is_of(store) && &*self.holder.bucket.0.text == policy
     }
 
     /// Returns whether to ask the store now. `waker` is woken when that changes.

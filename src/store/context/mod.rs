@@ -1,0 +1,88 @@
+//! What the users of a store in this process share about it.
+
+pub(crate) mod permits;
+pub(crate) mod unsettled;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::runtime::Handle;
+
+use self::{permits::Holders, unsettled::Unsettled};
+use super::{Answer, Check, Store, health::Health, tasks::Tasks};
+use crate::Decision;
+
+pub(crate) struct StoreContext {
+    /// A number that no other store of the process has or had. An address would not do: a
+    /// later store may get that of one that was dropped.
+    pub(super) id: usize,
+    pub(super) health: Health,
+    pub(super) tasks: Tasks,
+    /// The permits that this process holds.
+    pub(super) holders: Holders,
+    /// What requests of this process hold.
+    pub(super) unsettled: Unsettled,
+}
+
+/// A store, and what its users share about it.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedStore {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) context: Arc<StoreContext>,
+    /// Few calls to a remote store are better than many.
+    pub(super) is_remote: bool,
+}
+
+impl SharedStore {
+    /// Checks, and records how the store fares.
+    pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        match self.store.check(check) {
+            Answer::Now(answer) => {
+                self.context.health.record(&answer);
+                Answer::Now(answer)
+            }
+            Answer::Later(answer) => {
+                let context = Arc::clone(&self.context);
+                Answer::Later(Box::pin(async move {
+                    let answer = answer.await;
+                    context.health.record(&answer);
+                    answer
+                }))
+            }
+        }
+    }
+
+    /// Runs work for the store in the background.
+    pub(crate) fn spawn<F>(&self, runtime: &Handle, work: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.context.tasks.spawn(runtime, work);
+    }
+}
+
+impl Default for StoreContext {
+    fn default() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            health: Health::default(),
+            tasks: Tasks::default(),
+            holders: Holders::default(),
+            unsettled: Unsettled::default(),
+        }
+    }
+}
+
+impl fmt::Debug for StoreContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreContext")
+            .field("health", &self.health)
+            .finish_non_exhaustive()
+    }
+}
