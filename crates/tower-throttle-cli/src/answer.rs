@@ -1,21 +1,26 @@
 //! What a command prints, and its exit code.
 
 use std::{
+    error::Error,
     io::{self, Write},
     process::ExitCode,
 };
 
 use serde_json::{Value, json};
-use tower_throttle::{ConfigError, StoreError, control::ControlError};
-use tower_throttle_config::{ConfigErrors, ConfigProblem, UnknownName};
+use tower_throttle_config::ConfigErrors;
+
+use crate::time::span;
+
+/// Why a command could not do what it was asked for. The exit code is 2.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// The answer of a command that did what it was asked for.
 pub(crate) struct Answer {
-    /// For people, on stdout.
+    /// For people.
     pub(crate) text: String,
-    /// What is wrong, for people, on stderr.
-    pub(crate) problems: String,
-    /// For programs, on stdout.
+    /// For programs.
     pub(crate) json: Value,
     /// Whether all is fine. The exit code is 0 then, and otherwise 1.
     pub(crate) is_fine: bool,
@@ -25,97 +30,31 @@ impl Answer {
     pub(crate) fn fine(text: impl Into<String>, json: Value) -> Self {
         Self {
             text: text.into(),
-            problems: String::new(),
             json,
             is_fine: true,
         }
     }
 
-    /// Sets whether all is fine.
     pub(crate) fn fine_if(self, is_fine: bool) -> Self {
         Self { is_fine, ..self }
     }
 }
 
-/// Why a command could not do what it was asked for. The exit code is 2.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    message: String,
-    problems: Option<Value>,
-}
-
-impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            problems: None,
-        }
-    }
-}
-
-impl From<ConfigErrors> for Failure {
-    fn from(errors: ConfigErrors) -> Self {
-        Self {
-            message: errors.to_string(),
-            problems: Some(problems(&errors)),
-        }
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl From<UnknownName> for Failure {
-    fn from(error: UnknownName) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::new(format!("Redis: {error}"))
-    }
-}
-
-impl From<ControlError> for Failure {
-    fn from(error: ControlError) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-/// Returns the mistakes of a file for programs.
-pub(crate) fn problems(errors: &ConfigErrors) -> Value {
-    let problem = |problem: &ConfigProblem| {
-        json!({
-            "file": problem.file(),
-            "line": problem.line(),
-            "column": problem.column(),
-            "path": problem.path(),
-            "code": problem.code(),
-            "message": problem.message(),
-        })
-    };
-    errors.problems().iter().map(problem).collect()
-}
-
-/// Prints what came out, and returns the exit code.
-pub(crate) fn print(answered: Result<Answer, Failure>, is_json: bool) -> ExitCode {
-    let (text, problems, json, code) = match answered {
-        Ok(answer) => {
-            let code = if answer.is_fine { 0 } else { 1 };
-            (answer.text, answer.problems, answer.json, code)
-        }
-        Err(Failure { message, problems }) => {
+/// Prints an answer on stdout, or a failure on stderr, and returns the exit code.
+pub(crate) fn print(answered: Result<Answer>, is_json: bool) -> ExitCode {
+    let (text, json, code) = match answered {
+        Ok(answer) => (answer.text, answer.json, u8::from(!answer.is_fine)),
+        Err(failure) => {
+            let problems = failure.downcast_ref().map(problems);
+            let message = failure.to_string();
             let json = json!({ "error": message, "problems": problems });
-            (String::new(), message, json, 2)
+            (message, json, 2)
         }
     };
-    let printed = match is_json {
-        true => write(io::stdout(), &json.to_string()),
-        false => write(io::stdout(), &text).and_then(|()| write(io::stderr(), &problems)),
+    let printed = match (is_json, code) {
+        (true, _) => writeln!(io::stdout(), "{json}"),
+        (false, 2) => writeln!(io::stderr(), "{}", text.trim_end()),
+        (false, _) => writeln!(io::stdout(), "{}", text.trim_end()),
     };
     match printed {
         // The reader had enough.
@@ -124,10 +63,48 @@ pub(crate) fn print(answered: Result<Answer, Failure>, is_json: bool) -> ExitCod
     }
 }
 
-fn write(mut to: impl Write, text: &str) -> io::Result<()> {
-    if text.is_empty() {
-        return Ok(());
-    }
-    writeln!(to, "{}", text.trim_end())?;
-    to.flush()
+/// Returns the mistakes of a file for programs.
+pub(crate) fn problems(errors: &ConfigErrors) -> Value {
+    let problems = errors.problems().iter().map(|problem| {
+        json!({
+            "file": problem.file(),
+            "line": problem.line(),
+            "column": problem.column(),
+            "path": problem.path(),
+            "code": problem.code(),
+            "message": problem.message(),
+        })
+    });
+    problems.collect()
+}
+
+/// Prints fields of JSON for people, each on a line of its own. Those that are empty are left out.
+pub(crate) fn lines(json: &Value, names: &[&str]) -> String {
+    let lines = fields(json, names).map(|(name, text)| format!("  {name:<12} {text}\n"));
+    lines.collect()
+}
+
+/// Prints a list of JSON for people: one line for each object in it, with these fields.
+pub(crate) fn rows(heading: &str, list: &[Value], names: &[&str]) -> String {
+    let rows = list.iter().map(|json| {
+        let fields = fields(json, names).map(|(name, text)| format!("{name} {text}"));
+        let fields: Vec<_> = fields.collect();
+        format!("  {heading:<12} {}\n", fields.join(", "))
+    });
+    rows.collect()
+}
+
+fn fields<'a>(json: &Value, names: &[&'a str]) -> impl Iterator<Item = (&'a str, String)> {
+    names.iter().filter_map(|name| match json.get(name)? {
+        Value::Null => None,
+        Value::String(text) => Some((*name, text.clone())),
+        Value::Array(texts) => {
+            let texts: Vec<_> = texts.iter().filter_map(Value::as_str).collect();
+            (!texts.is_empty()).then(|| (*name, texts.join(", ")))
+        }
+        value => match name.strip_suffix("_ms") {
+            Some(name) => Some((name, span(value.as_u64()?))),
+            None => Some((*name, value.to_string())),
+        },
+    })
 }

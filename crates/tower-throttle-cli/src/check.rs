@@ -1,130 +1,109 @@
-//! `check` and `schema`.
+//! `check`, `diff` and `schema`: what a file says, without a request and without Redis.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde_json::{Value, json};
-use tower_throttle_config::{Config, ConfigErrors, ReaderName};
+use tower_throttle_config::{Change, Config, ConfigErrors, Effect, ReaderName};
 
 use crate::{
-    answer::{Answer, Failure, problems},
-    arguments::Check,
-    readers,
+    answer::{Answer, Failure, Result, lines, problems},
+    readers::{parse_name, read_file, stand_ins},
 };
 
-pub(crate) fn run(arguments: &Check) -> Result<Answer, Failure> {
-    let answers = arguments.files.iter();
-    let answers = answers.map(|file| one(file, arguments.readers.as_deref()));
-    let mut answers: Vec<_> = answers.collect::<Result<_, _>>()?;
-    match answers.pop() {
-        Some(only) if answers.is_empty() => Ok(only),
-        last => Ok(all(answers.into_iter().chain(last))),
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// The files, in TOML.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// The readers that the application registers, as `key:tenant,quota:plan`: any other in the file
+    /// is a mistake. Without this, all are accepted and listed.
+    #[arg(long, value_name = "KIND:NAME", value_delimiter = ',', value_parser = parse_name)]
+    readers: Option<Vec<ReaderName>>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Diff {
+    /// The file as it is.
+    old: PathBuf,
+    /// The file as it will be.
+    new: PathBuf,
+}
+
+impl Check {
+    pub(crate) fn run(&self) -> Result<Answer> {
+        let answers = self.files.iter();
+        let answers = answers.map(|file| self.check(file).or_else(mistakes));
+        let answers: Vec<_> = answers.collect::<Result<_, _>>()?;
+        Ok(Answer {
+            text: answers.iter().map(|answer| &*answer.text).collect(),
+            is_fine: answers.iter().all(|answer| answer.is_fine),
+            json: answers.into_iter().map(|answer| answer.json).collect(),
+        })
+    }
+
+    fn check(&self, file: &Path) -> Result<Answer> {
+        let config = Config::from_path(file)?;
+        let needs = config.reader_names();
+        let readers = stand_ins(self.readers.as_ref().unwrap_or(&needs), &[])?;
+        let config = config.readers(readers);
+        config.check()?;
+        let names = config.names();
+        let needs = needs.iter().map(|one| format!("{}:{}", one.kind, one.name));
+        let json = json!({
+            "ok": true,
+            "problems": [],
+            "policies": names.policies,
+            "layers": names.layers,
+            "limiters": names.limiters,
+            "needs": needs.collect::<Vec<_>>(),
+        });
+        let names = lines(&json, &["policies", "layers", "limiters", "needs"]);
+        let text = format!("{}: ok\n{names}", file.display());
+        Ok(Answer::fine(text, json))
     }
 }
 
-/// Joins the answers about several files.
-fn all(answers: impl Iterator<Item = Answer>) -> Answer {
-    let mut all = Answer::fine("", json!([]));
-    for answer in answers {
-        for (text, one) in [
-            (&mut all.text, answer.text),
-            (&mut all.problems, answer.problems),
-        ] {
-            if !text.is_empty() && !one.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&one);
-        }
-        if let Value::Array(list) = &mut all.json {
-            list.push(answer.json);
-        }
-        all.is_fine &= answer.is_fine;
+/// Returns the mistakes of a file that can be read.
+fn mistakes(failure: Failure) -> Result<Answer> {
+    let errors = failure.downcast::<ConfigErrors>()?;
+    let mut found = errors.problems().iter();
+    if found.any(|problem| problem.code() == "file-unreadable") {
+        return Err(errors);
     }
-    all
+    let json = json!({ "ok": false, "problems": problems(&errors) });
+    Ok(Answer::fine(format!("{errors}\n"), json).fine_if(false))
 }
 
-fn one(file: &Path, readers: Option<&[String]>) -> Result<Answer, Failure> {
-    let config = match Config::from_path(file) {
-        Ok(config) => config,
-        Err(errors) if is_unreadable(&errors) => return Err(errors.into()),
-        Err(errors) => return Ok(wrong(&errors)),
-    };
-    let named = config.reader_names();
-    let registered = match readers {
-        None => named.clone(),
-        Some(texts) => texts
-            .iter()
-            .map(|text| reader(text))
-            .collect::<Result<_, _>>()?,
-    };
-    let config = config.readers(readers::stand_ins(&registered));
-    match config.check() {
-        Ok(()) => Ok(right(file, &config, &named)),
-        Err(errors) => Ok(wrong(&errors)),
+impl Diff {
+    pub(crate) fn run(&self) -> Result<Answer> {
+        let (old, new) = (read_file(&self.old, &[])?, read_file(&self.new, &[])?);
+        new.check()?;
+        let changes = Config::diff(&old, &new);
+        let text = match changes.is_empty() {
+            true => "nothing changes".to_owned(),
+            false => changes.to_string(),
+        };
+        let json: Value = changes.all().iter().map(change).collect();
+        let mut effects = changes.all().iter().map(|change| change.effect);
+        let is_fine = effects.all(|effect| matches!(effect, Effect::Kept | Effect::New));
+        Ok(Answer::fine(text, json!({ "changes": json })).fine_if(is_fine))
     }
 }
 
-pub(crate) fn schema() -> Answer {
-    let schema = Config::json_schema();
-    let json = serde_json::from_str(&schema).unwrap_or(Value::Null);
-    Answer::fine(schema, json)
-}
-
-/// Reads `key:tenant`.
-fn reader(text: &str) -> Result<ReaderName, Failure> {
-    let reader = text
-        .split_once(':')
-        .and_then(|(kind, name)| ReaderName::new(kind, name));
-    reader.ok_or_else(|| {
-        let kinds = ReaderName::KINDS.join(", ");
-        Failure::new(format!(
-            "--readers: {text:?} is no reader; write KIND:NAME with one of {kinds}"
-        ))
+fn change(change: &Change) -> Value {
+    let fields = change.fields.iter();
+    let fields = fields
+        .map(|field| json!({ "name": field.name, "before": field.before, "after": field.after }));
+    json!({
+        "path": change.path,
+        "effect": change.effect.to_string(),
+        "fields": fields.collect::<Vec<_>>(),
     })
 }
 
-fn is_unreadable(errors: &ConfigErrors) -> bool {
-    let mut problems = errors.problems().iter();
-    problems.any(|problem| problem.code() == "file-unreadable")
-}
-
-fn wrong(errors: &ConfigErrors) -> Answer {
-    Answer {
-        text: String::new(),
-        problems: errors.to_string(),
-        json: json!({ "ok": false, "problems": problems(errors) }),
-        is_fine: false,
-    }
-}
-
-fn right(file: &Path, config: &Config, named: &[ReaderName]) -> Answer {
-    let file = file.display();
-    let names = config.names();
-    let (policies, layers, limiters) = (&names.policies, &names.layers, &names.limiters);
-    let mut text = format!(
-        "{file}: ok, {}, {}, {}",
-        count(policies, "policy", "policies"),
-        count(layers, "layer", "layers"),
-        count(limiters, "limiter", "limiters"),
-    );
-    for ReaderName { kind, name, .. } in named {
-        text.push_str(&format!("\nneeds: {kind} reader `{name}`"));
-    }
-    let named = named.iter();
-    let needs = named.map(|ReaderName { kind, name, .. }| json!({ "kind": kind, "name": name }));
-    let json = json!({
-        "ok": true,
-        "problems": [],
-        "policies": policies,
-        "layers": layers,
-        "limiters": limiters,
-        "needs": needs.collect::<Vec<_>>(),
-    });
-    Answer::fine(text, json)
-}
-
-fn count(names: &[String], one: &str, several: &str) -> String {
-    match names.len() {
-        1 => format!("1 {one}"),
-        count => format!("{count} {several}"),
-    }
+pub(crate) fn schema() -> Result<Answer> {
+    let schema = Config::json_schema();
+    let json = serde_json::from_str(&schema)?;
+    Ok(Answer::fine(schema, json))
 }

@@ -1,120 +1,204 @@
-//! The commands that change the control document.
+//! The control document: `control` lists its entries, and `ban`, `unban`, `override`, `clear` and
+//! `mode` change them.
 
-use serde_json::json;
+use std::fmt::Debug;
+
+use clap::Args;
+use serde_json::{Value, json};
 use tower_throttle::{
-    Fingerprint, Quota,
-    control::{Change, End},
+    Quota,
+    control::{Action, Change, End, Entry, Mode},
 };
 
 use crate::{
-    answer::{Answer, Failure},
-    arguments::{Ban, OneCaller, Override, SetMode, Signature},
-    entries,
-    live::Live,
+    answer::{Answer, Result, rows},
+    live::{Live, OneCaller, Place},
+    time::{end, moment},
 };
 
-pub(crate) async fn ban(arguments: &Ban) -> Result<Answer, Failure> {
-    let live = Live::open(&arguments.place).await?;
-    let (policy, caller) = of(&live, &arguments.policy, &arguments.caller)?;
-    let change = live.control.ban(policy, caller, arguments.time);
-    make(
-        &live,
-        labeled(change, arguments.label.as_ref()),
-        &arguments.signature,
-        None,
-    )
-    .await
+#[derive(Args, Debug)]
+pub(crate) struct Ban {
+    #[command(flatten)]
+    caller: OneCaller,
+    #[command(flatten)]
+    entry: NewEntry,
 }
 
-pub(crate) async fn unban(arguments: &OneCaller) -> Result<Answer, Failure> {
-    let live = Live::open(&arguments.place).await?;
-    let (policy, caller) = of(&live, &arguments.policy, &arguments.caller)?;
-    let is_changed = live.control.unban(policy, caller).await?;
-    Ok(removed(
-        is_changed,
-        &format!("policy {policy:?}: the ban of {caller}"),
-    ))
+#[derive(Args, Debug)]
+pub(crate) struct Override {
+    #[command(flatten)]
+    caller: OneCaller,
+    /// The quota of the caller, such as "100 per second".
+    #[arg(long)]
+    quota: Quota,
+    #[command(flatten)]
+    entry: NewEntry,
 }
 
-pub(crate) async fn set_quota(arguments: &Override) -> Result<Answer, Failure> {
-    let Some((quota, caller)) = arguments.caller_and_quota.split_last() else {
-        return Err(Failure::new("a caller and a quota are missing"));
-    };
-    let quota: Quota = quota.parse()?;
-    let live = Live::open(&arguments.place).await?;
-    let (policy, caller) = of(&live, &arguments.policy, caller)?;
-    live.check_quota(policy, &quota)?;
-    let change = live.control.override_quota(policy, caller, quota);
-    let change = labeled(change, arguments.label.as_ref());
-    make(&live, change, &arguments.signature, arguments.until).await
+#[derive(Args, Debug)]
+pub(crate) struct SetMode {
+    #[command(flatten)]
+    place: Place,
+    /// The name of the policy.
+    policy: String,
+    /// Deny callers that are over the limit, count only, or do not even count. `default` is the mode
+    /// that file or code say.
+    #[arg(value_parser = ["enforce", "shadow", "off", "default"])]
+    mode: String,
+    #[command(flatten)]
+    entry: NewEntry,
 }
 
-pub(crate) async fn clear(arguments: &OneCaller) -> Result<Answer, Failure> {
-    let live = Live::open(&arguments.place).await?;
-    let (policy, caller) = of(&live, &arguments.policy, &arguments.caller)?;
-    let is_changed = live.control.clear_override(policy, caller).await?;
-    Ok(removed(
-        is_changed,
-        &format!("policy {policy:?}: the quota of {caller}"),
-    ))
-}
-
-pub(crate) async fn set_mode(arguments: &SetMode) -> Result<Answer, Failure> {
-    let live = Live::open(&arguments.place).await?;
-    let policy = &*arguments.policy;
-    live.check_policy(policy)?;
-    let Some(mode) = arguments.mode.mode() else {
-        let is_changed = live.control.clear_mode(policy).await?;
-        return Ok(removed(is_changed, &format!("policy {policy:?}: the mode")));
-    };
-    let change = live.control.set_mode(policy, mode);
-    make(&live, change, &arguments.signature, arguments.until).await
-}
-
-/// Returns a policy, and what its store calls a caller.
-fn of<'a>(
-    live: &Live,
-    policy: &'a str,
-    caller: &[String],
-) -> Result<(&'a str, Fingerprint), Failure> {
-    Ok((policy, live.caller(policy, caller)?))
-}
-
-fn labeled(change: Change, label: Option<&String>) -> Change {
-    match label {
-        Some(label) => change.label(label),
-        None => change,
-    }
-}
-
-/// Makes a change, and describes the entry that it made.
-async fn make(
-    live: &Live,
-    mut change: Change,
-    signature: &Signature,
+/// What a new entry says beside its change.
+#[derive(Args, Debug)]
+struct NewEntry {
+    /// When it ends: a time from now such as `7d`, or a date such as `2026-12-24` or
+    /// `2026-12-24T08:00:00Z`. Default: when it is removed. A ban needs an end.
+    #[arg(long, visible_alias = "for", value_name = "WHEN", value_parser = end)]
     until: Option<End>,
-) -> Result<Answer, Failure> {
-    if let Some(until) = until {
-        change = change.until(until);
+    /// The caller's name for people. Of the key, only a hash is kept.
+    #[arg(long)]
+    label: Option<String>,
+    /// Who makes the change.
+    #[arg(long)]
+    author: Option<String>,
+    /// Why: a ticket, for example.
+    #[arg(long, value_name = "REASON")]
+    because: Option<String>,
+}
+
+impl Ban {
+    pub(crate) async fn run(&self) -> Result<Answer> {
+        let until = self.entry.until.ok_or("name its end, as `--for 1h`")?;
+        let (live, caller) = self.caller.open(None).await?;
+        let change = live.control.ban(&self.caller.policy, caller, until);
+        self.entry.make(&live, change).await
     }
-    if let Some(author) = &signature.author {
-        change = change.author(author);
+}
+
+impl Override {
+    pub(crate) async fn run(&self) -> Result<Answer> {
+        let (live, caller) = self.caller.open(Some(self.quota)).await?;
+        let name = &*self.caller.policy;
+        let policies = live.inspect.policies();
+        if let Some(policy) = policies.iter().find(|policy| policy.name == name) {
+            policy.check_override(&self.quota)?;
+        }
+        let change = live.control.override_quota(name, caller, self.quota);
+        self.entry.make(&live, change).await
     }
-    if let Some(reason) = &signature.because {
-        change = change.because(reason);
+}
+
+impl SetMode {
+    pub(crate) async fn run(&self) -> Result<Answer> {
+        let name = &*self.policy;
+        let live = self.place.open(Some(name), None).await?;
+        let mode = match &*self.mode {
+            "enforce" => Mode::Enforce,
+            "shadow" => Mode::Shadow,
+            "off" => Mode::Off,
+            _ => return Ok(removed(live.control.clear_mode(name).await?)),
+        };
+        let change = live.control.set_mode(name, mode);
+        self.entry.make(&live, change).await
     }
-    change.await?;
-    let entries = live.control.entries();
-    let made = entries.last();
-    let text = made.map(entries::line).unwrap_or_default();
-    let json = json!({ "changed": true, "entry": made.map(entries::json) });
+}
+
+pub(crate) async fn unban(caller: &OneCaller) -> Result<Answer> {
+    let (live, fingerprint) = caller.open(None).await?;
+    let was_banned = live.control.unban(&caller.policy, fingerprint).await?;
+    Ok(removed(was_banned))
+}
+
+pub(crate) async fn clear(caller: &OneCaller) -> Result<Answer> {
+    let (live, fingerprint) = caller.open(None).await?;
+    let had_quota = live.control.clear_override(&caller.policy, fingerprint);
+    Ok(removed(had_quota.await?))
+}
+
+fn removed(is_changed: bool) -> Answer {
+    let text = match is_changed {
+        true => "the entry is removed",
+        false => "the control document has no such entry; nothing was changed",
+    };
+    Answer::fine(text, json!({ "changed": is_changed })).fine_if(is_changed)
+}
+
+impl NewEntry {
+    /// Makes a change, and shows its entry.
+    async fn make(&self, live: &Live, mut change: Change) -> Result<Answer> {
+        if let Some(until) = self.until {
+            change = change.until(until);
+        }
+        if let Some(label) = &self.label {
+            change = change.label(label);
+        }
+        if let Some(author) = &self.author {
+            change = change.author(author);
+        }
+        if let Some(reason) = &self.because {
+            change = change.because(reason);
+        }
+        change.await?;
+        let made = live.control.entries().last().map(entry_json);
+        let text = rows("changed", made.as_slice(), &ENTRY_FIELDS);
+        let json = json!({ "changed": true, "entry": made });
+        Ok(Answer::fine(text, json))
+    }
+}
+
+pub(crate) async fn list(place: &Place) -> Result<Answer> {
+    let live = place.open(None, None).await?;
+    let entries: Vec<_> = live.control.entries().iter().map(entry_json).collect();
+    let text = match entries.is_empty() {
+        true => "no entries".to_owned(),
+        false => rows("entry", &entries, &ENTRY_FIELDS),
+    };
+    let version = live.control.status().version;
+    let json = json!({ "version": version, "entries": entries });
     Ok(Answer::fine(text, json))
 }
 
-fn removed(is_changed: bool, what: &str) -> Answer {
-    let text = match is_changed {
-        true => format!("{what} is removed"),
-        false => format!("{what} is not in the control document; nothing was changed"),
+/// The fields of an entry that are printed for people.
+#[rustfmt::skip]
+pub(crate) const ENTRY_FIELDS: [&str; 10] = [
+    "kind", "policy", "fingerprint", "quota", "mode", "ip", "label", "until", "author", "reason",
+];
+
+pub(crate) fn entry_json(entry: &Entry) -> Value {
+    let mut json = match &entry.action {
+        Action::Override {
+            policy,
+            caller,
+            quota,
+            ..
+        } => json!({
+            "kind": "override",
+            "policy": policy,
+            "fingerprint": caller.to_string(),
+            "quota": quota.to_string(),
+        }),
+        Action::Ban { policy, caller, .. } => {
+            json!({ "kind": "ban", "policy": policy, "fingerprint": caller.to_string() })
+        }
+        Action::Mode { policy, mode, .. } => {
+            json!({ "kind": "mode", "policy": policy, "mode": word(mode) })
+        }
+        Action::ListIp { list, range, .. } => json!({ "kind": word(list), "ip": range }),
+        Action::ListKey { list, key, .. } => {
+            json!({ "kind": word(list), "fingerprint": key.to_string() })
+        }
+        _ => json!({ "kind": "other" }),
     };
-    Answer::fine(text, json!({ "changed": is_changed })).fine_if(is_changed)
+    json["until"] = entry.until.map(moment).into();
+    json["created"] = moment(entry.created).into();
+    json["author"] = entry.author.clone().into();
+    json["reason"] = entry.reason.clone().into();
+    json["label"] = entry.label.clone().into();
+    json
+}
+
+/// Returns the word of a mode or of a list.
+pub(crate) fn word(value: impl Debug) -> String {
+    format!("{value:?}").to_lowercase()
 }

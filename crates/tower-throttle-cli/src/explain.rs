@@ -1,147 +1,194 @@
 //! `explain`: what a file does with one request.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    iter,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
-use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST};
+use clap::Args;
+use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use serde_json::{Value, json};
 use tower_throttle::{
     Key, List, RequestHead,
     control::{Caller, Mode},
-    inspect::{self, ExplainedPolicy},
+    inspect::ExplainedPolicy,
     key::{KeyError, PeerAddr},
 };
-use tower_throttle_config::{Config, Explanation, FoundCondition, FoundKey, FoundPolicy};
+use tower_throttle_config::{FoundCondition, FoundPolicy};
 
 use crate::{
-    answer::{Answer, Failure},
-    arguments::Explain,
-    entries::{self, list_word},
-    readers,
+    answer::{Answer, Result, lines},
+    control::word,
+    readers::{ReaderValue, parse_value, read_file},
 };
 
-pub(crate) fn run(arguments: &Explain) -> Result<Answer, Failure> {
-    let config = Config::from_path(&arguments.file)?;
-    let named = config.reader_names();
-    let stand_ins = readers::stand_ins(&named);
-    let readers = readers::with_values(stand_ins, &named, &arguments.readers)?;
-    let config = config.readers(readers);
-    let request = request(arguments)?;
-    let head = RequestHead::from(&request);
-    let layers = config.names().layers;
-    let layer = match (&arguments.layer, &*layers) {
-        (Some(name), _) => name,
-        (None, [only]) => only,
-        (None, _) => "default",
-    };
-    if !layers.iter().any(|known| known == layer) {
-        let message = format!(
-            "the file has no layer {layer:?}; it has {}",
-            layers.join(", ")
-        );
-        return Err(Failure::new(message));
-    }
-    // The store names keys. It is not asked, so the server need not be there.
-    let limits = config.redis_url("redis://127.0.0.1:1/").build()?;
-    let explained = limits.explain(layer, &head)?;
-    Ok(answer(layer, &explained, &typed(arguments)))
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// The file, in TOML.
+    file: PathBuf,
+    /// The layer that the request passes through. Default: the only one, or `default`.
+    #[arg(long, value_name = "NAME")]
+    layer: Option<String>,
+    /// The method of the request.
+    #[arg(long, default_value = "GET")]
+    method: Method,
+    /// The path of the request, with its query.
+    #[arg(long, default_value = "/")]
+    path: Uri,
+    /// A header of the request, such as its host. Give it several times for several.
+    #[arg(long = "header", value_name = "NAME:VALUE", value_parser = parse_header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// The address that the request comes from: that of the client, or of the last proxy.
+    #[arg(long, value_name = "IP")]
+    peer: Option<IpAddr>,
+    /// What a reader of the application returns: `key:tenant=42`, `quota:plan=paid`,
+    /// `when:internal=false`, `cost:size=5`. Give it several times for several.
+    #[arg(long = "reader", value_name = "KIND:NAME=VALUE", value_parser = parse_value)]
+    readers: Vec<ReaderValue>,
 }
 
-fn request(arguments: &Explain) -> Result<Request<()>, Failure> {
-    let wrong = |what: &str, text: &str| Failure::new(format!("{what}: {text:?} cannot be sent"));
-    let uri = arguments.path.parse::<Uri>();
-    let uri = uri.map_err(|_| wrong("--path", &arguments.path))?;
-    let method = Method::from_bytes(arguments.method.as_bytes());
-    let mut request = Request::new(());
-    *request.method_mut() = method.map_err(|_| wrong("--method", &arguments.method))?;
-    *request.uri_mut() = uri;
-    if let Some(host) = &arguments.host {
-        let value = HeaderValue::from_str(host).map_err(|_| wrong("--host", host))?;
-        request.headers_mut().insert(HOST, value);
-    }
-    for text in &arguments.headers {
-        let header = text.split_once(':').and_then(|(name, value)| {
-            let name = name.trim().parse::<HeaderName>().ok()?;
-            Some((name, HeaderValue::from_str(value.trim()).ok()?))
-        });
-        let (name, value) = header.ok_or_else(|| wrong("--header", text))?;
-        request.headers_mut().append(name, value);
-    }
-    if let Some(peer) = arguments.peer {
-        let peer = PeerAddr(SocketAddr::new(peer, 0));
-        request.extensions_mut().insert(peer);
-    }
-    Ok(request)
+fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue)> {
+    let (name, value) = text.split_once(':').ok_or("write NAME:VALUE")?;
+    Ok((name.trim().parse()?, value.trim().parse()?))
 }
 
-/// All values of the request and of readers, which the user typed. No other is shown.
-type Typed = Vec<(Key, String)>;
-
-fn typed(arguments: &Explain) -> Typed {
-    let mut typed = Vec::new();
-    let mut add = |text: &str| {
-        typed.push((Key::from(text), text.to_owned()));
-        for part in text.split([',', ';', ' ', '=']) {
-            typed.push((Key::from(part), part.to_owned()));
-            if let Ok(ip) = part.parse::<IpAddr>() {
-                typed.push((Key::from(ip), ip.to_string()));
-                let network = Caller::parse(&[format!("ip:{ip}")]).ok();
-                let network = network.and_then(|caller| caller.key());
-                typed.extend(network.map(|key| (key, ip.to_string())));
+impl Explain {
+    pub(crate) fn run(&self) -> Result<Answer> {
+        let config = read_file(&self.file, &self.readers)?;
+        let layers = config.names().layers;
+        let layer = match (&self.layer, &*layers) {
+            (Some(name), _) => name,
+            (None, [only]) => only,
+            (None, _) => "default",
+        };
+        // The store names keys. It is not asked, so the server need not be there.
+        let limits = config.redis_url("redis://127.0.0.1:1/").build()?;
+        let explained = limits.explain(layer, &RequestHead::from(&self.request()))?;
+        let found = &explained.layer;
+        let address_problem = found.list_error.as_ref();
+        let address_problem = address_problem.map(|error| problem(error, "peer"));
+        let state = match (found.applies, found.list, &address_problem) {
+            (false, ..) => "passes the request on".to_owned(),
+            (_, _, Some(problem)) => {
+                format!("denies the request, as lists need an address: {problem}")
             }
+            (_, Some(list), _) => format!("the caller is on the {} list", word(list)),
+            _ => "asks its policies".to_owned(),
+        };
+        let is_asked = found.applies && found.list.is_none() && found.list_error.is_none();
+        let mut is_limited = found.applies && !is_asked && found.list != Some(List::Allow);
+        let mut text = format!("layer {layer:?}: {state}\n");
+        let conditions = conditions(&explained.conditions, &mut text);
+        let mut policies = Vec::new();
+        let in_order = found.policies.iter().zip(&explained.policies);
+        for (policy, in_file) in in_order.filter(|_| is_asked) {
+            let answer = self.policy(policy, in_file);
+            text += &answer.text;
+            policies.push(answer.json);
+            is_limited |= answer.is_fine;
         }
-    };
-    for header in &arguments.headers {
-        add(header.split_once(':').map_or("", |(_, value)| value.trim()));
+        let json = json!({
+            "layer": layer,
+            "applies": found.applies,
+            "conditions": conditions,
+            "list": found.list.map(word),
+            "address_problem": address_problem,
+            "policies": policies,
+        });
+        Ok(Answer::fine(text, json).fine_if(is_limited))
     }
-    for reader in &arguments.readers {
-        add(reader.split_once('=').map_or("", |(_, value)| value));
+
+    fn request(&self) -> Request<()> {
+        let mut request = Request::new(());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.path.clone();
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        if let Some(peer) = self.peer {
+            let peer = PeerAddr(SocketAddr::new(peer, 0));
+            request.extensions_mut().insert(peer);
+        }
+        request
     }
-    add(&arguments.method);
-    if let Some(peer) = arguments.peer {
-        add(&peer.to_string());
+
+    /// Explains one policy. It is fine if the policy limits the request.
+    fn policy(&self, policy: &ExplainedPolicy, in_file: &FoundPolicy) -> Answer {
+        let applies = policy.caller.is_some() && !policy.is_exempt;
+        let denies = policy.denies_missing_key;
+        let what = match (applies, denies) {
+            (true, _) => "applies",
+            (_, true) if policy.mode == Mode::Enforce => "denies the request, which lacks its key",
+            (_, true) => "would deny the request, which lacks its key",
+            _ if policy.is_exempt => "is not asked: its key is on the allow list",
+            _ => "does not apply",
+        };
+        let mut text = format!("policy {:?}: {what}\n", policy.name);
+        let conditions = conditions(&in_file.conditions, &mut text);
+        let (mut keys, mut found) = (Vec::new(), None);
+        for one in &in_file.keys {
+            let problem = one
+                .key
+                .as_ref()
+                .err()
+                .map(|error| problem(error, &one.text));
+            // The keys after the first that is found are not asked.
+            if policy.applies && found.is_none() {
+                let found = problem.as_deref().unwrap_or("found");
+                text += &format!("  {:<12} {}: {found}\n", "reads", one.text);
+            }
+            found = found.or(one.key.as_ref().ok());
+            keys.push(json!({ "key": one.text, "found": problem.is_none(), "problem": problem }));
+        }
+        // The key of a list has more in it than the value.
+        let key = policy.caller.as_ref().map(|key| found.unwrap_or(key));
+        let json = json!({
+            "policy": policy.name,
+            "applies": applies,
+            "denies_missing_key": denies,
+            "conditions": conditions,
+            "keys": keys,
+            "key": key.and_then(|key| self.typed(key)),
+            "fingerprint": policy.fingerprint.map(|fingerprint| fingerprint.to_string()),
+            "redis_key": policy.storage_key,
+            "cost": policy.cost,
+            "quota": policy.quota.to_string(),
+            "mode": word(policy.mode),
+        });
+        if applies {
+            let names = ["fingerprint", "key", "redis_key", "cost", "quota", "mode"];
+            text += &lines(&json, &names);
+        }
+        Answer::fine(text, json).fine_if(applies || denies)
     }
-    typed
+
+    /// Returns a key as the user typed it. No other is shown.
+    fn typed(&self, key: &Key) -> Option<String> {
+        if *key == Key::everyone() {
+            return Some("everyone".to_owned());
+        }
+        let headers = self.headers.iter();
+        let headers = headers.filter_map(|(_, value)| value.to_str().ok());
+        let readers = self.readers.iter().map(|(_, value)| &**value);
+        let peer = self.peer.map(|peer| peer.to_string());
+        let texts = headers.chain(readers).chain(peer.as_deref());
+        let mut parts =
+            texts.flat_map(|text| iter::once(text).chain(text.split([',', ';', ' ', '='])));
+        let is_key = |text: &&str| {
+            let address = Caller::parse(&[format!("ip:{text}")]);
+            let address = address.ok().and_then(|caller| caller.key());
+            Key::from(*text) == *key || address.as_ref() == Some(key)
+        };
+        parts.find(is_key).map(str::to_owned)
+    }
 }
 
-/// Returns a key as the user typed it.
-fn in_words<'a>(typed: &'a Typed, key: &Key) -> Option<&'a str> {
-    if *key == Key::everyone() {
-        return Some("everyone");
+/// Explains why a key is not found, in the words of this command.
+fn problem(error: &KeyError, key: &str) -> String {
+    if key.starts_with("\"reader:") {
+        return "unknown here; say what it returns with `--reader`".to_owned();
     }
-    let mut typed = typed.iter();
-    typed
-        .find(|(known, _)| known == key)
-        .map(|(_, text)| &**text)
-}
-
-fn answer(layer: &str, explained: &Explanation, typed: &Typed) -> Answer {
-    let found = &explained.layer;
-    let limits = found.applies && found.list.is_none() && found.list_error.is_none();
-    let mut text = format!("layer {layer:?}: {}\n", state(found));
-    text.push_str(&conditions(&explained.conditions));
-    let mut policies = Vec::new();
-    let mut applying = 0;
-    for (policy, in_file) in found.policies.iter().zip(&explained.policies) {
-        let (policy_text, json, applies) = one(policy, in_file, limits, typed);
-        text.push_str(&policy_text);
-        policies.push(json);
-        applying += usize::from(applies);
-    }
-    let json = json!({
-        "layer": layer,
-        "applies": found.applies,
-        "conditions": conditions_json(&explained.conditions),
-        "list": found.list.map(list_word),
-        "address_problem": found.list_error.as_ref().map(problem),
-        "policies": policies,
-    });
-    let is_denied = found.list == Some(List::Deny) || found.list_error.is_some();
-    let is_limited = applying > 0 || (found.applies && is_denied);
-    Answer::fine(text, json).fine_if(is_limited)
-}
-
-/// Says why there is no key, in the words of this command.
-fn problem(error: &KeyError) -> String {
     match error.is_missing() || error.is_ambiguous() {
         true => error.to_string(),
         // An application would have to pass the address on.
@@ -149,116 +196,16 @@ fn problem(error: &KeyError) -> String {
     }
 }
 
-fn state(found: &inspect::Explanation) -> String {
-    match (found.applies, found.list, &found.list_error) {
-        (false, ..) => "passes the request on".to_owned(),
-        (_, _, Some(error)) => format!(
-            "denies the request, as lists need an address: {}",
-            problem(error)
-        ),
-        (_, Some(List::Allow), _) => {
-            "passes the request on: the caller is on the allow list".to_owned()
-        }
-        (_, Some(List::Deny), _) => "denies the request: the caller is on the deny list".to_owned(),
-        _ => "asks its policies".to_owned(),
-    }
-}
-
-fn one(
-    policy: &ExplainedPolicy,
-    in_file: &FoundPolicy,
-    limits: bool,
-    typed: &Typed,
-) -> (String, Value, bool) {
-    let is_exempt = limits && policy.is_exempt;
-    let caller = policy.caller.as_ref().filter(|_| limits && !is_exempt);
-    let denies = limits && policy.denies_missing_key;
-    let what = match (caller, denies) {
-        (Some(_), _) => "applies",
-        (None, true) if policy.mode == Mode::Enforce => "denies the request, which lacks its key",
-        (None, true) => "would deny the request, which lacks its key",
-        (None, false) if is_exempt => "is not asked: its key is on the allow list",
-        (None, false) => "does not apply",
-    };
-    let mut text = format!(
-        "policy {:?}: {what}\n{}",
-        policy.name,
-        conditions(&in_file.conditions)
-    );
-    for FoundKey {
-        text: key,
-        key: found,
-        ..
-    } in in_file.keys.iter().filter(|_| limits && policy.applies)
-    {
-        let found_or_not = match found {
-            Ok(_) => "found".to_owned(),
-            Err(_) if key.starts_with("\"reader:") => {
-                "unknown here; say what it returns with `--reader`".to_owned()
-            }
-            Err(error) => problem(error),
-        };
-        text.push_str(&format!("  key      {key}: {found_or_not}\n"));
-        // The others are not asked.
-        if found.is_ok() {
-            break;
-        }
-    }
-    let bucket = policy.storage_key.as_ref().filter(|_| caller.is_some());
-    let fingerprint = policy.fingerprint.filter(|_| caller.is_some());
-    let fingerprint = fingerprint.map(|fingerprint| fingerprint.to_string());
-    // The key of a list has more in it than the value.
-    let found = in_file
-        .keys
-        .iter()
-        .find_map(|found| found.key.as_ref().ok());
-    let key = caller.and_then(|key| in_words(typed, found.unwrap_or(key)));
-    let mode = entries::word(policy.mode);
-    if let Some(fingerprint) = &fingerprint {
-        let key = key.map(|key| format!(" ({key})")).unwrap_or_default();
-        text.push_str(&format!("  caller   {fingerprint}{key}\n"));
-        if let Some(bucket) = bucket {
-            text.push_str(&format!("  redis    {bucket}\n"));
-        }
-        text.push_str(&format!("  cost     {}\n", policy.cost));
-        text.push_str(&format!("  quota    {}\n", policy.quota));
-        text.push_str(&format!("  mode     {mode}\n"));
-    }
-    let keys = in_file.keys.iter();
-    let keys = keys.map(|FoundKey { text, key, .. }| {
-        let problem = key.as_ref().err().map(problem);
-        json!({ "key": text, "found": key.is_ok(), "problem": problem })
-    });
-    let json = json!({
-        "policy": policy.name,
-        "applies": caller.is_some(),
-        "denies_missing_key": denies,
-        "conditions": conditions_json(&in_file.conditions),
-        "keys": keys.collect::<Vec<_>>(),
-        "key": key,
-        "fingerprint": fingerprint,
-        "redis_key": bucket,
-        "cost": policy.cost,
-        "quota": policy.quota.to_string(),
-        "mode": mode,
-    });
-    (text, json, caller.is_some() || denies)
-}
-
-fn conditions(conditions: &[FoundCondition]) -> String {
-    let line = |condition: &FoundCondition| {
+/// Adds conditions to a text for people, and returns them for programs.
+fn conditions(conditions: &[FoundCondition], text: &mut String) -> Vec<Value> {
+    let conditions = conditions.iter().map(|condition| {
         let holds = match condition.holds {
             Some(true) => "holds",
             Some(false) => "does not hold",
             None => "is unclear, so the limit applies",
         };
-        format!("  when     {}: {holds}\n", condition.text)
-    };
-    conditions.iter().map(line).collect()
-}
-
-fn conditions_json(conditions: &[FoundCondition]) -> Vec<Value> {
-    let conditions = conditions.iter();
-    let json = conditions.map(|one| json!({ "condition": one.text, "holds": one.holds }));
-    json.collect()
+        *text += &format!("  {:<12} {}: {holds}\n", "when", condition.text);
+        json!({ "condition": condition.text, "holds": condition.holds })
+    });
+    conditions.collect()
 }

@@ -1,211 +1,179 @@
 //! The limits of a running fleet: a file, and the Redis that it names.
 
-use std::env;
+use std::{path::Path, time::Duration};
 
+use clap::Args;
+use serde_json::json;
 use tower_throttle::{
-    Fingerprint, Key, Limiter, Policy, Quota, RedisStore, Source,
+    ConfigError, Fingerprint, Key, PolicyDecision, Quota, RedisStore, Source,
     control::{Caller, Control},
-    inspect::{Bucket, CallerState, Inspect},
+    inspect::{CallerState, Inspect},
+    parse_duration,
 };
 use tower_throttle_config::Config;
 
 use crate::{
-    answer::Failure,
-    arguments::{Place, WhichQuota},
-    file,
+    answer::Result,
+    readers::{read_file, stand_ins},
 };
 
+const NO_REDIS: &str = "the file names no Redis, and a command reaches no buckets in memory; name a \
+Redis with `--redis URL`";
+
+/// Where the limits are.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// The file with the limits, or `-` for limits that are in code. Then `--redis` is needed.
+    file: String,
+    /// The URL of Redis, in place of that in the file.
+    #[arg(long, env = "TOWER_THROTTLE_REDIS", hide_env_values = true)]
+    redis: Option<String>,
+    /// The prefix of all keys in Redis, in place of that in the file.
+    #[arg(long)]
+    prefix: Option<String>,
+    /// The store's secret, in place of that in the file.
+    #[arg(long, env = "TOWER_THROTTLE_SECRET", hide_env_values = true)]
+    secret: Option<String>,
+    /// How long one call to Redis may take.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OneCaller {
+    #[command(flatten)]
+    place: Place,
+    /// The name of the policy.
+    pub(crate) policy: String,
+    /// The caller.
+    #[arg(required = true, value_name = "KEY")]
+    caller: Vec<String>,
+}
+
+/// Which quota a policy has.
+#[derive(Args, Debug)]
+pub(crate) struct WhichQuota {
+    /// The tier of the caller, for a policy with tiers. Default: that of `otherwise`.
+    #[arg(long, conflicts_with = "quota")]
+    tier: Option<String>,
+    /// The quota of a policy that is in code, such as "10 per second, burst 20".
+    #[arg(long, required_if_eq("file", "-"))]
+    pub(crate) quota: Option<Quota>,
+}
+
+/// A file, and its Redis.
 pub(crate) struct Live {
-    /// The file, and all its policies.
-    file: Option<(Config, Inspect)>,
+    pub(crate) config: Config,
+    pub(crate) inspect: Inspect,
     pub(crate) redis: RedisStore,
     pub(crate) control: Control,
 }
 
-/// A policy of a file or of code, and the quota of callers whose requests choose it.
-#[derive(Clone)]
-pub(crate) struct Asked {
-    name: String,
-    of: Inspect,
-    tier: Option<Quota>,
-}
-
-impl Live {
-    /// Reads the file and asks Redis for the control document.
-    pub(crate) async fn open(place: &Place) -> Result<Self, Failure> {
-        let config = match &*place.file {
-            "-" => None,
-            path => Some(file::read(path)?),
+impl Place {
+    /// Reads the file, which has to have this policy, and the control document in Redis. `quota`: that
+    /// of a policy in code, for commands that ask for a bucket.
+    pub(crate) async fn open(&self, policy: Option<&str>, quota: Option<Quota>) -> Result<Live> {
+        let mut config = match &*self.file {
+            "-" => in_code(policy, quota)?,
+            file => read_file(Path::new(file), &[])?,
         };
-        let config = match (config, &place.redis) {
-            (Some(config), Some(url)) => Some(config.redis_url(url)),
-            (config, _) => config,
+        let names = config.names().policies;
+        if let Some(name) = policy.filter(|name| !names.iter().any(|known| known == name)) {
+            let names = names.join(", ");
+            return Err(format!("the file has no policy {name:?}; it has {names}").into());
+        }
+        if let Some(url) = &self.redis {
+            config = config.redis_url(url);
+        }
+        let (mut builder, url) = match (config.redis()?, &self.redis) {
+            (Some(from_file), _) => from_file,
+            (None, Some(url)) => (RedisStore::builder(), url.clone()),
+            (None, None) => return Err(NO_REDIS.into()),
         };
-        let redis = connect(place, config.as_ref())?;
+        if let Some(prefix) = &self.prefix {
+            builder = builder.prefix(prefix);
+        }
+        if let Some(secret) = &self.secret {
+            builder = builder.secret(&**secret);
+        }
+        let redis = builder.timeout(self.timeout).connect(&url)?;
         let control = redis.control();
         control.refresh().await?;
-        let file = match config {
-            Some(config) => {
-                let policies = config.inspect_on(redis.clone(), &control)?;
-                Some((config, policies))
-            }
-            None => None,
-        };
-        Ok(Self {
-            file,
+        Ok(Live {
+            inspect: config.inspect_on(redis.clone(), &control)?,
+            config,
             redis,
             control,
         })
     }
+}
 
-    /// Returns the names of all policies of the file.
-    pub(crate) fn policies(&self) -> Vec<String> {
-        let file = self.file.as_ref();
-        file.map(|(config, _)| config.names().policies)
-            .unwrap_or_default()
-    }
+/// Makes up the file of a policy that is in code. A command that asks for no bucket needs no quota.
+fn in_code(policy: Option<&str>, quota: Option<Quota>) -> Result<Config> {
+    let quota = quota.map_or("1 per day".to_owned(), |quota| quota.to_string());
+    // A text of JSON is one of TOML.
+    let (name, quota) = (json!(policy.unwrap_or("any")), json!(quota));
+    let policy = format!("name = {name}\nquota = {quota}\nkey = \"reader:code\"\n");
+    let text = format!("version = 1\n[[policy]]\n{policy}");
+    let config = Config::from_toml(&text)?;
+    let readers = stand_ins(&config.reader_names(), &[])?;
+    Ok(config.readers(readers))
+}
 
-    /// Returns an error if the file has no policy of this name.
-    pub(crate) fn check_policy(&self, name: &str) -> Result<(), Failure> {
-        let names = self.policies();
-        match self.file.is_none() || names.iter().any(|known| known == name) {
-            true => Ok(()),
-            false => Err(Failure::new(format!(
-                "the file has no policy {name:?}; it has {}",
-                names.join(", ")
-            ))),
+impl OneCaller {
+    /// Opens the limits, and returns what their store calls the caller. `quota`: that of a policy in
+    /// code.
+    pub(crate) async fn open(&self, quota: Option<Quota>) -> Result<(Live, Fingerprint)> {
+        let policy = &*self.policy;
+        let live = self.place.open(Some(policy), quota).await?;
+        let caller = Caller::parse(&self.caller)?;
+        let fingerprint = live.inspect.fingerprint(&caller, policy);
+        let fingerprint = fingerprint
+            .ok_or("no such policy")?
+            .map_err(|why| format!("policy {policy:?}: {why}"))?;
+        let everyone = live.control.fingerprint(Key::everyone());
+        if fingerprint == everyone && caller.key() != Some(Key::everyone()) {
+            let message = "has one bucket for all callers; name it as `everyone:`";
+            return Err(format!("policy {policy:?} {message}").into());
         }
+        Ok((live, fingerprint))
     }
+}
 
-    /// Returns a policy with the quota that it has for most callers.
-    pub(crate) fn policy(&self, name: &str, which: &WhichQuota) -> Result<Asked, Failure> {
-        self.check_policy(name)?;
-        let of_code = |quota| {
-            let limiter = Limiter::builder().store(self.redis.clone());
-            let limiter = limiter.control(self.control.clone());
-            Ok::<_, Failure>(limiter.policy(Policy::new(name, quota)).build()?.inspect())
-        };
-        let (of, tier) = match (&self.file, which.quota) {
-            (_, Some(quota)) => (of_code(quota)?, None),
-            (Some((config, of)), None) => {
-                let tier = which.tier.as_deref();
-                let quota = config.tier(name, tier);
-                if let (Some(tier), None) = (tier, quota) {
-                    let message = format!("policy {name:?} has no tier {tier:?}");
-                    return Err(Failure::new(message));
-                }
-                (of.clone(), quota)
-            }
-            (None, None) => {
-                return Err(Failure::new(format!(
-                    "policy {name:?} is in code; say its quota with `--quota \"10 per second\"`"
-                )));
-            }
-        };
-        let name = name.to_owned();
-        Ok(Asked { name, of, tier })
-    }
-
-    /// Returns an error if callers of a policy of the file cannot have this quota, which processes
-    /// would not follow.
-    pub(crate) fn check_quota(&self, policy: &str, quota: &Quota) -> Result<(), Failure> {
-        let file = self.file.as_ref();
-        let policies = file.map(|(_, of)| of.policies()).unwrap_or_default();
-        let policy = policies.iter().find(|known| known.name == policy);
-        Ok(policy.map_or(Ok(()), |policy| policy.check_override(quota))?)
-    }
-
-    /// Returns what the store calls a caller of a policy.
-    pub(crate) fn caller(&self, policy: &str, parts: &[String]) -> Result<Fingerprint, Failure> {
-        self.check_policy(policy)?;
-        let caller = Caller::parse(parts)?;
-        let Some((_, of)) = &self.file else {
-            let needs_file = || Failure::new("only a file says how a key is read; name one");
-            let key = caller.key().ok_or_else(needs_file)?;
-            return Ok(self.control.fingerprint(key));
-        };
-        let fingerprint = of.fingerprint(&caller, policy);
-        let fingerprint = fingerprint.ok_or_else(|| Failure::new("no such policy"))?;
-        let fingerprint =
-            fingerprint.map_err(|why| Failure::new(format!("policy {policy:?}: {why}")))?;
-        let is_everyone = fingerprint == self.control.fingerprint(Key::everyone());
-        match is_everyone && caller.key() != Some(Key::everyone()) {
-            true => Err(Failure::new(format!(
-                "policy {policy:?} has one bucket for all callers; name it as `everyone:`"
-            ))),
-            false => Ok(fingerprint),
+impl Live {
+    /// Returns the quota of a tier, or that of most callers. `None` for a policy without tiers.
+    pub(crate) fn tier(&self, policy: &str, which: &WhichQuota) -> Result<Option<Quota>> {
+        if which.quota.is_some() && self.config.path().is_some() {
+            return Err("`--quota` is for limits in code; write `-` in place of the file".into());
+        }
+        let quota = self.config.tier(policy, which.tier.as_deref());
+        match (&which.tier, quota) {
+            (Some(tier), None) => Err(format!("policy {policy:?} has no tier {tier:?}").into()),
+            _ => Ok(quota),
         }
     }
 }
 
-impl Asked {
-    /// Looks a caller up in Redis.
-    pub(crate) async fn look_up(
-        &self,
-        caller: Fingerprint,
-    ) -> Result<(CallerState, Bucket), Failure> {
-        let caller = by_fingerprint(caller)?;
-        let tier = self.tier;
-        let found = self.of.look_up_in_tier(&caller, Some(&self.name), tier);
-        let state = found.await.into_iter().next();
-        let state = state.ok_or_else(|| Failure::new("no such policy"))?;
-        match &state.bucket {
-            Ok(bucket) if bucket.source == Source::Store => {
-                let bucket = bucket.clone();
-                Ok((state, bucket))
-            }
-            Ok(_) => Err(Failure::new("Redis: it did not answer in time")),
-            Err(why) => Err(Failure::new(format!("policy {:?}: {why}", self.name))),
+/// Looks a caller up in Redis.
+pub(crate) async fn look_up(
+    inspect: Inspect,
+    policy: String,
+    tier: Option<Quota>,
+    caller: Fingerprint,
+) -> Result<(CallerState, PolicyDecision)> {
+    let caller = by_fingerprint(caller)?;
+    let states = inspect.look_up_in_tier(&caller, Some(&policy), tier).await;
+    let state = states.into_iter().next().ok_or("no such policy")?;
+    match &state.bucket {
+        Ok(bucket) if bucket.source == Source::Store => {
+            let decision = bucket.decision.clone();
+            Ok((state, decision))
         }
-    }
-
-    /// Gives a caller a full bucket.
-    pub(crate) async fn reset(&self, caller: Fingerprint) -> Result<(), Failure> {
-        let caller = by_fingerprint(caller)?;
-        let reset = self.of.reset_in_tier(&caller, Some(&self.name), self.tier);
-        match reset.await?.is_empty() {
-            true => Err(Failure::new(format!(
-                "policy {:?} has no such bucket",
-                self.name
-            ))),
-            false => Ok(()),
-        }
+        Ok(_) => Err("Redis did not answer in time".into()),
+        Err(why) => Err(format!("policy {policy:?}: {why}").into()),
     }
 }
 
-fn by_fingerprint(caller: Fingerprint) -> Result<Caller, Failure> {
-    Ok(Caller::parse(&[format!("fingerprint:{caller}")])?)
-}
-
-fn connect(place: &Place, config: Option<&Config>) -> Result<RedisStore, Failure> {
-    let from_file = match config {
-        Some(config) => config.redis()?,
-        None => None,
-    };
-    let (mut builder, url) = match (from_file, &place.redis) {
-        (Some(from_file), _) => from_file,
-        (None, Some(url)) => (RedisStore::builder(), url.clone()),
-        (None, None) => {
-            let why = match config {
-                Some(_) => "the file names no Redis, and a command reaches no buckets in memory",
-                None => "there is no file",
-            };
-            return Err(Failure::new(format!(
-                "{why}; name a Redis with `--redis URL`"
-            )));
-        }
-    };
-    if let Some(prefix) = &place.prefix {
-        builder = builder.prefix(prefix);
-    }
-    if let Some(name) = &place.secret_variable {
-        let secret = env::var(name);
-        let unset = |_| {
-            Failure::new(format!(
-                "the variable {name} is not set; set it to the secret"
-            ))
-        };
-        builder = builder.secret(secret.map_err(unset)?);
-    }
-    Ok(builder.timeout(place.timeout).connect(&url)?)
+pub(crate) fn by_fingerprint(caller: Fingerprint) -> Result<Caller, ConfigError> {
+    Caller::parse(&[format!("fingerprint:{caller}")])
 }

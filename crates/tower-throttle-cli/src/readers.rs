@@ -1,86 +1,91 @@
 //! Stand-ins for the readers that an application registers in code.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use http::Response;
 use tower_throttle::{Clock, Key, MemoryStore, RequestHead, key, metrics::Observe, settle};
-use tower_throttle_config::{ReaderName, Readers};
+use tower_throttle_config::{Config, ReaderName, Readers};
 
-use crate::answer::Failure;
+use crate::answer::Result;
 
-/// Registers something under each name: the readers themselves are in the application.
-pub(crate) fn stand_ins(names: &[ReaderName]) -> Readers {
-    let names = names.iter();
-    names.fold(Readers::new(), |readers, ReaderName { kind, name, .. }| {
-        add(readers, kind, name)
+/// A reader, and the value that it returns.
+pub(crate) type ReaderValue = (ReaderName, String);
+
+/// Parses `key:tenant`.
+pub(crate) fn parse_name(text: &str) -> Result<ReaderName, String> {
+    let name = text
+        .split_once(':')
+        .and_then(|(kind, name)| ReaderName::new(kind, name));
+    name.ok_or_else(|| {
+        format!(
+            "write KIND:NAME with one of {}",
+            ReaderName::KINDS.join(", ")
+        )
     })
 }
 
-/// Registers what the user says that readers return: `key:tenant=42`.
-pub(crate) fn with_values(
-    readers: Readers,
-    named: &[ReaderName],
-    texts: &[String],
-) -> Result<Readers, Failure> {
-    let mut readers = readers;
-    for text in texts {
-        let wrong = || {
-            Failure::new(format!(
-                "--reader: {text:?} is no value of a reader; write KIND:NAME=VALUE"
-            ))
-        };
-        let (reader, value) = text.split_once('=').ok_or_else(wrong)?;
-        let (kind, name) = reader.split_once(':').ok_or_else(wrong)?;
-        if !named
-            .iter()
-            .any(|known| known.kind == kind && known.name == name)
-        {
-            return Err(Failure::new(format!(
-                "--reader: the file names no {kind} reader {name:?}"
-            )));
-        }
-        let value = value.to_owned();
-        readers = match kind {
-            "key" => readers.key(name, move |_: &RequestHead<'_>| Key::from(&value)),
-            // The process ends soon.
-            "quota" => {
-                let tier: &'static str = value.leak();
-                readers.quota(name, move |_| Some(tier))
-            }
-            "when" => {
-                let applies = value.parse().map_err(|_| wrong())?;
-                readers.when(name, move |_: &RequestHead<'_>| applies)
-            }
-            "cost" => {
-                let cost = value.parse().map_err(|_| wrong())?;
-                readers.cost(name, move |_: &RequestHead<'_>| cost)
-            }
-            _ => return Err(wrong()),
-        };
-    }
-    Ok(readers)
+/// Parses `key:tenant=42`.
+pub(crate) fn parse_value(text: &str) -> Result<ReaderValue, String> {
+    let (name, value) = text.split_once('=').ok_or("write KIND:NAME=VALUE")?;
+    Ok((parse_name(name)?, value.to_owned()))
 }
 
-fn add(readers: Readers, kind: &str, name: &str) -> Readers {
-    match kind {
-        // Only the application knows who this is.
-        "key" => readers.key(name, |_: &RequestHead<'_>| None::<Key>),
-        "quota" => readers.quota(name, |_| None),
-        "when" => readers.when(name, |_: &RequestHead<'_>| true),
-        "cost" => readers.cost(name, |_: &RequestHead<'_>| 1),
-        "settle" => readers.settle(name, settle::failures()),
-        "on_denied" => readers.on_denied(name, |_| Response::new("")),
-        "observe" => readers.observe(name, Nothing),
-        "name_offenders" => readers.name_offenders(name, |_: &RequestHead<'_>| None),
-        "headers_when" => readers.headers_when(name, |_, _| true),
-        "client_address" => readers.client_address(name, key::peer()),
-        "store" => readers.store(name, MemoryStore::new()),
-        "clock" => readers.clock(name, Arc::new(WallClock)),
-        _ => readers,
+/// Reads a file, with stand-ins for the readers that it names: only the application has them.
+pub(crate) fn read_file(path: &Path, values: &[ReaderValue]) -> Result<Config> {
+    let config = Config::from_path(path)?;
+    let readers = stand_ins(&config.reader_names(), values)?;
+    Ok(config.readers(readers))
+}
+
+/// Registers something under each name, which returns the value if there is one.
+pub(crate) fn stand_ins(names: &[ReaderName], values: &[ReaderValue]) -> Result<Readers> {
+    if let Some((unknown, _)) = values.iter().find(|(name, _)| !names.contains(name)) {
+        let ReaderName { kind, name, .. } = unknown;
+        return Err(format!("--reader: the file names no {kind} reader {name:?}").into());
     }
+    names.iter().try_fold(Readers::new(), |readers, name| {
+        let value = values.iter().rfind(|(known, _)| known == name);
+        add(readers, name, value.map(|(_, value)| &**value))
+    })
+}
+
+fn add(readers: Readers, reader: &ReaderName, value: Option<&str>) -> Result<Readers> {
+    let ReaderName { kind, name, .. } = reader;
+    let wrong = || format!("--reader: {kind}:{name} cannot return {value:?}");
+    Ok(match (*kind, value) {
+        // Without a value, only the application knows who this is.
+        ("key", _) => {
+            let key = value.map(Key::from);
+            readers.key(name, move |_: &RequestHead<'_>| key.clone())
+        }
+        ("quota", _) => {
+            // The process ends soon.
+            let tier: Option<&'static str> = value.map(|tier| &*tier.to_owned().leak());
+            readers.quota(name, move |_| tier)
+        }
+        ("when", _) => {
+            let applies = value.map_or(Ok(true), str::parse).map_err(|_| wrong())?;
+            readers.when(name, move |_: &RequestHead<'_>| applies)
+        }
+        ("cost", _) => {
+            let cost = value.map_or(Ok(1), str::parse).map_err(|_| wrong())?;
+            readers.cost(name, move |_: &RequestHead<'_>| cost)
+        }
+        (_, Some(_)) => return Err(wrong().into()),
+        ("settle", _) => readers.settle(name, settle::failures()),
+        ("on_denied", _) => readers.on_denied(name, |_| Response::new("")),
+        ("observe", _) => readers.observe(name, Nothing),
+        ("name_offenders", _) => readers.name_offenders(name, |_: &RequestHead<'_>| None),
+        ("headers_when", _) => readers.headers_when(name, |_, _| true),
+        ("client_address", _) => readers.client_address(name, key::peer()),
+        ("store", _) => readers.store(name, MemoryStore::new()),
+        ("clock", _) => readers.clock(name, Arc::new(WallClock)),
+        _ => readers,
+    })
 }
 
 #[derive(Debug)]

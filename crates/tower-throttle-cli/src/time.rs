@@ -2,46 +2,39 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tower_throttle::{control::End, parse_duration};
+use humantime::{format_duration, format_rfc3339_seconds, parse_rfc3339};
+use tower_throttle::control::End;
 
-/// Reads a time such as `90s`, `15 minutes` or `7d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    match parse_duration(text) {
-        Ok(Duration::ZERO) => Err("0 is no time; write a longer one".to_owned()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(error.to_string()),
-    }
-}
+use crate::answer::Result;
 
-/// Reads a time from now, or a date in UTC.
-pub(crate) fn until(text: &str) -> Result<End, String> {
+/// Reads a time from now such as `15 minutes` or `7d`, or a date in UTC.
+pub(crate) fn end(text: &str) -> Result<End> {
     if !text.contains('-') {
-        return duration(text).map(End::from);
+        return Ok(text.parse()?);
     }
-    let at = date(text).ok_or("write a date such as 2026-12-24 or 2026-12-24T08:00:00Z")?;
-    Ok(at.into())
-}
-
-fn date(text: &str) -> Option<SystemTime> {
     let time = if text.contains('T') { "" } else { "T00:00:00Z" };
-    humantime::parse_rfc3339(&format!("{text}{time}")).ok()
+    let at = parse_rfc3339(&format!("{text}{time}"));
+    let at = at.map_err(|_| "write a date such as 2026-12-24 or 2026-12-24T08:00:00Z")?;
+    Ok(at.into())
 }
 
 /// Writes a moment in UTC, such as `2026-12-24T08:00:00Z`.
 pub(crate) fn moment(at: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(at.max(UNIX_EPOCH)).to_string()
+    format_rfc3339_seconds(at.max(UNIX_EPOCH)).to_string()
 }
 
-/// Writes a time for people, in its two largest units.
-pub(crate) fn span(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (1.., ..) => format!("{days} d {hours} h"),
-        (_, 1.., _) => format!("{hours} h {minutes} min"),
-        (.., 1..) => format!("{minutes} min {} s", seconds % 60),
-        _ => format!("{:.3} s", time.as_secs_f64()),
-    }
+/// Returns whole milliseconds, rounded up.
+pub(crate) fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Writes milliseconds for people. Those of more than a minute are rounded up to seconds.
+pub(crate) fn span(ms: u64) -> String {
+    let time = match ms {
+        ..60_000 => Duration::from_millis(ms),
+        _ => Duration::from_secs(ms.div_ceil(1_000)),
+    };
+    format_duration(time).to_string()
 }
 
 #[cfg(test)]
@@ -50,10 +43,10 @@ mod tests {
 
     #[test]
     fn times_are_a_number_and_a_unit_and_more_than_nothing() {
-        assert_eq!(duration("15 minutes"), Ok(Duration::from_secs(900)));
-        assert_eq!(until("7d"), Ok(Duration::from_secs(7 * 86_400).into()));
+        let is = |text, seconds| end(text).ok() == Some(Duration::from_secs(seconds).into());
+        assert!(is("15 minutes", 900) && is("7d", 7 * 86_400));
         for text in ["", "1", "h", "0s", "-1h", "1.5h", "1h30m", "1 year"] {
-            assert!(duration(text).is_err(), "{text}");
+            assert!(end(text).is_err(), "{text}");
         }
     }
 
@@ -67,12 +60,11 @@ mod tests {
             "2100-02-28T00:00:01Z",
             "9999-12-31T23:59:59Z",
         ] {
-            let at = date(text).expect(text);
-            assert_eq!((moment(at).as_str(), until(text)), (text, Ok(at.into())));
+            let at = parse_rfc3339(text).expect(text);
+            assert_eq!((&*moment(at), end(text).ok()), (text, Some(at.into())));
         }
-        assert_eq!(until("2026-12-24"), until("2026-12-24T00:00:00Z"));
         let christmas = UNIX_EPOCH + Duration::from_secs(1_798_070_400);
-        assert_eq!(until("2026-12-24"), Ok(christmas.into()));
+        assert_eq!(end("2026-12-24").ok(), Some(christmas.into()));
         for text in [
             "2026-13-01",
             "2026-02-29",
@@ -86,15 +78,19 @@ mod tests {
             "2026-12",
             "-",
         ] {
-            assert!(until(text).is_err(), "{text}");
+            assert!(end(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn spans_are_short() {
-        assert_eq!(span(Duration::from_millis(1_234)), "1.234 s");
-        assert_eq!(span(Duration::from_secs(61)), "1 min 1 s");
-        assert_eq!(span(Duration::from_secs(3_660)), "1 h 1 min");
-        assert_eq!(span(Duration::from_secs(90_000)), "1 d 1 h");
+        for (ms, text) in [
+            (1_234, "1s 234ms"),
+            (60_001, "1m 1s"),
+            (3_660_000, "1h 1m"),
+            (90_000_000, "1day 1h"),
+        ] {
+            assert_eq!(span(ms), text);
+        }
     }
 }

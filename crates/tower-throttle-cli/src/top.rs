@@ -1,115 +1,85 @@
 //! `top`: the callers that have used most.
 
-use serde_json::{Value, json};
+use clap::Args;
+use serde_json::json;
 use tokio::task::JoinSet;
-use tower_throttle::Fingerprint;
 
 use crate::{
-    answer::{Answer, Failure},
-    arguments::Top,
-    live::{Asked, Live},
-    peek::ms,
-    time::span,
+    answer::{Answer, Result, lines, rows},
+    live::{Live, Place, WhichQuota, look_up},
+    time::ms,
 };
 
-/// How many callers are asked about at a time.
+/// How many callers are looked up at a time.
 const AT_A_TIME: usize = 256;
 
-pub(crate) async fn run(arguments: &Top) -> Result<Answer, Failure> {
-    let live = Live::open(&arguments.place).await?;
-    let names = match &arguments.policy {
-        Some(name) => vec![name.clone()],
-        None if live.policies().is_empty() => return Err(Failure::new("name a policy")),
-        None => live.policies(),
-    };
-    let (mut texts, mut json) = (Vec::new(), Vec::new());
-    for name in &names {
-        let (text, value) = of_policy(&live, name, arguments).await?;
-        texts.push(text);
-        json.push(value);
-    }
-    Ok(Answer::fine(texts.concat(), json!({ "policies": json })))
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    place: Place,
+    /// The name of the policy. Default: all policies of the file.
+    #[arg(required_if_eq("file", "-"))]
+    policy: Option<String>,
+    #[command(flatten)]
+    quota: WhichQuota,
+    /// How many callers to list for each policy.
+    #[arg(long, default_value_t = 20)]
+    limit: usize,
+    /// How many keys of Redis to look at for each policy.
+    #[arg(long, value_name = "KEYS", default_value_t = 100_000)]
+    most_scanned: usize,
 }
 
-async fn of_policy(live: &Live, name: &str, arguments: &Top) -> Result<(String, Value), Failure> {
-    let policy = live.policy(name, &arguments.quota)?;
-    let found = live.redis.callers(name, arguments.most_scanned).await?;
-    let mut used = Vec::new();
-    let mut fingerprints = found.fingerprints.iter();
-    let mut asked = JoinSet::new();
-    loop {
-        for caller in fingerprints.by_ref().take(AT_A_TIME - asked.len()) {
-            asked.spawn(ask(policy.clone(), *caller));
-        }
-        let Some(answer) = asked.join_next().await else {
-            break;
+impl Top {
+    pub(crate) async fn run(&self) -> Result<Answer> {
+        let policy = self.policy.as_deref();
+        let live = self.place.open(policy, self.quota.quota).await?;
+        let names = match &self.policy {
+            Some(name) => vec![name.clone()],
+            None => live.config.names().policies,
         };
-        used.extend(answer.map_err(|error| Failure::new(error.to_string()))??);
+        let (mut text, mut policies) = (String::new(), Vec::new());
+        for name in &names {
+            let answer = self.list(&live, name).await?;
+            text += &answer.text;
+            policies.push(answer.json);
+        }
+        Ok(Answer::fine(text, json!({ "policies": policies })))
     }
-    let callers = used.len();
-    // The fullest first: compares used / capacity without rounding.
-    used.sort_by_key(|one| {
-        let share = u128::from(one.used) * u128::from(u64::MAX) / u128::from(one.capacity.max(1));
-        (std::cmp::Reverse(share), one.fingerprint)
-    });
-    used.truncate(arguments.limit);
-    let bound = match found.is_complete {
-        true => String::new(),
-        false => format!(
-            "; there may be more, as only {} keys were looked at",
-            arguments.most_scanned
-        ),
-    };
-    let count = match callers {
-        1 => "1 caller".to_owned(),
-        count => format!("{count} callers"),
-    };
-    let mut text = format!("policy {name:?}: {count} with a bucket{bound}\n");
-    for one in &used {
-        let Used {
-            fingerprint,
-            used,
-            capacity,
-            ..
-        } = one;
-        let reset = span(one.reset_after);
-        text.push_str(&format!(
-            "{fingerprint}  {used} of {capacity}  reset in {reset}\n"
-        ));
+
+    async fn list(&self, live: &Live, name: &str) -> Result<Answer> {
+        let (inspect, tier) = (&live.inspect, live.tier(name, &self.quota)?);
+        let known = live.redis.callers(name, self.most_scanned).await?;
+        let mut used = Vec::new();
+        for callers in known.fingerprints.chunks(AT_A_TIME) {
+            let ask = |caller| look_up(inspect.clone(), name.to_owned(), tier, caller);
+            let asked: JoinSet<_> = callers.iter().copied().map(ask).collect();
+            for answer in asked.join_all().await {
+                let (state, found) = answer?;
+                let (capacity, reset_after) = (found.capacity(), found.reset_after());
+                let units = capacity.saturating_sub(found.remaining());
+                let json = json!({
+                    "fingerprint": state.fingerprint.map(|caller| caller.to_string()),
+                    "used": units,
+                    "capacity": capacity,
+                    "reset_after_ms": ms(reset_after),
+                });
+                used.push((units as f64 / capacity.max(1) as f64, json));
+            }
+        }
+        used.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        let found = used.len();
+        let callers = used.into_iter().map(|(_, caller)| caller);
+        let callers: Vec<_> = callers.take(self.limit).collect();
+        let json = json!({
+            "policy": name,
+            "callers": callers,
+            "found": found,
+            "complete": known.is_complete,
+        });
+        let mut text = format!("policy {name:?}\n{}", lines(&json, &["found", "complete"]));
+        let names = ["fingerprint", "used", "capacity", "reset_after_ms"];
+        text += &rows("caller", &callers, &names);
+        Ok(Answer::fine(text, json))
     }
-    let list = used.iter().map(|one| {
-        json!({
-            "fingerprint": one.fingerprint.to_string(),
-            "used": one.used,
-            "capacity": one.capacity,
-            "reset_after_ms": ms(one.reset_after),
-        })
-    });
-    let json = json!({
-        "policy": name,
-        "callers": list.collect::<Vec<_>>(),
-        "found": callers,
-        "complete": found.is_complete,
-    });
-    Ok((text, json))
-}
-
-struct Used {
-    fingerprint: Fingerprint,
-    used: u64,
-    capacity: u64,
-    reset_after: std::time::Duration,
-}
-
-/// Asks how much a caller has used. `None` if it is nothing anymore.
-async fn ask(policy: Asked, fingerprint: Fingerprint) -> Result<Option<Used>, Failure> {
-    let (_, bucket) = policy.look_up(fingerprint).await?;
-    let found = bucket.decision;
-    let (capacity, reset_after) = (found.capacity(), found.reset_after());
-    Ok((!reset_after.is_zero()).then_some(Used {
-        fingerprint,
-        used: capacity.saturating_sub(found.remaining()),
-        capacity,
-        reset_after,
-    }))
 }

@@ -49,7 +49,8 @@ async fn a_ban_is_made_listed_and_ended() {
     .concat();
     let made = run(&ban).with_code(0).out;
     assert!(
-        made.contains("is banned (Bob's shop), until 2") && made.contains("by ann: scraping"),
+        made.contains(", label Bob's shop, until 2")
+            && made.ends_with(", author ann, reason scraping\n"),
         "{made}"
     );
     let [entry] = &entries(&server).await[..] else {
@@ -106,13 +107,14 @@ async fn an_override_is_felt_by_peek_and_top() {
         file.path(),
         "plan",
         "k1",
+        "--quota",
         "100 per hour",
         "--until",
         "2100-01-01",
     ];
     let made = run(&change).with_code(0).out;
     assert!(
-        made.contains("has 100 per hour, until 2100-01-01T00:00:00Z"),
+        made.contains(", quota 100 per hour, until 2100-01-01T00:00:00Z"),
         "{made}"
     );
     let peek = run(&["peek", "--json", file.path(), "plan", "k1"])
@@ -124,7 +126,7 @@ async fn an_override_is_felt_by_peek_and_top() {
     );
     let text = run(&["peek", file.path(), "plan", "k1"]).with_code(0).out;
     assert!(
-        text.contains("operator   policy \"plan\": caller"),
+        text.contains("  operator     kind override, policy plan, fingerprint "),
         "{text}"
     );
     run(&["clear", file.path(), "plan", "k1"]).with_code(0);
@@ -133,7 +135,15 @@ async fn an_override_is_felt_by_peek_and_top() {
         .with_code(0)
         .json();
     assert_eq!(peek["limit"], 10);
-    let wrong = run(&["override", file.path(), "plan", "k1", "100 per fortnigt"]).with_code(2);
+    let change = [
+        "override",
+        file.path(),
+        "plan",
+        "k1",
+        "--quota",
+        "100 per fortnigt",
+    ];
+    let wrong = run(&change).with_code(2);
     assert!(wrong.err.contains("fortnigt"), "{wrong:?}");
     // A quota that no process could follow.
     let costly = File::new(&format!(
@@ -141,7 +151,15 @@ async fn an_override_is_felt_by_peek_and_top() {
          quota = \"10 per hour\"\nkey = \"header:x-api-key\"\ncost = 10\n",
         server.url()
     ));
-    let wrong = run(&["override", costly.path(), "plan", "k1", "5 per hour"]).with_code(2);
+    let change = [
+        "override",
+        costly.path(),
+        "plan",
+        "k1",
+        "--quota",
+        "5 per hour",
+    ];
+    let wrong = run(&change).with_code(2);
     assert!(wrong.err.contains("exceeds the 5 units"), "{wrong:?}");
     run(&["clear", costly.path(), "plan", "k1"]).with_code(1);
 }

@@ -26,7 +26,7 @@ fn live(file: &str) -> Vec<Vec<&str>> {
         vec!["control", file],
         vec!["ban", file, "plan", "k1", "--for", "1h"],
         vec!["unban", file, "plan", "k1"],
-        vec!["override", file, "plan", "k1", "1 per day"],
+        vec!["override", file, "plan", "k1", "--quota", "1 per day"],
         vec!["clear", file, "plan", "k1"],
         vec!["mode", file, "plan", "off"],
     ]
@@ -152,7 +152,10 @@ fn a_wrong_password_or_url_is_2_and_not_printed() {
     ] {
         let file = file(url);
         let run = run(&["check", file.path()]).with_code(1);
-        assert!(!run.err.contains("hunter2"), "{run:?}");
+        assert!(
+            !run.out.is_empty() && !run.out.contains("hunter2"),
+            "{run:?}"
+        );
         assert_fails_soon(&["peek", file.path(), "plan", "k1"]);
         assert_fails_soon(&[
             "peek",
@@ -177,15 +180,6 @@ fn what_is_not_in_the_file_is_2() {
         "{unknown:?}"
     );
     assert_fails_soon(&["peek", file.path(), "plan", "ip:nowhere"]);
-    let secret = [
-        "peek",
-        file.path(),
-        "plan",
-        "k1",
-        "--secret-variable",
-        "NOT_SET_HERE",
-    ];
-    assert!(assert_fails_soon(&secret).err.contains("NOT_SET_HERE"));
     let memory = "version = 1\n[[policy]]\nname = \"plan\"\nquota = \"1 per day\"\n";
     let run = assert_fails_soon(&["peek", File::new(memory).path(), "plan", "k1"]);
     assert!(run.err.contains("names no Redis"), "{run:?}");
