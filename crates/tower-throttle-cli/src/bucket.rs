@@ -59,8 +59,8 @@ impl OneBucket {
         let name = &*self.caller.policy;
         let tier = live.tier(name, &self.quota)?;
         let caller = by_fingerprint(fingerprint)?;
-        let reset = live.inspect.reset_in_tier(&caller, Some(name), tier);
-        reset.await?;
+        let inspect = live.inspect;
+        inspect.reset_in_tier(&caller, Some(name), tier).await?;
         let text = format!("policy {name:?}: caller {fingerprint} has used nothing");
         let json = json!({ "policy": name, "fingerprint": fingerprint.to_string() });
         Ok(Answer::fine(text, json))

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST};
 use serde_json::{Value, json};
 use tower_throttle::{
     Key, List, RequestHead,
@@ -36,7 +36,10 @@ pub(crate) struct Explain {
     /// The path of the request, with its query.
     #[arg(long, default_value = "/")]
     path: Uri,
-    /// A header of the request, such as its host. Give it several times for several.
+    /// The host of the request.
+    #[arg(long)]
+    host: Option<HeaderValue>,
+    /// A header of the request. Give it several times for several.
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = parse_header)]
     headers: Vec<(HeaderName, HeaderValue)>,
     /// The address that the request comes from: that of the client, or of the last proxy.
@@ -103,6 +106,9 @@ impl Explain {
         let mut request = Request::new(());
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.path.clone();
+        if let Some(host) = &self.host {
+            request.headers_mut().insert(HOST, host.clone());
+        }
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
         }
@@ -128,11 +134,8 @@ impl Explain {
         let conditions = conditions(&in_file.conditions, &mut text);
         let (mut keys, mut found) = (Vec::new(), None);
         for one in &in_file.keys {
-            let problem = one
-                .key
-                .as_ref()
-                .err()
-                .map(|error| problem(error, &one.text));
+            let error = one.key.as_ref().err();
+            let problem = error.map(|error| problem(error, &one.text));
             // The keys after the first that is found are not asked.
             if policy.applies && found.is_none() {
                 let found = problem.as_deref().unwrap_or("found");
@@ -168,8 +171,9 @@ impl Explain {
         if *key == Key::everyone() {
             return Some("everyone".to_owned());
         }
-        let headers = self.headers.iter();
-        let headers = headers.filter_map(|(_, value)| value.to_str().ok());
+        let request = self.request();
+        let headers = request.headers().values();
+        let headers = headers.filter_map(|value| value.to_str().ok());
         let readers = self.readers.iter().map(|(_, value)| &**value);
         let peer = self.peer.map(|peer| peer.to_string());
         let texts = headers.chain(readers).chain(peer.as_deref());

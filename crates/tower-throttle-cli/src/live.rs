@@ -1,6 +1,6 @@
 //! The limits of a running fleet: a file, and the Redis that it names.
 
-use std::{path::Path, time::Duration};
+use std::{env, path::Path, time::Duration};
 
 use clap::Args;
 use serde_json::json;
@@ -31,9 +31,9 @@ pub(crate) struct Place {
     /// The prefix of all keys in Redis, in place of that in the file.
     #[arg(long)]
     prefix: Option<String>,
-    /// The store's secret, in place of that in the file.
-    #[arg(long, env = "TOWER_THROTTLE_SECRET", hide_env_values = true)]
-    secret: Option<String>,
+    /// The variable of the environment with the store's secret, in place of that in the file.
+    #[arg(long, value_name = "NAME", value_parser = variable)]
+    secret_variable: Option<String>,
     /// How long one call to Redis may take.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     timeout: Duration,
@@ -93,7 +93,7 @@ impl Place {
         if let Some(prefix) = &self.prefix {
             builder = builder.prefix(prefix);
         }
-        if let Some(secret) = &self.secret {
+        if let Some(secret) = &self.secret_variable {
             builder = builder.secret(&**secret);
         }
         let redis = builder.timeout(self.timeout).connect(&url)?;
@@ -106,6 +106,11 @@ impl Place {
             control,
         })
     }
+}
+
+/// Returns the value of a variable of the environment, and never prints it.
+fn variable(name: &str) -> Result<String, &'static str> {
+    env::var(name).map_err(|_| "the variable is not set to a text")
 }
 
 /// Makes up the file of a policy that is in code. A command that asks for no bucket needs no quota.

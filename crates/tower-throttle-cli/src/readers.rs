@@ -20,12 +20,8 @@ pub(crate) fn parse_name(text: &str) -> Result<ReaderName, String> {
     let name = text
         .split_once(':')
         .and_then(|(kind, name)| ReaderName::new(kind, name));
-    name.ok_or_else(|| {
-        format!(
-            "write KIND:NAME with one of {}",
-            ReaderName::KINDS.join(", ")
-        )
-    })
+    let kinds = ReaderName::KINDS.join(", ");
+    name.ok_or_else(|| format!("write KIND:NAME with one of {kinds}"))
 }
 
 /// Parses `key:tenant=42`.

@@ -243,8 +243,9 @@ async fn limits_in_code_need_no_file() {
     assert!(decision.is_allowed());
     let peek = ["peek", "--json", "-", "day", "k1", "--prefix", "shop"];
     let quota = ["--quota", "fixed window of 10 per 24 hours"];
-    let variables = [variables[0], ("TOWER_THROTTLE_SECRET", "s3")];
-    let found = run_with(&[&peek[..], &quota].concat(), &variables);
+    let variables = [variables[0], ("SHOP_SECRET", "s3")];
+    let secret = ["--secret-variable", "SHOP_SECRET"];
+    let found = run_with(&[&peek[..], &quota, &secret].concat(), &variables);
     assert_eq!(found.with_code(0).json()["remaining"], 6);
     let both = run(&[&["peek", file.path(), "day", "k1"][..], &quota].concat()).with_code(2);
     assert!(both.err.contains("write `-`"), "{both:?}");

@@ -180,6 +180,9 @@ fn what_is_not_in_the_file_is_2() {
         "{unknown:?}"
     );
     assert_fails_soon(&["peek", file.path(), "plan", "ip:nowhere"]);
+    let peek = ["peek", file.path(), "plan", "k1"];
+    let secret = [&peek[..], &["--secret-variable", "NOT_SET_HERE"]].concat();
+    assert!(assert_fails_soon(&secret).err.contains("NOT_SET_HERE"));
     let memory = "version = 1\n[[policy]]\nname = \"plan\"\nquota = \"1 per day\"\n";
     let run = assert_fails_soon(&["peek", File::new(memory).path(), "plan", "k1"]);
     assert!(run.err.contains("names no Redis"), "{run:?}");

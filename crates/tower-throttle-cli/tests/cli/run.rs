@@ -44,7 +44,6 @@ pub(crate) fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> Run {
     let output = Command::new(env!("CARGO_BIN_EXE_tower-throttle"))
         .args(arguments)
         .env_remove("TOWER_THROTTLE_REDIS")
-        .env_remove("TOWER_THROTTLE_SECRET")
         .envs(variables.iter().copied())
         .output()
         .expect("the binary");
