@@ -198,9 +198,7 @@ impl Check<'_> {
             match name {
                 "policy" => self.no_policies(),
                 name => {
-                    let kinds = form["properties"]
-                        .get(name)
-                        .map_or(String::new(), |field| kinds(field, name));
+                    let kinds = kinds(&form["properties"][name], name);
                     let message =
                         format!("the field {name:?} is missing; add it: {name} = {kinds}");
                     self.report("missing-field", message);

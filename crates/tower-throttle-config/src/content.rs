@@ -30,10 +30,8 @@ impl Content {
     pub(super) fn read(path: &Arc<Path>) -> Self {
         // One byte more shows that it is too large.
         let main = file::read(path, MAX_BYTES as u64 + 1).map_err(|error| error.to_string());
-        let main_hash = match &main {
-            Ok(bytes) => blake3::hash(bytes),
-            Err(error) => blake3::hash(error.as_bytes()),
-        };
+        let bytes = main.as_deref().unwrap_or_else(|error| error.as_bytes());
+        let main_hash = blake3::hash(bytes);
         let mut content = Self {
             path: Arc::clone(path),
             main,

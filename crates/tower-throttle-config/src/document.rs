@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use toml::{
     Spanned,
-    de::{DeArray, DeInteger, DeTable, DeValue},
+    de::{DeArray, DeTable, DeValue},
 };
 use toml_parser::{Source, lexer::TokenKind};
 
-use super::{ConfigErrors, check, problem::Problem, tables};
+use super::{ConfigErrors, check, problem::Problem, remainder, tables};
 
 /// Tables and lists inside each other: deeper ones are an error.
 const MAX_DEPTH: usize = 32;
@@ -39,6 +39,20 @@ impl At {
         self.0.pop();
     }
 
+    /// Returns the first name: that of a table, or of a kind of tables.
+    pub(crate) fn kind(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
+    /// Returns where the outermost table with a mistake is: a policy, layer or limiter, or another one.
+    pub(crate) fn table(&self) -> &[String] {
+        let depth = match self.kind() {
+            "policy" | "layer" | "limiter" => 2,
+            _ => 1,
+        };
+        self.0.get(..depth).unwrap_or(&self.0)
+    }
+
     /// Returns the name of the field.
     pub(crate) fn field(&self) -> &str {
         self.0.last().map_or("", String::as_str)
@@ -62,8 +76,11 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Reads and checks a text.
-    pub(crate) fn read(text: &str, path: Option<&Path>) -> Result<Self, ConfigErrors> {
+    /// Reads a text and checks its form. With mistakes of form, it is a document of the tables without.
+    pub(crate) fn read(
+        text: &str,
+        path: Option<&Path>,
+    ) -> Result<(Self, Vec<Problem>), ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let alone = |at, code, message| ConfigErrors::alone(path, Some((text, at)), code, message);
         if let Some(offset) = too_deep(text) {
@@ -79,19 +96,29 @@ impl Document {
             let message = format!("this is not TOML: {}", first.message());
             return Err(alone(offset_of(first), "file-syntax", message));
         }
-        let value = table(tree.get_ref());
+        let mut value = table(tree.get_ref());
         let problems = check::check(&value);
-        if !problems.is_empty() {
-            return Err(ConfigErrors::new(problems, path, text));
-        }
-        // The check takes no more than serde does. If it did, this would say so.
-        let unlike = |error| alone(0, "wrong-type", format!("this cannot be read: {error}"));
-        Ok(Self {
-            path: path.map(Into::into),
-            text: text.to_owned(),
-            tables: tables::File::deserialize(&value).map_err(unlike)?,
+        let remainder = remainder::keep(&mut value, &problems);
+        let tables = match (tables::File::deserialize(&value), &*problems) {
+            (Ok(tables), _) if remainder.is_some() => tables,
+            // The check takes no more than serde does. If it did, this would say so.
+            (Err(error), []) => {
+                return Err(alone(
+                    0,
+                    "wrong-type",
+                    format!("this cannot be read: {error}"),
+                ));
+            }
+            _ => return Err(ConfigErrors::new(problems, path, text)),
+        };
+        let (path, text) = (path.map(Into::into), text.to_owned());
+        let document = Self {
+            path,
+            text,
             value,
-        })
+            tables,
+        };
+        Ok((document, problems))
     }
 
     /// Returns an error if there are problems.
@@ -140,15 +167,11 @@ fn table(table: &DeTable<'_>) -> Value {
 fn value_of(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => text.as_ref().into(),
-        DeValue::Integer(number) => whole(number),
-        DeValue::Float(number) => {
-            let number = number
-                .as_str()
-                .parse()
-                .ok()
-                .filter(|number: &f64| number.is_finite());
-            number.unwrap_or(f64::MAX).into()
+        DeValue::Integer(text) => {
+            let whole = i128::from_str_radix(text.as_str(), text.radix()).ok();
+            number(whole.and_then(Number::from_i128))
         }
+        DeValue::Float(text) => number(text.as_str().parse().ok().and_then(Number::from_f64)),
         DeValue::Boolean(flag) => (*flag).into(),
         DeValue::Datetime(_) => Value::Null,
         DeValue::Array(items) => items.iter().map(|item| value_of(item.get_ref())).collect(),
@@ -156,10 +179,9 @@ fn value_of(value: &DeValue<'_>) -> Value {
     }
 }
 
-fn whole(number: &DeInteger<'_>) -> Value {
-    let whole = i128::from_str_radix(number.as_str(), number.radix()).ok();
-    let whole = whole.and_then(serde_json::Number::from_i128);
-    whole.map_or(f64::MAX.into(), Value::Number)
+/// A number that JSON does not have is too large.
+fn number(number: Option<Number>) -> Value {
+    number.map_or(f64::MAX.into(), Value::Number)
 }
 
 /// Finds the place of a problem, and its path. A field that is not there has no place.

@@ -58,7 +58,7 @@
 //
 // 1. `document` reads the text into values. `check` compares them with the `schema`, which is made from
 //    the `tables`, and collects all mistakes as `problem::Problem`s. Then serde reads the tables. A
-//    `Config` has passed that.
+//    `Config` has passed that. If a table has not, the builders read the `remainder` for its mistakes.
 // 2. `builders::Builders::read` makes builders of the tables, without a store and without connecting.
 //    What a builder reports is a problem at a place:
 //
@@ -92,6 +92,7 @@ mod poll;
 mod problem;
 mod readers;
 mod reload_error;
+mod remainder;
 mod schema;
 mod shared;
 mod status;
@@ -112,7 +113,7 @@ use std::{
     sync::Arc,
 };
 
-use self::document::Document;
+use self::{builders::Builders, document::Document};
 pub use self::{
     builders::{Explanation, FoundCondition, FoundKey, FoundPolicy},
     changes::{Change, Changes, Effect, FieldChange},
@@ -163,7 +164,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Returns all mistakes in the form of the file.
+    /// Returns all mistakes in the form of the file. If there is one, mistakes in the values of other tables
+    /// are returned, too.
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
         let (path, mut bytes) = (path.as_ref(), Vec::new());
         let file = fs::File::open(path);
@@ -178,7 +180,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Returns all mistakes in the form of the file.
+    /// Returns all mistakes in the form of the file. If there is one, mistakes in the values of other tables
+    /// are returned, too.
     pub(crate) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, ConfigErrors> {
         match std::str::from_utf8(bytes) {
             _ if bytes.len() > MAX_BYTES => Err(too_large(Some(path))),
@@ -203,7 +206,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Returns all mistakes in the form of the text.
+    /// Returns all mistakes in the form of the text. If there is one, mistakes in the values of other tables
+    /// are returned, too.
     pub fn from_toml(text: &str) -> Result<Self, ConfigErrors> {
         match text.len() > MAX_BYTES {
             true => Err(too_large(None)),
@@ -212,11 +216,17 @@ impl Config {
     }
 
     fn read(text: &str, path: Option<&Path>) -> Result<Self, ConfigErrors> {
-        Ok(Self {
-            document: Arc::new(Document::read(text, path)?),
+        let (document, mut problems) = Document::read(text, path)?;
+        let config = Self {
+            document: Arc::new(document),
             readers: Readers::new(),
             redis_url: None,
-        })
+        };
+        if !problems.is_empty() {
+            problems.extend(Builders::mistakes_beside(&config, &problems));
+        }
+        config.document.finish(problems)?;
+        Ok(config)
     }
 
     /// Sets the closures that the file refers to by name. Default: none.
@@ -248,12 +258,8 @@ impl Config {
         let tables = self.document.tables.client_ip.iter();
         for range in tables.flat_map(|table| &table.trusted) {
             let most = if range.0.contains(':') { 32 } else { 8 };
-            let bits = range
-                .0
-                .rsplit('/')
-                .next()
-                .and_then(|bits| bits.parse::<u8>().ok());
-            if bits.is_some_and(|bits| bits <= most) {
+            let bits = range.0.rsplit('/').next().unwrap_or_default();
+            if bits.parse::<u8>().is_ok_and(|bits| bits <= most) {
                 telemetry::wide_proxies(&range.0);
             }
         }

@@ -189,11 +189,8 @@ impl Live {
     /// Logs that this version has just taken effect.
     pub(super) fn log_applied(&self) {
         telemetry::applied(self.version, &self.changes.summary());
-        let lost: Vec<_> = self
-            .changes
-            .lost_policies()
-            .map(|lost| &*lost.path)
-            .collect();
+        let lost = self.changes.lost_policies().map(|lost| &*lost.path);
+        let lost: Vec<_> = lost.collect();
         if !lost.is_empty() {
             telemetry::lost_policies(self.version, &lost.join(", "));
         }
@@ -201,12 +198,12 @@ impl Live {
 
     /// Returns whether anything has one of the layers or limiters.
     pub(super) fn is_used(&self) -> bool {
-        let mut layers = self.layers.values();
-        layers.any(|(layer, _)| layer.is_shared())
-            || self
-                .limiters
-                .values()
-                .any(|(limiter, _)| limiter.is_shared())
+        let mut layers = self.layers.values().map(|(layer, _)| layer.is_shared());
+        let mut limiters = self
+            .limiters
+            .values()
+            .map(|(limiter, _)| limiter.is_shared());
+        layers.any(|is_used| is_used) || limiters.any(|is_used| is_used)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -246,21 +243,14 @@ fn not_reloadable(change: &Change) -> Option<Problem> {
     if change.effect != Effect::NeedsRestart {
         return None;
     }
-    let fields: Vec<_> = change
+    let names = change
         .fields
         .iter()
-        .map(|field| format!("{:?}", field.name))
-        .collect();
-    let what = if fields.is_empty() {
-        "it".to_owned()
-    } else {
-        fields.join(", ")
-    };
+        .map(|field| format!("{:?}", field.name));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let what = if names.is_empty() { "it" } else { &names };
     let message =
         format!("{what} cannot change while the process runs; restart it, or change it back");
-    Some(Problem::new(
-        &At::file().to(&change.path),
-        "not-reloadable",
-        message,
-    ))
+    let at = At::file().to(&change.path);
+    Some(Problem::new(&at, "not-reloadable", message))
 }

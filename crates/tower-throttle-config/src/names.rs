@@ -47,16 +47,11 @@ impl Config {
     /// Returns the names of the policies, layers and limiters.
     #[must_use]
     pub fn names(&self) -> Names {
-        fn keys<T>(tables: Option<&BTreeMap<String, T>>) -> Vec<String> {
-            tables
-                .into_iter()
-                .flat_map(|tables| tables.keys().cloned())
-                .collect()
-        }
-
         let file = &self.document.tables;
         let policies = file.policy.iter().map(|policy| policy.name.0.clone());
-        let (mut layers, limiters) = (keys(file.layer.as_ref()), keys(file.limiter.as_ref()));
+        let layers = file.layer.iter().flat_map(BTreeMap::keys).cloned();
+        let limiters = file.limiter.iter().flat_map(BTreeMap::keys).cloned();
+        let (mut layers, limiters): (Vec<_>, Vec<_>) = (layers.collect(), limiters.collect());
         if layers.is_empty() && limiters.is_empty() {
             layers.push(DEFAULT_LAYER.to_owned());
         }

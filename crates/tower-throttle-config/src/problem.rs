@@ -168,7 +168,7 @@ pub(super) struct Problem {
     pub(super) at: At,
     /// Whether it is with the name of a field, and not with its value.
     pub(super) is_of_name: bool,
-    code: &'static str,
+    pub(super) code: &'static str,
     message: String,
 }
 

@@ -57,16 +57,14 @@ impl Shared {
         let next = (builders.layers, builders.limiters);
         let live = Live::first(config, next, &open.store, hash)?;
         config.warn_of_proxies();
+        let watched = |path| Watched {
+            path,
+            poller: Poller::new(hash),
+            is_restless: false,
+        };
         Ok(Self {
             in_use: Arc::default(),
-            files: path.map(|path| {
-                let poller = Poller::new(hash);
-                Mutex::new(Watched {
-                    path,
-                    poller,
-                    is_restless: false,
-                })
-            }),
+            files: path.map(watched).map(Mutex::new),
             turn: Mutex::default(),
             live: Mutex::new(live),
             open,

@@ -88,11 +88,10 @@ pub(crate) fn is_word(word: &str, text: &str) -> bool {
 /// Says which of some words a text may be meant for.
 pub(crate) fn intended(words: &[&str], text: &str) -> String {
     let (start, rest) = split(text);
+    let starts = words.iter().map(|word| split(word).0);
     let near = closest(
         start,
-        words
-            .iter()
-            .map(|word| split(word).0.trim_end_matches([':', ' '])),
+        starts.map(|start| start.trim_end_matches([':', ' '])),
     );
     let near = near.and_then(|near| words.iter().find(|word| word.starts_with(near)));
     match near.map(|word| (split(word), word)) {

@@ -13,12 +13,9 @@ pub(super) fn expand(
     let mut parts = text.split("${");
     let mut expanded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let Some((name, after)) = part.split_once('}') else {
-            return Err((
-                "bad-variable",
-                "`${` without a `}`; write `${NAME}`".to_owned(),
-            ));
-        };
+        let unclosed = || "`${` without a `}`; write `${NAME}`".to_owned();
+        let closed = part.split_once('}');
+        let (name, after) = closed.ok_or_else(|| ("bad-variable", unclosed()))?;
         if name.is_empty() || !name.chars().all(is_part) {
             let message =
                 "`${..}` does not name a variable; write `${NAME}`, with letters, digits and `_`";

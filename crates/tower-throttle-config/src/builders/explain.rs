@@ -69,11 +69,8 @@ impl Config {
         let mut reading = Reading::new(self);
         reading.addresses = Addresses::read(&mut reading);
         let policies = read_all(&mut reading);
-        let table = reading
-            .file()
-            .layer
-            .as_ref()
-            .and_then(|layers| layers.get(layer));
+        let layers = reading.file().layer.as_ref();
+        let table = layers.and_then(|layers| layers.get(layer));
         let names = table.and_then(|table| table.common.policies.as_deref());
         let chosen = chosen_by(names, &policies).into_iter();
         let found = chosen.map(|policy| FoundPolicy {
@@ -96,11 +93,8 @@ fn keys_of(
     let keys = match at.value_in(&reading.config.document.value) {
         _ if table.shared == Some(true) => &[],
         None => {
-            let key = reading.addresses.peer().extract(head);
-            return vec![FoundKey {
-                text: "peer".to_owned(),
-                key,
-            }];
+            let (text, key) = ("peer".to_owned(), reading.addresses.peer().extract(head));
+            return vec![FoundKey { text, key }];
         }
         Some(Value::Array(keys)) => &**keys,
         Some(key) => slice::from_ref(key),

@@ -87,12 +87,8 @@ fn add_addresses(
     list: List,
     (at, texts): (&At, Option<&Vec<Text>>),
 ) -> Lists {
-    let mut items: Vec<_> = texts
-        .into_iter()
-        .flatten()
-        .map(|text| &*text.0)
-        .enumerate()
-        .collect();
+    let items = texts.into_iter().flatten().map(|text| &*text.0);
+    let mut items: Vec<_> = items.enumerate().collect();
     for _ in 0..MOST_REPORTED {
         let (lists, texts) = (lists.clone(), items.iter().map(|(_, text)| *text));
         let added = match list {
@@ -136,11 +132,9 @@ fn add_keys(reading: &mut Reading<'_>, lists: Lists, at: &At, table: &tables::Li
             reading.report(&at.to(&name).to(&index), "listed-twice", message);
         }
     }
-    let (allowed, denied): (Vec<_>, Vec<_>) = listed
-        .into_iter()
-        .partition(|(_, list)| *list == List::Allow);
-    let keys = |entries: Vec<(Key, List)>| entries.into_iter().map(|(key, _)| key);
-    let added = lists.clone().allow_keys(keys(allowed));
-    let added = added.and_then(|lists| lists.deny_keys(keys(denied)));
+    let keys = |of: List| listed.iter().filter(move |(_, list)| **list == of);
+    let keys = |of| keys(of).map(|(key, _)| key.clone());
+    let added = lists.clone().allow_keys(keys(List::Allow));
+    let added = added.and_then(|lists| lists.deny_keys(keys(List::Deny)));
     reading.keep(at, added).unwrap_or(lists)
 }

@@ -26,13 +26,15 @@ mod store;
 mod tests;
 mod tiers;
 
+use std::collections::HashSet;
+
 pub use self::explain::{Explanation, FoundCondition, FoundKey, FoundPolicy};
 use self::{addresses::Addresses, reading::Reading};
 pub(super) use self::{
     layer::{Layers, Limiters},
     store::{OpenStore, StoreChoice},
 };
-use super::{Config, ConfigErrors};
+use super::{Config, ConfigErrors, problem::Problem};
 
 /// What a file says, as the builders that say the same in code. They have no store yet: all of
 /// them get the one of the file.
@@ -54,6 +56,24 @@ impl Builders {
         let builders = Self::collect(&mut reading);
         reading.finish()?;
         Ok(builders)
+    }
+
+    /// Returns the mistakes in those tables of a file that have none of form.
+    pub(super) fn mistakes_beside(config: &Config, of_form: &[Problem]) -> Vec<Problem> {
+        // The application has not said its readers yet, nor whether it replaces the URL.
+        let config = config.clone().redis_url("redis://127.0.0.1/");
+        let mut reading = Reading::new(&config);
+        Self::collect(&mut reading);
+        let broken: HashSet<_> = of_form.iter().map(|problem| problem.at.table()).collect();
+        let is_in_layer = |problem: &Problem| ["layer", "limiter"].contains(&problem.at.kind());
+        let is_layer_broken = of_form.iter().any(is_in_layer);
+        reading.problems.retain(|problem| match problem.code {
+            "unknown-reader" | "duplicate-policy" => false,
+            // The broken ones may have the policy.
+            "unused-policy" | "no-request-to-read" if is_layer_broken => false,
+            _ => !broken.contains(problem.at.table()),
+        });
+        reading.problems
     }
 
     /// Reads what has no mistake.

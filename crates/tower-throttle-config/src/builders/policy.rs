@@ -78,15 +78,11 @@ fn read(reading: &mut Reading<'_>, at: &At, table: &Table) -> Option<Policies> {
     let when = when.map(|when| conditions::read(reading, &at.to("when"), when));
     let (units, cost_by) = match &table.cost {
         Some(Cost::Units(units)) => (Some(*units), None),
-        Some(Cost::Each(each)) => {
-            let at = at.to("cost").to("by");
-            (
-                None,
-                reading.find(&at, &reading.readers.cost, "cost", &each.by.0),
-            )
-        }
+        Some(Cost::Each(each)) => (None, Some(&each.by.0)),
         None => (None, None),
     };
+    let cost_at = at.to("cost").to("by");
+    let cost_by = cost_by.and_then(|by| reading.find(&cost_at, &reading.readers.cost, "cost", by));
     let settle_by = table.settle_by.as_ref();
     let settle_by = settle_by.and_then(|by| settler::read(reading, &at.to("settle_by"), by));
     let (name, amount, settles) = (&*table.name.0, amount?, settle_by.is_some());

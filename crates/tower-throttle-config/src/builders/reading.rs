@@ -103,10 +103,8 @@ impl<'a> Reading<'a> {
     pub(super) fn report_error(&mut self, at: &At, error: &ConfigError) {
         let problem = Problem::of_error(at, error);
         let value = at.value_in(&self.config.document.value);
-        let has_variables = value
-            .and_then(|value| value.as_str())
-            .is_some_and(|text| text.contains("${"));
-        let problem = match has_variables {
+        let text = value.and_then(|value| value.as_str()).unwrap_or_default();
+        let problem = match text.contains("${") {
             true => problem.without_quoted_values(),
             false => problem,
         };

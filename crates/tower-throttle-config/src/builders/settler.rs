@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use super::reading::{Reading, reader};
-use crate::{
-    document::At,
-    tables::{SettleBy, Settler as Table},
-};
+use super::reading::{Reading, reader, switch};
+use crate::{document::At, tables::SettleBy};
 use tower_throttle::settle::{self, Settler};
 
 /// Reads a settler.
@@ -15,29 +12,20 @@ pub(super) fn read(
     at: &At,
     table: &SettleBy,
 ) -> Option<Arc<dyn Settler>> {
-    let (field, settler): (_, Arc<dyn Settler>) = match table {
+    let table = match table {
         SettleBy::Word(_) => return Some(Arc::new(settle::failures())),
-        SettleBy::Table(Table {
-            status: Some(statuses),
-            ..
-        }) => ("status", Arc::new(settle::status(statuses.iter().copied()))),
-        SettleBy::Table(Table {
-            header: Some(name),
-            pass_on,
-            ..
-        }) => {
-            let settler = settle::header(&name.0);
-            let settler = match pass_on {
-                Some(true) => settler.pass_on(),
-                _ => settler,
-            };
-            ("header", Arc::new(settler))
-        }
-        SettleBy::Table(Table {
-            body_bytes: Some(bytes),
-            ..
-        }) => ("body_bytes", Arc::new(settle::body_bytes(*bytes))),
-        SettleBy::Table(table) => return reader!(reading, at, table, reader, settle),
+        SettleBy::Table(table) => table,
+    };
+    let (field, settler): (_, Arc<dyn Settler>) = if let Some(statuses) = &table.status {
+        ("status", Arc::new(settle::status(statuses.iter().copied())))
+    } else if let Some(name) = &table.header {
+        let mut settler = settle::header(&name.0);
+        switch!(settler, table, pass_on);
+        ("header", Arc::new(settler))
+    } else if let Some(bytes) = table.body_bytes {
+        ("body_bytes", Arc::new(settle::body_bytes(bytes)))
+    } else {
+        return reader!(reading, at, table, reader, settle);
     };
     let valid = settler.validate();
     reading.keep(&at.to(&field), valid).map(|()| settler)

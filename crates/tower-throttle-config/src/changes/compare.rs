@@ -103,12 +103,9 @@ fn prefixes<'a>(file: &Document, policy: &Policy) -> Vec<(&'a str, String)> {
             Key::Table(_) => {}
         }
     }
-    let tables = &file.tables;
-    let of_peer = tables.peer.as_ref().and_then(|table| table.ipv6_prefix);
-    let of_client_ip = tables
-        .client_ip
-        .as_ref()
-        .and_then(|table| table.ipv6_prefix);
+    let (of_peer, of_client_ip) = (file.tables.peer.as_ref(), file.tables.client_ip.as_ref());
+    let of_peer = of_peer.and_then(|table| table.ipv6_prefix);
+    let of_client_ip = of_client_ip.and_then(|table| table.ipv6_prefix);
     let settings = [
         (peer, "peer.ipv6_prefix", of_peer),
         (client_ip, "client_ip.ipv6_prefix", of_client_ip),
@@ -148,14 +145,10 @@ impl<'a> Part<'a> {
             })
         });
         let changed: Vec<_> = changed.collect();
+        let mut fields = changed.iter();
         let effect = match self.kind {
             "store" if !changed.is_empty() => Effect::NeedsRestart,
-            _ if changed
-                .iter()
-                .any(|field| self.moves_buckets(after, &field.name)) =>
-            {
-                Effect::StartsAfresh
-            }
+            _ if fields.any(|field| self.moves_buckets(after, &field.name)) => Effect::StartsAfresh,
             _ => Effect::Kept,
         };
         (effect, changed)

@@ -20,7 +20,7 @@ use crate::document::At;
 
 pub(crate) use self::{
     layer::{Layer, Limiter},
-    policy::{Cost, Mode, ModeWord, Policy, QuotaOrTiers, SettleBy, Settler, StoreFailure},
+    policy::{Cost, Mode, ModeWord, Policy, QuotaOrTiers, SettleBy, StoreFailure},
     requests::{
         ClientAddress, ClientIp, HeaderValue, Key, KeyTable, KeyWord, ListedKey, Lists, Peer,
         ProxyHeader, When,

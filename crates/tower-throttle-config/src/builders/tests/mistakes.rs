@@ -19,6 +19,126 @@ fn assert_problems(text: &str, expected: &[&str]) {
     assert_eq!(found, expected, "{text}");
 }
 
+/// Compares the mistakes of a file that is not read: the line of each, and its code.
+#[track_caller]
+fn assert_unread(text: &str, expected: &[&str]) {
+    let errors = Config::from_toml(text).expect_err("mistakes");
+    let problems = errors.problems().iter();
+    let found =
+        problems.map(|problem| format!("{} {}", problem.line().unwrap_or(0), problem.code()));
+    assert_eq!(found.collect::<Vec<_>>(), expected, "{text}\n{errors}");
+}
+
+#[test]
+fn a_mistake_of_form_hides_no_mistake_in_another_table() {
+    let file = r#"version = 1
+[store]
+redis = "redis://127.0.0.1/"
+prefix = "{a}"
+[client_ip]
+trusted = ["proxy"]
+[peer]
+ipv6_prefix = 200
+[lists]
+allow_ips = ["elsewhere"]
+[[policy]]
+name = "dear"
+quota = "10 per second"
+cost = 20
+[[policy]]
+name = "misspelled"
+quota = "10 per secnd"
+cost = 20
+[[policy]]
+quota = "10 per second"
+cost = 20
+[[policy]]
+name = "plan"
+quota = { by = "plans", tiers = { free = "10 per second" }, otherwise = "fre" }
+when = { path = "b" }
+[[policy]]
+name = "good"
+quota = "10 per second"
+key = "client_ip"
+[layer.a]
+policies = ["good"]
+headers = "none"
+partition_key_secret = "s"
+[layer.b]
+wait = "1s"
+"#;
+    let all = [
+        "4 key-prefix",
+        "6 trusted-proxy",
+        "8 out-of-range",
+        "10 list-entry",
+        "14 cost-above-capacity",
+        "17 quota-text",
+        "19 missing-field",
+        "24 unknown-tier",
+        "25 bad-pattern",
+        "33 partition-key-unsupported",
+        "35 unknown-field",
+    ];
+    assert_unread(file, &all);
+    // Without a version, it is one of this version.
+    let versionless = file.replace("version = 1\n", "\n");
+    assert_unread(&versionless, &[&["1 missing-field"][..], &all].concat());
+}
+
+#[test]
+fn a_mistake_of_form_makes_nothing_else_seem_wrong() {
+    let policies = "[[policy]]\nname = \"a\"\nquota = \"10 per second\"\nkey = \"client_ip\"\n\
+                    [[policy]]\nname = \"b\"\nquota = \"10 per second\"\nwhen = { method = \"GET\" }\n\
+                    settle_by = \"failures\"\n";
+    for (rest, expected) in [
+        // A key has the broken table, and a list the broken address.
+        ("client_ip = { trusted = [1] }\n", &["2 wrong-type"][..]),
+        ("client_ip = 7\n", &["2 wrong-type"]),
+        // A broken layer or limiter may have the policies that no other has.
+        (
+            "client_ip = { trusted = [\"10.0.0.1\"] }\nlayer = { a = { policies = [\"a\"] }, b = { policy = [\"b\"] } }\n",
+            &["3 unknown-field"],
+        ),
+        (
+            "client_ip = { trusted = [\"10.0.0.1\"] }\nlimiter.a.policies = [\"a\"]\nlayer.b.policies = [\"c\"]\n",
+            &["4 unknown-policy"],
+        ),
+        (
+            "client_ip = { trusted = [\"10.0.0.1\"] }\nlimiter.a.policies = [\"a\"]\nlimiter.b.name = 7\nlayer = {}\n",
+            &["4 wrong-type", "5 empty-value"],
+        ),
+        // What the application says later.
+        (
+            "client_ip = { trusted = [\"10.0.0.1\"] }\nstore = { redis = \"${NOT_SET_HERE}\", clock = \"mine\" }\npeer = 7\n",
+            &["4 wrong-type"],
+        ),
+        // The name of a layer is misspelled.
+        (
+            "client_ip = { trusted = [\"10.0.0.1\"] }\nlimiter.a.policies = [\"a\"]\nlayers.b.policies = [\"b\"]\n",
+            &["4 unknown-field"],
+        ),
+        (
+            "limiter.a.policies = [\"a\"]\nlayer = 7\n",
+            &["3 wrong-type"],
+        ),
+    ] {
+        assert_unread(&format!("version = 1\n{rest}{policies}"), expected);
+    }
+    // Another version may have another form.
+    let unknown =
+        "version = 2\npeer = 7\n[[policy]]\nname = \"a\"\nquota = \"10 per second\"\ncost = 20\n";
+    assert_unread(unknown, &["1 file-version"]);
+    // Layers name a broken policy, and have a policy twice.
+    let named = "version = 1\n[[policy]]\nname = \"a\"\nquota = 7\nstrike_on_denial = true\n\
+                 [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n\
+                 [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n";
+    for layers in ["", "[layer.x]\npolicies = [\"a\", \"b\"]\n"] {
+        let named = format!("{named}{layers}");
+        assert_unread(&named, &["4 wrong-type", "10 duplicate-policy"]);
+    }
+}
+
 #[test]
 fn mistakes_of_all_policies_and_layers_are_found_at_once() {
     assert_problems(
