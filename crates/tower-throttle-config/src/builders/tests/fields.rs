@@ -10,14 +10,14 @@ mod of_policies;
 mod of_requests;
 mod of_stores;
 
-/// A field, a file with it and without it, the same in code, and requests that show the difference.
-struct Case {
-    field: &'static str,
-    /// In brackets stands what the file says with the field, and after a bar what it says without.
-    file: &'static str,
-    code: fn(&World) -> tower_throttle::RateLimitLayerBuilder,
-    requests: &'static str,
-}
+/// A field, requests that show a difference, a file with it and without it, and the same in code. In
+/// brackets stands what the file says with the field, and after a bar what it says without.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&World) -> tower_throttle::RateLimitLayerBuilder,
+);
 
 const START: char = '⟦';
 const BAR: char = '¦';
@@ -34,13 +34,7 @@ fn variants(file: &str) -> (String, String) {
 }
 
 fn check(cases: &[Case]) {
-    for Case {
-        field,
-        file,
-        code,
-        requests,
-    } in cases
-    {
+    for (field, requests, file, code) in cases {
         let (with, without) = variants(file);
         let world = World::new();
         let said = world.talk(&world.layer_of_file(&with), requests);
@@ -90,7 +84,7 @@ fn no_field_is_without_a_case() {
         |(table, schema)| fields(schema).map(move |(field, _)| format!("{table}.{field}"));
     let fields: BTreeSet<_> = tables().into_iter().flat_map(of_table).collect();
     let cases = [of_policies::CASES, of_requests::CASES, of_layers::CASES];
-    let cases = cases.into_iter().flatten().map(|case| case.field);
+    let cases = cases.into_iter().flatten().map(|(field, ..)| *field);
     let others = of_stores::CASES.iter().map(|(field, ..)| *field);
     let covered: BTreeSet<_> = cases
         .chain(others)
