@@ -54,217 +54,117 @@ fn day(store: &RedisStore) -> Limiter {
     Limiter::new(store.clone(), Policy::new("day", quota))
 }
 
+/// Lets a caller take units.
+async fn take(limiter: &Limiter, key: impl Into<Key>, units: u64) {
+    let decision = limiter.check_n(key, units).await.expect("a decision");
+    assert!(decision.is_allowed(), "{decision:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn peek_shows_what_is_left_and_reset_gives_it_back() {
     let server = RedisServer::start();
     let (file, store) = fleet(&server.url());
     let limiter = day(&store);
-    assert!(
-        limiter
-            .check_n("k1", 4)
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
-    let fresh = run(&["peek", "--json", file.path(), "day", "k2"])
-        .with_code(0)
-        .json();
-    assert_eq!(
-        (&fresh["remaining"], &fresh["reset_after_ms"]),
-        (&json!(10), &json!(0))
-    );
-    let peek = run(&["peek", "--json", file.path(), "day", "k1"])
-        .with_code(0)
-        .json();
-    assert_eq!(
-        (&peek["remaining"], &peek["limit"]),
-        (&json!(6), &json!(10))
-    );
-    assert_eq!(
-        (&peek["allowed"], &peek["banned"]),
-        (&json!(true), &json!(false))
-    );
+    take(&limiter, "k1", 4).await;
+    file.run("peek --json FILE day k2", 0)
+        .has(&json!({ "remaining": 10, "reset_after_ms": 0 }));
+    let key = limiter.storage_keys("k1")[0].clone();
+    let peek = file.run("peek --json FILE day k1", 0).has(&json!({
+        "remaining": 6, "limit": 10, "allowed": true, "banned": false, "key": key,
+    }));
     assert!(peek["reset_after_ms"].as_u64() > Some(0));
-    assert_eq!(peek["key"], limiter.storage_keys("k1")[0].as_str());
     let fingerprint = peek["fingerprint"].as_str().expect("a fingerprint");
-    let same = run(&["peek", "--json", file.path(), "day", fingerprint])
-        .with_code(0)
-        .json();
-    assert_eq!(
-        (&same["remaining"], &same["fingerprint"]),
-        (&json!(6), &peek["fingerprint"])
-    );
-    let text = run(&["peek", file.path(), "day", "text:k1"])
-        .with_code(0)
-        .out;
-    assert!(
-        text.starts_with(&format!("policy \"day\", caller {fingerprint}\n")),
-        "{text}"
-    );
-    assert!(
-        text.contains("  remaining    6\n") && text.contains("  allowed      true\n"),
-        "{text}"
-    );
+    file.run(&format!("peek --json FILE day {fingerprint}"), 0)
+        .has(&json!({ "remaining": 6, "fingerprint": fingerprint }));
+    let text = file.run("peek FILE day text:k1", 0);
+    let start = format!("policy \"day\", caller {fingerprint}\n");
+    assert!(text.out.starts_with(&start), "{text:?}");
+    text.says(&["  remaining    6\n", "  allowed      true\n"]);
 
-    assert!(
-        limiter
-            .check_n("k1", 6)
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
-    let denied = run(&["peek", "--json", file.path(), "day", "k1"])
-        .with_code(1)
-        .json();
+    take(&limiter, "k1", 6).await;
+    let denied = file.run("peek --json FILE day k1", 1).json();
     assert!(denied["retry_after_ms"].as_u64() > Some(0), "{denied}");
-    run(&["reset", file.path(), "day", fingerprint]).with_code(0);
-    let after = run(&["peek", "--json", file.path(), "day", "k1"])
-        .with_code(0)
-        .json();
-    assert_eq!(after["remaining"], 10);
+    file.run(&format!("reset FILE day {fingerprint}"), 0);
+    file.run("peek --json FILE day k1", 0)
+        .has(&json!({ "remaining": 10 }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_and_tiers_are_those_of_the_policy() {
     let server = RedisServer::start();
     let (file, store) = fleet(&server.url());
-    let bans = Penalty::after(3)
-        .within(Duration::from_secs(3_600))
-        .lasting(Duration::from_secs(3_600));
-    let bans = Limiter::new(store.clone(), Policy::new("bans", bans));
+    let hour = Duration::from_secs(3_600);
+    let bans = Policy::new("bans", Penalty::after(3).within(hour).lasting(hour));
+    let bans = Limiter::new(store.clone(), bans);
     let network: std::net::IpAddr = "2001:db8:0:100::".parse().expect("an address");
-    bans.ban(network, Duration::from_secs(1_800))
-        .await
-        .expect("a ban");
-    let caller = "ip:2001:db8:0:1ff:2::3";
-    let banned = run(&["peek", "--json", file.path(), "bans", caller])
-        .with_code(1)
-        .json();
-    assert_eq!(
-        (&banned["banned"], &banned["allowed"]),
-        (&json!(true), &json!(false))
-    );
-    let text = run(&["peek", file.path(), "bans", caller]).with_code(1).out;
-    assert!(text.contains("  banned_until 2"), "{text}");
-    run(&["reset", file.path(), "bans", caller]).with_code(0);
-    run(&["peek", file.path(), "bans", caller]).with_code(0);
+    bans.ban(network, hour / 2).await.expect("a ban");
+    let caller = "FILE bans ip:2001:db8:0:1ff:2::3";
+    file.run(&format!("peek --json {caller}"), 1)
+        .has(&json!({ "banned": true, "allowed": false }));
+    file.run(&format!("peek {caller}"), 1)
+        .says(&["  banned_until 2"]);
+    file.run(&format!("reset {caller}"), 0);
+    file.run(&format!("peek {caller}"), 0);
 
-    let tiers = Policy::new("tiers", TokenBucket::per_hour(5));
-    let request = Request::get("/")
-        .header("x-api-key", "k1")
-        .body(())
-        .expect("a request");
+    let limiter = Limiter::new(store, Policy::new("tiers", TokenBucket::per_hour(5)));
     let read = key::header("x-api-key").or(key::peer());
-    let read = read.extract(&RequestHead::from(&request)).expect("a key");
-    let limiter = Limiter::new(store.clone(), tiers);
-    assert!(
-        limiter
-            .check_n(read, 2)
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
-    let typed = [
-        "peek",
-        "--json",
-        file.path(),
-        "tiers",
-        "header:x-api-key=k1",
-    ];
-    let typed = run(&typed).with_code(0).json();
-    assert_eq!(typed["remaining"], 3);
-    let mut request = Request::new(());
+    let with_header = Request::get("/").header("x-api-key", "k1");
     let peer = PeerAddr("203.0.113.9:1".parse().expect("an address"));
-    request.extensions_mut().insert(peer);
-    let read = key::header("x-api-key").or(key::peer());
-    let read = read.extract(&RequestHead::from(&request)).expect("a key");
-    assert!(
-        limiter
-            .check_n(read, 4)
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
-    let typed = ["peek", "--json", file.path(), "tiers", "ip:203.0.113.9"];
-    assert_eq!(run(&typed).with_code(0).json()["remaining"], 1);
-    let wrong = ["peek", file.path(), "tiers", "header:x-api-key"];
-    assert!(
-        run(&wrong)
-            .with_code(2)
-            .err
-            .contains("write header:NAME=VALUE")
-    );
+    for (request, units, typed) in [
+        (with_header, 2, "header:x-api-key=k1"),
+        (Request::get("/").extension(peer), 4, "ip:203.0.113.9"),
+    ] {
+        let request = request.body(()).expect("a request");
+        let key = read.extract(&RequestHead::from(&request)).expect("a key");
+        take(&limiter, key, units).await;
+        file.run(&format!("peek --json FILE tiers {typed}"), 0)
+            .has(&json!({ "remaining": 5 - units }));
+    }
+    file.run("peek FILE tiers header:x-api-key", 2)
+        .says(&["write header:NAME=VALUE"]);
 
-    let tier = |more: &[&str]| {
-        let arguments = ["peek", "--json", file.path(), "tiers", "k9"];
-        run(&[&arguments[..], more].concat())
-    };
-    assert_eq!(tier(&[]).with_code(0).json()["limit"], 5);
-    assert_eq!(tier(&["--tier", "paid"]).with_code(0).json()["limit"], 50);
-    assert!(tier(&["--tier", "gold"]).with_code(2).json()["error"].is_string());
+    for (tier, limit) in [("", 5), ("--tier paid", 50)] {
+        file.run(&format!("peek --json FILE tiers k9 {tier}"), 0)
+            .has(&json!({ "limit": limit }));
+    }
+    let unknown = file.run("peek --json FILE tiers k9 --tier gold", 2).json();
+    assert!(unknown["error"].is_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_in_code_need_no_file() {
     let server = RedisServer::start();
     let url = server.url();
-    let store = RedisStore::builder()
-        .timeout(Duration::from_secs(10))
-        .connect(&url);
+    let store = RedisStore::builder().timeout(Duration::from_secs(10));
+    let store = store.connect(&url).expect("a store");
     let api = Policy::new("api", TokenBucket::per_hour(100));
-    let limiter = Limiter::new(store.expect("a store"), api);
-    assert!(
-        limiter
-            .check_n(("ann", 7), 40)
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
-    let caller = ["text:ann", "number:7", "--quota", "100 per hour"];
-    let arguments = [&["peek", "--json", "-", "api"][..], &caller].concat();
-    let variables = [("TOWER_THROTTLE_REDIS", &*url)];
-    assert_eq!(
-        run_with(&arguments, &variables).with_code(0).json()["remaining"],
-        60
-    );
-    let no_quota = run(&["peek", "-", "api", "ann", "--redis", &url]).with_code(2);
-    assert!(no_quota.err.contains("--quota"), "{no_quota:?}");
-    let no_redis = run(&arguments).with_code(2).json();
-    assert!(
-        no_redis["error"]
-            .as_str()
-            .expect("a text")
-            .contains("--redis"),
-        "{no_redis}"
-    );
+    take(&Limiter::new(store, api), ("ann", 7), 40).await;
+    let line = r#"peek --json - api text:ann number:7 --quota "100 per hour""#;
+    let redis = ("TOWER_THROTTLE_REDIS", &*url);
+    run_with(line, &[redis])
+        .with_code(0)
+        .has(&json!({ "remaining": 60 }));
+    let with_url = |line: &str, code| run(&format!("{line} --redis {url}")).with_code(code);
+    with_url("peek - api ann", 2).says(&["--quota"]);
+    let no_redis = run(line).with_code(2).json();
+    let error = no_redis["error"].as_str().expect("a text");
+    assert!(error.contains("--redis"), "{no_redis}");
     // The same bucket as in a file, whose quota is not that of the command.
     let (file, store) = fleet(&url);
-    let decision = day(&store).check_n("k1", 4).await.expect("a decision");
-    assert!(decision.is_allowed());
-    let peek = ["peek", "--json", "-", "day", "k1", "--prefix", "shop"];
-    let quota = ["--quota", "fixed window of 10 per 24 hours"];
-    let variables = [variables[0], ("SHOP_SECRET", "s3")];
-    let secret = ["--secret-variable", "SHOP_SECRET"];
-    let found = run_with(&[&peek[..], &quota, &secret].concat(), &variables);
-    assert_eq!(found.with_code(0).json()["remaining"], 6);
-    let both = run(&[&["peek", file.path(), "day", "k1"][..], &quota].concat()).with_code(2);
-    assert!(both.err.contains("write `-`"), "{both:?}");
-    run(&["control", "-", "--redis", &url]).with_code(0);
-    let no_policy = run(&["top", "-", "--redis", &url]).with_code(2);
-    assert!(no_policy.err.contains("<POLICY>"), "{no_policy:?}");
-    let ban = ["ban", "-", "day", "k1", "--redis", &url, "--for", "1h"];
-    run(&ban).with_code(0);
-    let change = ["override", "-", "day", "k1", "--redis", &url];
-    let penalty = [
-        "--quota",
-        "penalty after 3 strikes within 1 hour, lasting 1 hour",
-    ];
-    run(&[&change[..], &penalty].concat()).with_code(0);
-    let list = run(&["control", "-", "--json", "--redis", &url])
-        .with_code(0)
-        .json();
-    let kinds = [&list["entries"][0]["kind"], &list["entries"][1]["kind"]];
-    assert_eq!(kinds, ["ban", "override"]);
+    take(&day(&store), "k1", 4).await;
+    let quota = r#"--quota "fixed window of 10 per 24 hours""#;
+    let peek = format!("peek --json - day k1 --prefix shop --secret-variable SHOP {quota}");
+    let found = run_with(&peek, &[redis, ("SHOP", "s3")]).with_code(0);
+    found.has(&json!({ "remaining": 6 }));
+    file.run(&format!("peek FILE day k1 {quota}"), 2)
+        .says(&["write `-`"]);
+    with_url("control -", 0);
+    with_url("top -", 2).says(&["<POLICY>"]);
+    with_url("ban - day k1 --for 1h", 0);
+    let penalty = r#"--quota "penalty after 3 strikes within 1 hour, lasting 1 hour""#;
+    with_url(&format!("override - day k1 {penalty}"), 0);
+    with_url("control - --json", 0)
+        .has(&json!({ "entries": [{ "kind": "ban" }, { "kind": "override" }] }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -273,49 +173,20 @@ async fn top_lists_the_fullest_buckets_first() {
     let (file, store) = fleet(&server.url());
     let limiter = day(&store);
     for (caller, units) in [("a", 3), ("b", 9), ("c", 5), ("d", 1)] {
-        assert!(
-            limiter
-                .check_n(caller, units)
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        take(&limiter, caller, units).await;
     }
-    let top = run(&["top", "--json", file.path(), "day", "--limit", "3"])
-        .with_code(0)
-        .json();
-    let policy = &top["policies"][0];
-    let used: Vec<_> = policy["callers"]
-        .as_array()
-        .expect("callers")
-        .iter()
-        .collect();
-    let used: Vec<_> = used
-        .iter()
-        .map(|caller| caller["used"].as_u64().expect("units"))
-        .collect();
-    assert_eq!(used, [9, 5, 3]);
-    assert_eq!(
-        (&policy["found"], &policy["complete"]),
-        (&json!(4), &json!(true))
-    );
-    let second = policy["callers"][1]["fingerprint"]
-        .as_str()
-        .expect("a fingerprint");
+    let callers = json!([{ "used": 9 }, { "used": 5 }, { "used": 3 }]);
+    let expected = json!({ "found": 4, "complete": true, "callers": callers });
+    let top = file.run("top --json FILE day --limit 3", 0);
+    let top = top.has(&json!({ "policies": [expected] }));
+    let second = top["policies"][0]["callers"][1]["fingerprint"].as_str();
+    let second = second.expect("a fingerprint");
     assert!(limiter.storage_keys("c")[0].contains(second), "{second}");
-    let text = run(&["top", file.path()]).with_code(0).out;
-    assert!(
-        text.contains("policy \"day\"\n  found        4\n  complete     true\n  caller "),
-        "{text}"
-    );
-    assert!(
-        text.contains("policy \"tiers\"\n  found        0\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains(", used 9, capacity 10, reset_after "),
-        "{text}"
-    );
+    file.run("top FILE", 0).says(&[
+        "policy \"day\"\n  found        4\n  complete     true\n  caller ",
+        "policy \"tiers\"\n  found        0\n",
+        ", used 9, capacity 10, reset_after ",
+    ]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -324,29 +195,17 @@ async fn top_asks_all_primaries_of_a_cluster() {
     let (file, store) = fleet(&cluster.url());
     let limiter = day(&store);
     for caller in 0..30_u64 {
-        assert!(
-            limiter
-                .check(caller.to_string())
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        take(&limiter, caller.to_string(), 1).await;
     }
-    let top = run(&["top", "--json", file.path(), "day"])
-        .with_code(0)
-        .json();
-    let policy = &top["policies"][0];
+    let top = file.run("top --json FILE day", 0);
+    let top = top.has(&json!({ "policies": [{ "found": 30, "complete": true }] }));
     assert_eq!(
-        (&policy["found"], &policy["complete"]),
-        (&json!(30), &json!(true))
+        top["policies"][0]["callers"].as_array().map(Vec::len),
+        Some(20)
     );
-    assert_eq!(policy["callers"].as_array().map(Vec::len), Some(20));
-    let everyone = Key::from("7");
-    let peek = run(&["peek", "--json", file.path(), "day", "7"])
-        .with_code(0)
-        .json();
-    assert_eq!(peek["key"], limiter.storage_keys(everyone)[0].as_str());
-    assert_eq!(peek["remaining"], 9);
+    let key = limiter.storage_keys(Key::from("7"))[0].clone();
+    file.run("peek --json FILE day 7", 0)
+        .has(&json!({ "key": key, "remaining": 9 }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -379,45 +238,27 @@ shared = true
     let limiter = Limiter::new(store.clone(), held);
     let reserved = limiter.reserve("k1", 4).await.expect("a decision");
     assert!(reserved.is_allowed());
-    let peek = run(&["peek", "--json", file.path(), "held", "k1"])
-        .with_code(0)
-        .json();
-    assert_eq!((&peek["held"], &peek["remaining"]), (&json!(4), &json!(6)));
-    let text = run(&["peek", file.path(), "held", "k1"]).with_code(0).out;
-    assert!(text.contains("  held         4\n"), "{text}");
+    file.run("peek --json FILE held k1", 0)
+        .has(&json!({ "held": 4, "remaining": 6 }));
+    file.run("peek FILE held k1", 0)
+        .says(&["  held         4\n"]);
 
     let permits = Limiter::new(store.clone(), Policy::new("permits", Concurrency::new(5)));
     let permit = permits
         .acquire("k1", Duration::ZERO)
         .await
         .expect("a permit");
-    let peek = run(&["peek", "--json", file.path(), "permits", "k1"])
-        .with_code(0)
-        .json();
-    assert_eq!((&peek["limit"], &peek["remaining"]), (&json!(5), &json!(4)));
+    file.run("peek --json FILE permits k1", 0)
+        .has(&json!({ "limit": 5, "remaining": 4 }));
     drop(permit);
 
-    let all = Limiter::new(
-        store,
-        Policy::new("all", TokenBucket::per_day(100)).shared(),
-    );
-    assert!(
-        all.check_n("anyone", 30)
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
-    let peek = run(&["peek", "--json", file.path(), "all", "everyone:"])
-        .with_code(0)
-        .json();
-    assert_eq!(peek["remaining"], 70);
-    let one = run(&["ban", file.path(), "all", "k1", "--for", "1h"]).with_code(2);
-    assert!(one.err.contains("everyone:"), "{one:?}");
-    run(&["reset", file.path(), "all", "everyone:"]).with_code(0);
-    let peek = run(&["peek", "--json", file.path(), "all", "everyone:"])
-        .with_code(0)
-        .json();
-    assert_eq!(peek["remaining"], 100);
+    let all = Policy::new("all", TokenBucket::per_day(100)).shared();
+    take(&Limiter::new(store, all), "anyone", 30).await;
+    let peek = "peek --json FILE all everyone:";
+    file.run(peek, 0).has(&json!({ "remaining": 70 }));
+    file.run("ban FILE all k1 --for 1h", 2).says(&["everyone:"]);
+    file.run("reset FILE all everyone:", 0);
+    file.run(peek, 0).has(&json!({ "remaining": 100 }));
 }
 
 /// An operator has neither the lists of the application nor the secret of its header fields.
@@ -447,21 +288,17 @@ partition_key_secret = "${{NOT_SET_WHERE_THIS_RUNS}}"
     let paid = FixedWindow::new(50, Duration::from_secs(3_600));
     let paid = Limiter::new(store.clone(), Policy::new("plan", paid));
     let day = Limiter::new(store, Policy::new("day", TokenBucket::per_day(10)));
-    for limiter in [&paid, &day] {
-        let decision = limiter.check_n("k1", 4).await.expect("a decision");
-        assert!(decision.is_allowed());
-    }
-    let left = async || {
+    take(&paid, "k1", 4).await;
+    take(&day, "k1", 4).await;
+    for (tier, left) in [("", 46), ("--tier paid", 50)] {
+        file.run(&format!("reset FILE plan k1 {tier}"), 0);
         let decision = paid.peek("k1").await.expect("a decision");
-        decision.policies().next().expect("a policy").remaining()
-    };
-    run(&["reset", file.path(), "plan", "k1"]).with_code(0);
-    assert_eq!(left().await, 46);
-    run(&["reset", file.path(), "plan", "k1", "--tier", "paid"]).with_code(0);
-    assert_eq!(left().await, 50);
-    run(&["mode", file.path(), "day", "off"]).with_code(0);
-    let top = run(&["top", "--json", file.path()]).with_code(0).json();
-    assert_eq!(top["policies"][1]["callers"][0]["used"], 4);
-    let peek = run(&["peek", "--json", file.path(), "day", "k1"]);
-    assert_eq!(peek.with_code(0).json()["remaining"], 6);
+        let policy = decision.policies().next().expect("a policy");
+        assert_eq!(policy.remaining(), left);
+    }
+    file.run("mode FILE day off", 0);
+    file.run("top --json FILE", 0)
+        .has(&json!({ "policies": [{}, { "callers": [{ "used": 4 }] }] }));
+    file.run("peek --json FILE day k1", 0)
+        .has(&json!({ "remaining": 6 }));
 }

@@ -33,78 +33,56 @@ keys = "peer"
 #[test]
 fn a_right_file_is_counted_and_its_readers_are_listed() {
     let file = File::new(GOOD);
-    let run = run(&["check", file.path()]).with_code(0);
+    let run = file.run("check FILE", 0);
     let expected = format!(
         "{}: ok\n  policies     burst, plan\n  layers       api\n  limiters     jobs\n  \
          needs        key:tenant, quota:plan, when:internal\n",
         file.path()
     );
     assert_eq!((run.out.as_str(), run.err.as_str()), (&*expected, ""));
-
-    let json = crate::run::run(&["check", "--json", file.path()])
-        .with_code(0)
-        .json();
-    let json = &json[0];
-    assert_eq!(json["ok"], true);
-    assert_eq!(json["policies"], json!(["burst", "plan"]));
-    assert_eq!(json["layers"], json!(["api"]));
-    assert_eq!(json["limiters"], json!(["jobs"]));
-    assert_eq!(json["needs"][0], "key:tenant");
+    file.run("check --json FILE", 0).has(&json!([{
+        "ok": true,
+        "policies": ["burst", "plan"],
+        "layers": ["api"],
+        "limiters": ["jobs"],
+        "needs": ["key:tenant", "quota:plan", "when:internal"],
+    }]));
 }
 
 #[test]
 fn all_mistakes_are_reported_at_once_with_their_places() {
     let file = File::new(BAD);
-    let run = run(&["check", file.path()]).with_code(1);
-    let lines: Vec<_> = run.out.lines().collect();
-    let at = |line: &str, place: &str| line.starts_with(&format!("{}:{place}: ", file.path()));
-    assert!(
-        at(lines[0], "4:9") && lines[0].contains("wrong-type"),
-        "{run:?}"
-    );
-    assert!(
-        at(lines[1], "5:1") && lines[1].contains(r#"did you mean "key"?"#),
-        "{run:?}"
-    );
-    assert_eq!((lines.len(), run.err.as_str()), (2, ""));
+    let run = file.run("check FILE", 1);
+    let expected = [("4:9", "wrong-type"), ("5:1", r#"did you mean "key"?"#)];
+    assert_eq!((run.out.lines().count(), run.err.as_str()), (2, ""));
+    for (line, (place, says)) in run.out.lines().zip(expected) {
+        let place = format!("{}:{place}: ", file.path());
+        assert!(line.starts_with(&place) && line.contains(says), "{run:?}");
+    }
 
-    let quotas = File::new(
-        &GOOD
-            .replace("per second", "per secnd")
-            .replace("5 per day", "5 per dya"),
-    );
-    let quotas = crate::run::run(&["check", quotas.path()]).with_code(1);
-    assert!(
-        quotas.out.contains(r#"did you mean "second"?"#),
-        "{quotas:?}"
-    );
+    let quotas = GOOD.replace("per second", "per secnd");
+    let quotas = File::new(&quotas.replace("5 per day", "5 per dya"));
+    let quotas = quotas.run("check FILE", 1);
+    quotas.says(&[r#"did you mean "second"?"#]);
     assert_eq!(quotas.out.lines().count(), 2, "{quotas:?}");
 
-    let json = crate::run::run(&["--json", "check", file.path()])
-        .with_code(1)
-        .json();
-    assert_eq!(json[0]["ok"], false);
-    let problem = &json[0]["problems"][1];
-    assert_eq!(
-        (&problem["line"], &problem["column"]),
-        (&json!(5), &json!(1))
-    );
-    assert_eq!(
-        (&problem["code"], &problem["file"]),
-        (&json!("unknown-field"), &json!(file.path()))
-    );
+    let unknown = json!({ "line": 5, "column": 1, "code": "unknown-field", "file": file.path() });
+    file.run("--json check FILE", 1)
+        .has(&json!([{ "ok": false, "problems": [{}, unknown] }]));
 }
 
 #[test]
 fn readers_are_compared_with_those_that_are_registered() {
     let file = File::new(GOOD);
-    let all = "key:tenant,quota:plan,when:internal";
-    run(&["check", file.path(), "--readers", all]).with_code(0);
-    let missing = run(&["check", file.path(), "--readers", "key:tennant,quota:plan"]).with_code(1);
-    assert!(missing.out.contains("unknown-reader"), "{missing:?}");
+    file.run(
+        "check FILE --readers key:tenant,quota:plan,when:internal",
+        0,
+    );
+    let missing = file.run("check FILE --readers key:tennant,quota:plan", 1);
+    missing.says(&["unknown-reader"]);
     assert_eq!(missing.out.lines().count(), 2, "{missing:?}");
-    let wrong = run(&["check", file.path(), "--readers", "plan"]).with_code(2);
-    assert!(wrong.err.contains("write KIND:NAME"), "{wrong:?}");
+    file.run("check FILE --readers plan", 2)
+        .says(&["write KIND:NAME"]);
 }
 
 #[test]
@@ -112,79 +90,59 @@ fn a_variable_that_is_not_set_is_a_mistake() {
     let text = "version = 1\n[store]\nredis = \"${LIMITS_REDIS}\"\n\
                 [[policy]]\nname = \"a\"\nquota = \"1 per day\"\n";
     let file = File::new(text);
-    let unset = run(&["check", file.path()]).with_code(1);
-    assert!(unset.out.contains("LIMITS_REDIS"), "{unset:?}");
+    file.run("check FILE", 1).says(&["LIMITS_REDIS"]);
     let variables = [("LIMITS_REDIS", "redis://:hunter2@127.0.0.1/")];
-    let set = run_with(&["check", file.path()], &variables).with_code(0);
+    let set = run_with(&format!("check {file}"), &variables).with_code(0);
     assert!(!format!("{set:?}").contains("hunter2"));
+}
+
+/// A file with these policies.
+fn quotas(policies: &[(&str, &str)]) -> File {
+    let policies = policies
+        .iter()
+        .map(|(name, quota)| format!("[[policy]]\nname = {name:?}\nquota = {quota:?}\n"));
+    File::new(&format!("version = 1\n{}", policies.collect::<String>()))
 }
 
 #[test]
 fn a_diff_says_which_buckets_go_on() {
-    let old = File::new(
-        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"10 per second\"\n\
-         [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n",
-    );
-    let raised = File::new(
-        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"20 per second\"\n\
-         [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n\
-         [[policy]]\nname = \"c\"\nquota = \"10 per second\"\n",
-    );
-    let grown = run(&["diff", old.path(), raised.path()]).with_code(0);
-    let lines: Vec<_> = grown.out.lines().collect();
-    assert_eq!(
-        lines,
-        [
-            r#"policy "a": kept; quota: "10 per second" -> "20 per second""#,
-            r#"policy "c": new"#,
-        ]
-    );
-    let same = run(&["diff", old.path(), old.path()]).with_code(0);
-    assert_eq!(same.out, "nothing changes\n");
-    let shrunk = run(&["diff", "--json", raised.path(), old.path()])
+    let (ten, twenty) = ("10 per second", "20 per second");
+    let old = quotas(&[("a", ten), ("b", ten)]);
+    let raised = quotas(&[("a", twenty), ("b", ten), ("c", ten)]);
+    let grown = run(&format!("diff {old} {raised}")).with_code(0);
+    let expected = "policy \"a\": kept; quota: \"10 per second\" -> \"20 per second\"\n\
+                    policy \"c\": new\n";
+    assert_eq!(grown.out, expected);
+    assert_eq!(old.run("diff FILE FILE", 0).out, "nothing changes\n");
+    let fields = json!([{ "before": "\"20 per second\"" }]);
+    run(&format!("diff --json {raised} {old}"))
         .with_code(1)
-        .json();
-    let effects = shrunk["changes"].as_array().expect("a list");
-    let effects: Vec<_> = effects
-        .iter()
-        .map(|change| change["effect"].clone())
-        .collect();
-    assert_eq!(effects, ["kept", "kept", "gone", "kept"]);
-    let field = &shrunk["changes"][0]["fields"][0];
-    assert_eq!(field["before"], r#""20 per second""#);
-
-    let other = File::new(
-        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"fixed window of 10 per second\"\n\
-         [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n",
-    );
-    let other = run(&["diff", old.path(), other.path()]).with_code(1);
-    assert!(
-        other.out.starts_with(r#"policy "a": starts afresh"#),
-        "{other:?}"
-    );
-    run(&["diff", old.path(), File::new(BAD).path()]).with_code(2);
+        .has(&json!({ "changes": [
+        { "effect": "kept", "fields": fields },
+        { "effect": "kept" },
+        { "effect": "gone" },
+        { "effect": "kept" },
+    ] }));
+    let other = quotas(&[("a", "fixed window of 10 per second"), ("b", ten)]);
+    let other = run(&format!("diff {old} {other}")).with_code(1);
+    let says = r#"policy "a": starts afresh"#;
+    assert!(other.out.starts_with(says), "{other:?}");
+    run(&format!("diff {old} {}", File::new(BAD))).with_code(2);
 }
 
 #[test]
 fn several_files_are_checked_at_once() {
-    let right = File::new("version = 1\n[[policy]]\nname = \"a\"\nquota = \"10 per second\"\n");
-    let wrong = File::new(BAD);
-    let both = run(&["check", right.path(), wrong.path()]).with_code(1);
-    assert!(both.out.contains(": ok\n  policies     a\n"), "{both:?}");
-    assert!(both.out.contains(wrong.path()), "{both:?}");
-    run(&["check", right.path(), right.path()]).with_code(0);
-    let json = run(&["check", "--json", right.path(), wrong.path()]);
-    let json = json.with_code(1).json();
-    assert_eq!(
-        (&json[0]["ok"], &json[1]["ok"]),
-        (&true.into(), &false.into())
-    );
+    let (right, wrong) = (quotas(&[("a", "10 per second")]), File::new(BAD));
+    let both = run(&format!("check {right} {wrong}")).with_code(1);
+    both.says(&[": ok\n  policies     a\n", wrong.path()]);
+    right.run("check FILE FILE", 0);
+    let both = run(&format!("check --json {right} {wrong}")).with_code(1);
+    both.has(&json!([{ "ok": true }, { "ok": false }]));
 }
 
 #[test]
 fn the_schema_is_json() {
-    let schema = run(&["schema"]).with_code(0).json();
+    let schema = run("schema").with_code(0).json();
     assert!(schema["$schema"].is_string(), "{schema}");
-    let same = run(&["schema", "--json"]).with_code(0).json();
-    assert_eq!(schema, same);
+    assert_eq!(schema, run("schema --json").with_code(0).json());
 }

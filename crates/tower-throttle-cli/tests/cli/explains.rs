@@ -3,7 +3,7 @@
 use serde_json::json;
 use tower_throttle::{Fingerprint, Key};
 
-use crate::run::{File, Run, run};
+use crate::run::{File, Run};
 
 const FILE: &str = r#"
 version = 1
@@ -43,23 +43,18 @@ policies = ["burst"]
 when = { path = "/web/**" }
 "#;
 
-fn explain(file: &File, more: &[&str]) -> Run {
-    let mut arguments = vec![
-        "explain",
-        file.path(),
-        "--layer",
-        "api",
-        "--peer",
-        "203.0.113.9",
-    ];
-    arguments.extend(more);
-    run(&arguments)
+/// Explains a request from an address to the layer `api`.
+fn explain(file: &File, more: &str, code: i32) -> Run {
+    file.run(
+        &format!("explain FILE --layer api --peer 203.0.113.9 {more}"),
+        code,
+    )
 }
 
 #[test]
 fn it_says_which_policies_apply_and_why_others_do_not() {
     let file = File::new(FILE);
-    let run = explain(&file, &["--path", "/api/x", "--header", "x-api-key: k1"]).with_code(0);
+    let run = explain(&file, r#"--path /api/x --header "x-api-key: k1""#, 0);
     let fingerprint = Fingerprint::from(&Key::from("k1"));
     let expected = format!(
         r#"layer "api": asks its policies
@@ -84,31 +79,12 @@ policy "tenant": does not apply
 #[test]
 fn readers_return_what_the_user_says() {
     let file = File::new(FILE);
-    let arguments = [
-        "--json",
-        "--method",
-        "POST",
-        "--path",
-        "/api/x",
-        "--header",
-        "x-api-key: k1",
-        "--reader",
-        "quota:plan=paid",
-        "--reader",
-        "cost:size=3",
-        "--reader",
-        "key:tenant=acme",
-    ];
-    let json = explain(&file, &arguments).with_code(0).json();
-    let plan = &json["policies"][1];
-    assert_eq!(plan["quota"], "50 per day");
-    assert_eq!(
-        (&plan["cost"], &plan["mode"]),
-        (&json!(3), &json!("shadow"))
-    );
-    assert_eq!(json["policies"][2]["key"], "acme");
-    let unknown = explain(&file, &["--reader", "key:tennant=1"]).with_code(2);
-    assert!(unknown.err.contains("names no key reader"), "{unknown:?}");
+    let request = r#"--json --method POST --path /api/x --header "x-api-key: k1""#;
+    let readers = "--reader quota:plan=paid --reader cost:size=3 --reader key:tenant=acme";
+    explain(&file, &format!("{request} {readers}"), 0).has(&json!({ "policies": [
+        {}, { "quota": "50 per day", "cost": 3, "mode": "shadow" }, { "key": "acme" },
+    ] }));
+    explain(&file, "--reader key:tennant=1", 2).says(&["names no key reader"]);
 }
 
 #[test]
@@ -116,9 +92,11 @@ fn an_address_stands_in_for_a_key_that_is_not_there() {
     let file = File::new(FILE);
     let json = explain(
         &file,
-        &["--json", "--header", "x-forwarded-for: 198.51.100.7"],
-    );
-    let burst = &json.with_code(0).json()["policies"][0];
+        r#"--json --header "x-forwarded-for: 198.51.100.7""#,
+        0,
+    )
+    .json();
+    let burst = &json["policies"][0];
     // The peer is no trusted proxy.
     assert_eq!(burst["key"], "203.0.113.9");
     assert_eq!(burst["keys"][0]["found"], false);
@@ -127,52 +105,26 @@ fn an_address_stands_in_for_a_key_that_is_not_there() {
 #[test]
 fn lists_and_missing_keys_deny() {
     let file = File::new(FILE);
-    let arguments = [
-        "explain",
-        file.path(),
-        "--layer",
-        "api",
-        "--peer",
-        "192.0.2.1",
-    ];
-    let listed = run(&arguments).with_code(0);
-    assert!(
-        listed.out.contains("the caller is on the deny list"),
-        "{listed:?}"
-    );
-    let post = explain(&file, &["--json", "--method", "POST", "--path", "/api/x"]);
-    let plan = &post.with_code(0).json()["policies"][1];
-    assert_eq!(
-        (&plan["applies"], &plan["denies_missing_key"]),
-        (&json!(false), &json!(true))
-    );
+    file.run("explain FILE --layer api --peer 192.0.2.1", 0)
+        .says(&["the caller is on the deny list"]);
+    let post = explain(&file, "--json --method POST --path /api/x", 0).json();
+    let plan = &post["policies"][1];
+    let said = (&plan["applies"], &plan["denies_missing_key"]);
+    assert_eq!(said, (&json!(false), &json!(true)));
 }
 
 #[test]
 fn nothing_that_limits_is_a_no() {
     let file = File::new(FILE);
-    let web = [
-        "explain",
-        file.path(),
-        "--layer",
-        "web",
-        "--peer",
-        "203.0.113.9",
-    ];
-    let outside = run(&web).with_code(1);
-    assert!(
-        outside
-            .out
-            .starts_with("layer \"web\": passes the request on\n"),
-        "{outside:?}"
-    );
-    let inside = run(&[&web[..], &["--path", "/web/x"]].concat()).with_code(0);
-    assert!(
-        inside.out.contains("policy \"burst\": applies"),
-        "{inside:?}"
-    );
-    let unknown = run(&["explain", file.path(), "--layer", "wbe"]).with_code(2);
-    assert!(unknown.err.contains("web"), "{unknown:?}");
+    let outside = file.run("explain FILE --layer web --peer 203.0.113.9", 1);
+    let says = "layer \"web\": passes the request on\n";
+    assert!(outside.out.starts_with(says), "{outside:?}");
+    file.run(
+        "explain FILE --layer web --peer 203.0.113.9 --path /web/x",
+        0,
+    )
+    .says(&["policy \"burst\": applies"]);
+    file.run("explain FILE --layer wbe", 2).says(&["web"]);
 }
 
 #[test]
@@ -180,11 +132,10 @@ fn the_only_layer_is_taken_and_an_unknown_address_is_asked_for() {
     let file = File::new(
         "version = 1\n[[policy]]\nname = \"burst\"\nquota = \"10 per second\"\n[layer.api]\n",
     );
-    let run = run(&["explain", file.path()]).with_code(0);
     let expected = "layer \"api\": asks its policies\n\
         policy \"burst\": denies the request, which lacks its key\n  \
         reads        peer: the client's address is unknown here; say it with `--peer`\n";
-    assert_eq!(run.out, expected);
+    assert_eq!(file.run("explain FILE", 0).out, expected);
 }
 
 #[test]
@@ -193,11 +144,10 @@ fn a_layer_in_shadow_enforces_nothing() {
         "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nkey = \"header:x-api-key\"\n\
          [layer.default]\nshadow_all = true\n",
     );
-    let explain = ["explain", file.path(), "--header", "x-api-key:k1"];
-    let found = run(&explain).with_code(0);
-    assert!(found.out.contains("  mode         shadow\n"), "{found:?}");
-    let lacks = run(&["explain", file.path()]).with_code(0);
-    assert!(lacks.out.contains("would deny the request"), "{lacks:?}");
+    file.run("explain FILE --header x-api-key:k1", 0)
+        .says(&["  mode         shadow\n"]);
+    file.run("explain FILE", 0)
+        .says(&["would deny the request"]);
 }
 
 #[test]
@@ -205,12 +155,22 @@ fn a_key_that_was_not_typed_is_not_shown() {
     let text =
         "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nkey = \"cookie:session\"\n";
     let file = File::new(text);
-    let header = "cookie: theme=dark; session=abc";
-    let json = run(&["explain", file.path(), "--json", "--header", header])
-        .with_code(0)
-        .json();
-    assert_eq!(json["policies"][0]["key"], "abc");
-    assert_eq!(json["policies"][0]["redis_key"], json!(null));
     let fingerprint = Fingerprint::from(&Key::from("abc")).to_string();
-    assert_eq!(json["policies"][0]["fingerprint"], fingerprint);
+    let explain = r#"explain FILE --json --header "cookie: theme=dark; session=abc""#;
+    let expected = json!({ "key": "abc", "redis_key": null, "fingerprint": fingerprint });
+    file.run(explain, 0).has(&json!({ "policies": [expected] }));
+}
+
+/// A host has an option of its own.
+#[test]
+fn the_host_is_an_option_and_a_header() {
+    let file = File::new(
+        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nshared = true\n\
+         when = { host = \"example.com\" }\n",
+    );
+    file.run("explain FILE", 0); // Without a host it is unclear, so the policy applies.
+    for host in ["--host ", "--header host:"] {
+        file.run(&format!("explain FILE {host}example.com"), 0);
+        file.run(&format!("explain FILE {host}example.org"), 1);
+    }
 }

@@ -1,7 +1,8 @@
 //! One run of the binary, and files for it.
 
 use std::{
-    fs,
+    ffi::OsStr,
+    fmt, fs,
     path::PathBuf,
     process::{Command, id},
     sync::atomic::{AtomicU32, Ordering},
@@ -32,19 +33,55 @@ impl Run {
         assert_eq!(self.code, code, "{self:#?}");
         self
     }
+
+    /// Asserts that it printed these texts: on stderr if it failed.
+    #[track_caller]
+    pub(crate) fn says(&self, texts: &[&str]) {
+        let printed = if self.code == 2 { &self.err } else { &self.out };
+        for text in texts {
+            assert!(printed.contains(text), "{text}: {self:#?}");
+        }
+    }
+
+    /// Asserts that it printed JSON with these fields, and returns all of it.
+    #[track_caller]
+    pub(crate) fn has(&self, fields: &Value) -> Value {
+        let json = self.json();
+        assert!(has(&json, fields), "{fields} in {json:#}");
+        json
+    }
 }
 
-/// Runs the binary with these arguments.
-pub(crate) fn run(arguments: &[&str]) -> Run {
-    run_with(arguments, &[])
+/// Returns whether objects have these fields, and lists these items.
+fn has(json: &Value, expected: &Value) -> bool {
+    match (json, expected) {
+        (Value::Object(_), Value::Object(fields)) => {
+            fields.iter().all(|(name, field)| has(&json[name], field))
+        }
+        (Value::Array(items), Value::Array(expected)) => {
+            let mut both = items.iter().zip(expected);
+            items.len() == expected.len() && both.all(|(item, expected)| has(item, expected))
+        }
+        _ => json == expected,
+    }
 }
 
-/// Runs the binary with these arguments and variables of the environment.
-pub(crate) fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> Run {
+/// Runs the binary with the arguments of a line. Those in double quotes are one.
+pub(crate) fn run(line: &str) -> Run {
+    run_with(line, &[] as &[(&str, &str)])
+}
+
+/// Runs the binary with the arguments of a line, and variables of the environment.
+pub(crate) fn run_with(line: &str, variables: &[(&str, impl AsRef<OsStr>)]) -> Run {
+    let parts = line.split('"').enumerate();
+    let arguments = parts.flat_map(|(index, part)| match index % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
     let output = Command::new(env!("CARGO_BIN_EXE_tower-throttle"))
         .args(arguments)
         .env_remove("TOWER_THROTTLE_REDIS")
-        .envs(variables.iter().copied())
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .output()
         .expect("the binary");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
@@ -70,8 +107,21 @@ impl File {
         Self(path)
     }
 
+    /// Runs a line with the path of this file in place of `FILE`, and asserts the exit code.
+    #[track_caller]
+    pub(crate) fn run(&self, line: &str, code: i32) -> Run {
+        run(&line.replace("FILE", &self.to_string())).with_code(code)
+    }
+
     pub(crate) fn path(&self) -> &str {
         self.0.to_str().expect("a path in UTF-8")
+    }
+}
+
+/// The path as one argument of a line.
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.path())
     }
 }
 
