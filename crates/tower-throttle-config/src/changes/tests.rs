@@ -6,6 +6,14 @@ fn changes(old: &str, new: &str) -> String {
     Config::diff(&config(old), &config(new)).to_string()
 }
 
+/// Asserts what becomes of the policy.
+#[track_caller]
+fn assert_effect(old: &str, new: &str, effect: &str) {
+    let found = changes(old, new);
+    let start = format!("policy \"api\": {effect}; ");
+    assert!(found.starts_with(&start), "{found}");
+}
+
 fn policy(fields: &str) -> String {
     format!("[[policy]]\nname = \"api\"\n{fields}\n")
 }
@@ -35,21 +43,15 @@ fn a_bucket_is_kept_where_its_name_in_the_store_is() {
         ),
         ("quota = \"10 per day\"\nshared = true", "starts afresh"),
     ] {
-        let found = changes(&plain, &policy(fields));
-        assert!(
-            found.starts_with(&format!("policy \"api\": {effect}; ")),
-            "{found}"
-        );
+        assert_effect(&plain, &policy(fields), effect);
     }
 }
 
 #[test]
 fn another_prefix_starts_the_buckets_of_addresses_afresh() {
     let file = |key: &str, tables: &str| {
-        format!(
-            "{tables}\n{}",
-            policy(&format!("quota = \"1 per day\"{key}"))
-        )
+        let policy = policy(&format!("quota = \"1 per day\"{key}"));
+        format!("{tables}\n{policy}")
     };
     let afresh = |key: &str, before: &str, after: &str| {
         let found = changes(&file(key, before), &file(key, after));
@@ -101,26 +103,13 @@ fn tiers_keep_buckets_while_they_keep_their_algorithms() {
          { by = \"plan\", otherwise = \"free\", tiers = { free = \"10 per day\", paid = \"20 per day\" } } -> \
          { by = \"plan\", otherwise = \"free\", tiers = { free = \"10 per day\", paid = \"30 per day\" } }"
     );
-    let found = changes(&old, &tiers("10 per day", "sliding log of 20 per day"));
-    assert!(
-        found.starts_with("policy \"api\": starts afresh; "),
-        "{found}"
-    );
-    let old = tiers("10 per day", "sliding log of 20 per day");
-    let found = changes(&old, &tiers("sliding log of 10 per day", "20 per day"));
-    assert!(
-        found.starts_with("policy \"api\": starts afresh; "),
-        "{found}"
-    );
-    let paid = old.replace("otherwise = \"free\"", "otherwise = \"paid\"");
-    let found = changes(&old, &paid);
-    assert!(
-        found.starts_with("policy \"api\": starts afresh; "),
-        "{found}"
-    );
-    let old = tiers("10 per day", "20 per day");
-    let found = changes(&old, &policy("quota = \"10 per day\""));
-    assert!(found.starts_with("policy \"api\": kept; "), "{found}");
+    let log = tiers("10 per day", "sliding log of 20 per day");
+    assert_effect(&old, &log, "starts afresh");
+    let turned = tiers("sliding log of 10 per day", "20 per day");
+    assert_effect(&log, &turned, "starts afresh");
+    let paid = log.replace("otherwise = \"free\"", "otherwise = \"paid\"");
+    assert_effect(&log, &paid, "starts afresh");
+    assert_effect(&old, &policy("quota = \"10 per day\""), "kept");
 }
 
 #[test]
@@ -164,18 +153,10 @@ fn what_stays_is_listed_and_no_change() {
     let text = format!("version = 1\n{}", policy("quota = \"10 per day\""));
     let config = Config::from_toml(&text).expect("no mistake");
     let changes = Config::diff(&config, &config);
-    let all: Vec<_> = changes
-        .all()
-        .iter()
-        .map(|change| (&*change.path, change.effect))
-        .collect();
-    assert_eq!(
-        all,
-        [
-            ("policy \"api\"", Effect::Kept),
-            ("layer \"default\"", Effect::Kept)
-        ]
-    );
+    let all = changes.all().iter();
+    let all: Vec<_> = all.map(|change| (&*change.path, change.effect)).collect();
+    let kept = ["policy \"api\"", "layer \"default\""].map(|path| (path, Effect::Kept));
+    assert_eq!(all, kept);
     assert!(changes.is_empty() && changes.all().iter().all(|change| change.is_unchanged()));
     assert_eq!(changes.summary(), "nothing changed");
 }

@@ -13,47 +13,24 @@ use crate::{
 const API: &str = "public-api.txt";
 
 /// The types and modules whose functions a file has to reach.
+#[rustfmt::skip]
 const BUILDERS: &[&str] = &[
-    "key",
-    "key::ClientIp",
-    "key::Peer",
-    "settle",
-    "settle::BodyBytes",
-    "settle::CostHeader",
-    "settle::Failures",
-    "settle::Statuses",
-    "LimiterBuilder",
-    "Lists",
-    "MemoryStoreBuilder",
-    "OnStoreFailure",
-    "Percent",
-    "Policy",
-    "RateLimitLayerBuilder",
-    "RedisStoreBuilder",
+    "key", "key::ClientIp", "key::Peer", "settle", "settle::BodyBytes", "settle::CostHeader",
+    "settle::Failures", "settle::Statuses", "LimiterBuilder", "Lists", "MemoryStoreBuilder",
+    "OnStoreFailure", "Percent", "Policy", "RateLimitLayerBuilder", "RedisStoreBuilder",
 ];
 
 /// What a file does not say, and why.
+#[rustfmt::skip]
 const ELSEWHERE: &[(&str, &str)] = &[
     ("key::ClientIp::or", "a list of keys"),
     ("key::Peer::or", "a list of keys"),
-    (
-        "key::extension",
-        "reads a type of the application: a reader",
-    ),
+    ("key::extension", "reads a type of the application: a reader"),
     ("LimiterBuilder::build", "after the file was read"),
-    (
-        "LimiterBuilder::control",
-        "the limits of a file follow the document of their store",
-    ),
-    (
-        "RateLimitLayerBuilder::control",
-        "the limits of a file follow the document of their store",
-    ),
+    ("LimiterBuilder::control", "the limits of a file follow the document of their store"),
+    ("RateLimitLayerBuilder::control", "the limits of a file follow the document of their store"),
     ("Lists::new", "every table `[lists]` is new"),
-    (
-        "Lists::from_text",
-        "the other fields of `[lists]` say the same",
-    ),
+    ("Lists::from_text", "the other fields of `[lists]` say the same"),
     ("Lists::replace", "while the application runs"),
     ("Lists::find_ip", "while the application runs"),
     ("Lists::find_key", "while the application runs"),
@@ -61,32 +38,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("RateLimitLayerBuilder::build", "after the file was read"),
     ("Policy::with_quota", "a policy of a file has its quota"),
     ("RateLimitLayerBuilder::responder", "a layer has it, too"),
-    (
-        "RedisStoreBuilder::client",
-        "a client of the application: a store as a reader",
-    ),
-    (
-        "RedisStoreBuilder::simulated",
-        "a simulation of a test: a store as a reader",
-    ),
+    ("RedisStoreBuilder::client", "a client of the application: a store as a reader"),
+    ("RedisStoreBuilder::simulated", "a simulation of a test: a store as a reader"),
 ];
 
 /// Methods that these types have from traits.
+#[rustfmt::skip]
 const OF_TRAITS: &[&str] = &[
-    "address",
-    "clone",
-    "default",
-    "eq",
-    "extract",
-    "fmt",
-    "from",
-    "from_str",
-    "hash",
-    "hidden_field",
-    "is_trusted_proxy",
-    "settle",
-    "source",
-    "validate",
+    "address", "clone", "default", "eq", "extract", "fmt", "from", "from_str", "hash",
+    "hidden_field", "is_trusted_proxy", "settle", "source", "validate",
 ];
 
 /// Returns all functions of the public API, without what comes before and after their paths.
@@ -192,12 +152,13 @@ fn a_file_has_a_word_for_each_variant() {
     let words = words();
     let mut variants = 0;
     for line in api.lines() {
-        for owner in [
+        let owners = [
             "GrpcDenials",
             "HeaderFormat",
             "OnMissingKey",
             "OnStoreFailure",
-        ] {
+        ];
+        for owner in owners {
             let start = format!("pub tower_throttle::{owner}::");
             let Some(variant) = line.strip_prefix(&start) else {
                 continue;

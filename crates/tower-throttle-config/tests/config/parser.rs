@@ -15,6 +15,13 @@ fn found(text: &str) -> String {
     Config::from_toml(text).expect_err("mistakes").to_string()
 }
 
+/// Asserts that the first mistake begins so.
+#[track_caller]
+fn assert_starts(text: &str, expected: &str) {
+    let found = found(text);
+    assert!(found.starts_with(expected), "{found}");
+}
+
 /// A file of this process in the folder for temporary files, removed at the end.
 struct Temporary(PathBuf);
 
@@ -68,36 +75,33 @@ fn a_byte_order_mark_and_line_ends_of_windows_change_no_place() {
         r#"5:1: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)"#;
     assert_eq!(found(&wrong), message);
     let wrong = format!("\u{feff}versoin = 1\n{SMALL}");
-    assert!(
-        found(&wrong).starts_with("1:1: unknown field \"versoin\""),
-        "{}",
-        found(&wrong)
-    );
+    assert_starts(&wrong, "1:1: unknown field \"versoin\"");
 }
 
 #[test]
 fn columns_count_characters() {
     let text = SMALL.replace("name = \"burst\"", "name = \"é𝄞日\"\n\"ключ\" = 1");
-    assert!(found(&text).starts_with("4:1: policy \"é𝄞日\": unknown field \"ключ\""));
+    assert_starts(&text, "4:1: policy \"é𝄞日\": unknown field \"ключ\"");
     let text = "version = 1\npolicy = [{ name = \"日本\", quota = \"1 per day\", cost = \"é\" }]";
-    assert!(
-        found(text).starts_with("2:54: policy \"日本\".cost: expected"),
-        "{}",
-        found(text)
-    );
+    assert_starts(text, "2:54: policy \"日本\".cost: expected");
 }
 
 #[test]
 fn bytes_that_are_no_text_are_an_error_with_their_line() {
-    let file = Temporary::new("latin", b"version = 1\n# caf\xe9\n");
-    let message = "FILE:2:6: this is not UTF-8; save the file as UTF-8 (file-not-utf8)";
-    assert_eq!(file.errors(), message);
-    let file = Temporary::new("utf16", &[0xff, 0xfe, b'v', 0]);
-    assert_eq!(file.errors(), message.replace("2:6", "1:1"));
-    let file = Temporary::new("marked", b"\xef\xbb\xbf# caf\xe9\n");
-    assert_eq!(file.errors(), message.replace("2:6", "1:6"));
-    let file = Temporary::new("name", b"version = 1\n\n[[policy]]\nname = \"caf\xe9\"\n");
-    assert_eq!(file.errors(), message.replace("2:6", "4:12"));
+    for (name, bytes, place) in [
+        ("latin", &b"version = 1\n# caf\xe9\n"[..], "2:6"),
+        ("utf16", &[0xff, 0xfe, b'v', 0], "1:1"),
+        ("marked", b"\xef\xbb\xbf# caf\xe9\n", "1:6"),
+        (
+            "name",
+            b"version = 1\n\n[[policy]]\nname = \"caf\xe9\"\n",
+            "4:12",
+        ),
+    ] {
+        let message = "this is not UTF-8; save the file as UTF-8 (file-not-utf8)";
+        let errors = Temporary::new(name, bytes).errors();
+        assert_eq!(errors, format!("FILE:{place}: {message}"));
+    }
 }
 
 /// Returns how long this thread has computed. Where Linux does not tell, how long it has lived.
@@ -169,33 +173,22 @@ fn large_files_take_time_in_proportion_to_their_length() {
 
 #[test]
 fn a_file_that_is_not_there_is_an_error() {
-    let errors = Config::from_path("no/such/limits.toml")
-        .expect_err("no file")
-        .to_string();
-    assert!(
-        errors.starts_with("no/such/limits.toml: cannot read the file ("),
-        "{errors}"
-    );
-    assert!(
-        errors.ends_with("); correct the path, or make it readable (file-unreadable)"),
-        "{errors}"
-    );
-    let errors = Config::from_path(std::env::temp_dir())
-        .expect_err("no file")
-        .to_string();
-    assert!(
-        errors.ends_with("make it readable (file-unreadable)"),
-        "{errors}"
-    );
+    for path in [PathBuf::from("no/such/limits.toml"), std::env::temp_dir()] {
+        let errors = Config::from_path(&path).expect_err("no file").to_string();
+        let start = format!("{}: cannot read the file (", path.display());
+        let end = "); correct the path, or make it readable (file-unreadable)";
+        assert!(
+            errors.starts_with(&start) && errors.ends_with(end),
+            "{errors}"
+        );
+    }
 }
 
 #[test]
 fn every_start_of_a_file_is_read_or_reported() {
     let files = crate::files::toml_files("good");
-    for text in files
-        .iter()
-        .map(|path| fs::read_to_string(path).expect("a text"))
-    {
+    let texts = files.iter().map(fs::read_to_string);
+    for text in texts.map(|text| text.expect("a text")) {
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
             if let Err(errors) = Config::from_toml(&text[..end]) {
                 assert!(!errors.problems().is_empty());
@@ -216,11 +209,8 @@ fn values_in_each_other_are_bounded() {
     let dotted = format!("{{ {}a = ", "a.".repeat(75));
     let value = format!("{}1{}", dotted.repeat(75), " }".repeat(75));
     let text = format!("{SMALL}when = {value}\n");
-    assert!(
-        found(&text).ends_with("(file-too-deep)"),
-        "{}",
-        found(&text)
-    );
+    let found_in = found(&text);
+    assert!(found_in.ends_with("(file-too-deep)"), "{found_in}");
     let names = "a.".repeat(10_000);
     assert!(!found(&format!("{SMALL}{names}a = 1\n")).is_empty());
     assert!(!found(&format!("{SMALL}[{names}a]\n")).is_empty());
@@ -239,48 +229,13 @@ fn the_first_hundred_mistakes_have_proposals() {
 
 /// Pieces of files, which are put together at random.
 fn piece() -> impl Strategy<Value = String> {
+    #[rustfmt::skip]
     let known = [
-        "version = 1\n",
-        "[[policy]]\n",
-        "[store]\n",
-        "[layer.api]\n",
-        "[lists]\n",
-        "name = ",
-        "quota = ",
-        "key = ",
-        "when = ",
-        "cost = ",
-        "mode = ",
-        "settle_by = ",
-        "redis = ",
-        "\"10 per second\"",
-        "\"peer\"",
-        "\"header:a\"",
-        "\"${A}\"",
-        "\"${\"",
-        "1",
-        "-1",
-        "1.5",
-        "true",
-        "[",
-        "]",
-        "{",
-        "}",
-        ", ",
-        "\n",
-        "\r\n",
-        "\u{feff}",
-        "\0",
-        "\"",
-        "'",
-        "\"\"\"",
-        "all = ",
-        "not = ",
-        "1979-05-27",
-        "99999999999999999999",
-        "0x7f",
-        "é",
-        "= ",
+        "version = 1\n", "[[policy]]\n", "[store]\n", "[layer.api]\n", "[lists]\n", "name = ",
+        "quota = ", "key = ", "when = ", "cost = ", "mode = ", "settle_by = ", "redis = ",
+        "\"10 per second\"", "\"peer\"", "\"header:a\"", "\"${A}\"", "\"${\"", "1", "-1",
+        "1.5", "true", "[", "]", "{", "}", ", ", "\n", "\r\n", "\u{feff}", "\0", "\"", "'",
+        "\"\"\"", "all = ", "not = ", "1979-05-27", "99999999999999999999", "0x7f", "é", "= ",
         ".",
     ];
     prop_oneof![

@@ -32,13 +32,7 @@ quota = "1 per second"
 key = {text}
 "#
     ));
-    let readers = Readers::new()
-        .key("tenant", tenant)
-        .key("number", |head: &RequestHead<'_>| {
-            head.headers()
-                .get("x-number")
-                .map(|value| Key::from(u64::from(value.as_bytes()[0])))
-        });
+    let readers = Readers::new().key("tenant", tenant).key("number", number);
     let config = config.readers(readers);
     let mut reading = Reading::new(&config);
     reading.addresses = Addresses::read(&mut reading);
@@ -54,6 +48,11 @@ fn tenant(head: &RequestHead<'_>) -> Option<Key> {
     head.headers()
         .get("x-tenant")
         .map(|value| Key::from(value.as_bytes()))
+}
+
+fn number(head: &RequestHead<'_>) -> Option<Key> {
+    let value = head.headers().get("x-number")?;
+    Some(Key::from(u64::from(value.as_bytes()[0])))
 }
 
 fn requests() -> Vec<Request<()>> {
@@ -88,12 +87,8 @@ fn requests() -> Vec<Request<()>> {
                 request = request.header(*name, *value);
             }
             let peer: SocketAddr = peer.parse().expect("an address");
-            requests.push(
-                request
-                    .extension(PeerAddr(peer))
-                    .body(())
-                    .expect("a request"),
-            );
+            let request = request.extension(PeerAddr(peer)).body(());
+            requests.push(request.expect("a request"));
         }
     }
     requests
@@ -181,11 +176,7 @@ fn all_keys_together_are_a_tuple() {
         (
             (tenant, peer(), key::method(), key::global()),
             client_ip(),
-            |head: &RequestHead<'_>| {
-                head.headers()
-                    .get("x-number")
-                    .map(|value| Key::from(u64::from(value.as_bytes()[0])))
-            },
+            number,
         ),
     );
     same(

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Folder, of, poll_twice, rejected, standing};
+use super::{Folder, assert_rejected, of, poll_twice, standing};
 use crate::{Config, Limits, Readers, lock::lock};
 use tower_throttle::{
     ConfigError, Key, RequestHead,
@@ -54,11 +54,7 @@ fn a_panic_while_a_version_is_checked_rejects_it() {
     poll_twice(&limits);
     let expected =
         "code of the application panicked while this was checked: no plan (check-panicked)";
-    assert!(
-        rejected(&limits).ends_with(expected),
-        "{}",
-        rejected(&limits)
-    );
+    assert_rejected(&limits, expected);
     panics.store(false, Ordering::Relaxed);
     folder.write("limits.toml", &read_by(30));
     poll_twice(&limits);

@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use super::{Folder, deployed, of, poll_twice, rejected, standing};
+use super::{Folder, assert_rejected, deployed, of, poll_twice, standing};
 use crate::MAX_BYTES;
 
 #[test]
@@ -85,11 +85,7 @@ fn a_file_that_is_gone_changes_nothing_and_is_loud() {
     limits.shared.poll();
     assert_eq!(standing(&limits), (1, true, 10));
     let expected = format!("{}: cannot read the file (No such file", path.display());
-    assert!(
-        rejected(&limits).starts_with(&expected),
-        "{}",
-        rejected(&limits)
-    );
+    assert_rejected(&limits, &expected);
     // The same content again.
     folder.write("limits.toml", &of(10));
     poll_twice(&limits);
@@ -115,11 +111,7 @@ fn what_is_no_file_is_rejected() {
     fs::create_dir(&path).expect("a folder");
     poll_twice(&limits);
     assert_eq!(standing(&limits), (1, true, 10));
-    assert!(
-        rejected(&limits).contains("not a regular file"),
-        "{}",
-        rejected(&limits)
-    );
+    assert_rejected(&limits, "not a regular file");
 }
 
 #[test]
@@ -131,9 +123,5 @@ fn a_file_that_is_too_large_is_rejected() {
     );
     poll_twice(&limits);
     assert_eq!(standing(&limits), (1, true, 10));
-    assert!(
-        rejected(&limits).ends_with("(file-too-large)"),
-        "{}",
-        rejected(&limits)
-    );
+    assert_rejected(&limits, "(file-too-large)");
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use super::{Folder, of, poll_twice, rejected, standing, unique};
+use super::{Folder, assert_rejected, of, poll_twice, standing, unique};
 use crate::tests::log::Log;
 
 fn with_lists(limit: u64) -> String {
@@ -28,11 +28,7 @@ fn the_file_of_lists_is_watched_too() {
     assert_eq!(standing(&limits), (2, true, 10));
     fs::remove_file(folder.path("lists.txt")).expect("removed");
     poll_twice(&limits);
-    assert!(
-        rejected(&limits).contains("lists.txt"),
-        "{}",
-        rejected(&limits)
-    );
+    assert_rejected(&limits, "lists.txt");
 }
 
 #[test]
@@ -82,19 +78,11 @@ fn lists_that_are_no_file_or_too_large_are_rejected() {
     symlink("/dev/null", &lists).expect("a link");
     poll_twice(&limits);
     let expected = "not a regular file); make it readable, or name another file (list-file)";
-    assert!(
-        rejected(&limits).ends_with(expected),
-        "{}",
-        rejected(&limits)
-    );
+    assert_rejected(&limits, expected);
 
     fs::remove_file(&lists).expect("removed");
     let large = fs::File::create(&lists).expect("a file");
     large.set_len((64 << 20) + 1).expect("a length");
     poll_twice(&limits);
-    assert!(
-        rejected(&limits).contains("it has more than 64 MiB"),
-        "{}",
-        rejected(&limits)
-    );
+    assert_rejected(&limits, "it has more than 64 MiB");
 }

@@ -80,14 +80,9 @@ fn limit(limits: &Limits) -> u64 {
         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
     }));
     let answer = service.oneshot(http::Request::new(()));
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let answer = runtime
-        .expect("a runtime")
-        .block_on(answer)
-        .expect("infallible");
-    let field = answer.headers()["ratelimit-policy"]
-        .to_str()
-        .expect("a text");
+    let answer = block_on(answer).expect("infallible");
+    let field = &answer.headers()["ratelimit-policy"];
+    let field = field.to_str().expect("a text");
     let (_, rest) = field.split_once("q=").expect("a quota");
     let digits = rest.split(';').next().expect("a number");
     digits.parse().expect("a number")
@@ -99,7 +94,17 @@ fn standing(limits: &Limits) -> (u64, bool, u64) {
     (status.version, status.rejected.is_some(), limit(limits))
 }
 
-fn rejected(limits: &Limits) -> String {
+/// Asserts that the file is rejected with a message that has this in it.
+#[track_caller]
+fn assert_rejected(limits: &Limits, expected: &str) {
     let rejected = limits.status().rejected.expect("rejected");
-    rejected.errors.to_string()
+    let errors = rejected.errors.to_string();
+    assert!(errors.contains(expected), "{errors}");
+}
+
+/// Runs a future of this thread.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(future)
 }
