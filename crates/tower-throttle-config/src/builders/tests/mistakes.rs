@@ -88,54 +88,65 @@ wait = "1s"
 
 #[test]
 fn a_mistake_of_form_makes_nothing_else_seem_wrong() {
-    let policies = "[[policy]]\nname = \"a\"\nquota = \"10 per second\"\nkey = \"client_ip\"\n\
-                    [[policy]]\nname = \"b\"\nquota = \"10 per second\"\nwhen = { method = \"GET\" }\n\
-                    settle_by = \"failures\"\n";
-    for (rest, expected) in [
-        // A key has the broken table, and a list the broken address.
-        ("client_ip = { trusted = [1] }\n", &["2 wrong-type"][..]),
-        ("client_ip = 7\n", &["2 wrong-type"]),
+    const POLICIES: &str = r#"
+[[policy]]
+name = "a"
+quota = "10 per second"
+key = "client_ip"
+[[policy]]
+name = "b"
+quota = "10 per second"
+when = { method = "GET" }
+settle_by = "failures"
+"#;
+    for (tables, expected) in [
+        // A key has the broken table.
+        ("client_ip = { trusted = [1] }", &["1 wrong-type"][..]),
+        ("client_ip = 7", &["1 wrong-type"]),
         // A broken layer or limiter may have the policies that no other has.
         (
-            "client_ip = { trusted = [\"10.0.0.1\"] }\nlayer = { a = { policies = [\"a\"] }, b = { policy = [\"b\"] } }\n",
-            &["3 unknown-field"],
+            "layer = { x = { policies = [\"a\"] }, y = { policy = [\"b\"] } }",
+            &["1 unknown-field"],
         ),
         (
-            "client_ip = { trusted = [\"10.0.0.1\"] }\nlimiter.a.policies = [\"a\"]\nlayer.b.policies = [\"c\"]\n",
-            &["4 unknown-policy"],
+            "limiter.x.policies = [\"a\"]\nlayer.y.policies = [\"c\"]",
+            &["2 unknown-policy"],
         ),
         (
-            "client_ip = { trusted = [\"10.0.0.1\"] }\nlimiter.a.policies = [\"a\"]\nlimiter.b.name = 7\nlayer = {}\n",
-            &["4 wrong-type", "5 empty-value"],
+            "limiter.x.policies = [\"a\"]\nlimiter.y.name = 7\nlayer = {}",
+            &["2 wrong-type", "3 empty-value"],
         ),
         // What the application says later.
         (
-            "client_ip = { trusted = [\"10.0.0.1\"] }\nstore = { redis = \"${NOT_SET_HERE}\", clock = \"mine\" }\npeer = 7\n",
-            &["4 wrong-type"],
+            "store = { redis = \"${NOT_SET_HERE}\", clock = \"mine\" }\npeer = 7",
+            &["2 wrong-type"],
         ),
-        // The name of a layer is misspelled.
+        // The name of a layer is misspelled, or all layers are wrong.
         (
-            "client_ip = { trusted = [\"10.0.0.1\"] }\nlimiter.a.policies = [\"a\"]\nlayers.b.policies = [\"b\"]\n",
-            &["4 unknown-field"],
+            "limiter.x.policies = [\"a\"]\nlayers.y.policies = [\"b\"]",
+            &["2 unknown-field"],
         ),
-        (
-            "limiter.a.policies = [\"a\"]\nlayer = 7\n",
-            &["3 wrong-type"],
-        ),
+        ("limiter.x.policies = [\"a\"]\nlayer = 7", &["2 wrong-type"]),
     ] {
-        assert_unread(&format!("version = 1\n{rest}{policies}"), expected);
+        let proxies = match tables.contains("client_ip") {
+            true => "",
+            false => "client_ip = { trusted = [\"10.0.0.1\"] }\n",
+        };
+        let file = format!("{tables}\nversion = 1\n{proxies}{POLICIES}");
+        assert_unread(&file, expected);
     }
     // Another version may have another form.
-    let unknown =
-        "version = 2\npeer = 7\n[[policy]]\nname = \"a\"\nquota = \"10 per second\"\ncost = 20\n";
+    let unknown = "version = 2\npeer = 7\n[[policy]]\nname = \"a\"\n";
     assert_unread(unknown, &["1 file-version"]);
     // Layers name a broken policy, and have a policy twice.
-    let named = "version = 1\n[[policy]]\nname = \"a\"\nquota = 7\nstrike_on_denial = true\n\
-                 [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n\
-                 [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n";
-    for layers in ["", "[layer.x]\npolicies = [\"a\", \"b\"]\n"] {
-        let named = format!("{named}{layers}");
-        assert_unread(&named, &["4 wrong-type", "10 duplicate-policy"]);
+    for layers in ["", "layer.x.policies = [\"a\", \"b\"]\n"] {
+        let policies = r#"policy = [
+            { name = "a", quota = 7, strike_on_denial = true },
+            { name = "b", quota = "10 per second" },
+            { name = "b", quota = "10 per second" },
+        ]"#;
+        let file = format!("{policies}\nversion = 1\n{layers}");
+        assert_unread(&file, &["2 wrong-type", "4 duplicate-policy"]);
     }
 }
 
