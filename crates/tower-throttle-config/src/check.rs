@@ -198,7 +198,8 @@ impl Check<'_> {
             match name {
                 "policy" => self.no_policies(),
                 name => {
-                    let kinds = kinds(&form["properties"][name], name);
+                    let field = form["properties"].get(name).unwrap_or(&Value::Null);
+                    let kinds = kinds(field, name);
                     let message =
                         format!("the field {name:?} is missing; add it: {name} = {kinds}");
                     self.report("missing-field", message);

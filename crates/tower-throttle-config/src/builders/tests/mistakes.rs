@@ -20,6 +20,7 @@ fn assert_problems(text: &str, expected: &[&str]) {
 }
 
 /// Compares the mistakes of a file that is not read: the line of each, and its code.
+#[cfg(feature = "redis")]
 #[track_caller]
 fn assert_unread(text: &str, expected: &[&str]) {
     let errors = Config::from_toml(text).expect_err("mistakes");
@@ -29,6 +30,7 @@ fn assert_unread(text: &str, expected: &[&str]) {
     assert_eq!(found.collect::<Vec<_>>(), expected, "{text}\n{errors}");
 }
 
+#[cfg(feature = "redis")]
 #[test]
 fn a_mistake_of_form_hides_no_mistake_in_another_table() {
     let file = r#"version = 1
@@ -86,6 +88,7 @@ wait = "1s"
     assert_unread(&versionless, &[&["1 missing-field"][..], &all].concat());
 }
 
+#[cfg(feature = "redis")]
 #[test]
 fn a_mistake_of_form_makes_nothing_else_seem_wrong() {
     const POLICIES: &str = r#"
