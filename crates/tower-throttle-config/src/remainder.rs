@@ -13,9 +13,9 @@ pub(super) fn keep(file: &mut Value, problems: &[Problem]) -> Option<()> {
     for problem in problems {
         let table: Vec<_> = problem.at.table().iter().map(String::as_str).collect();
         match *table {
-            // The version is missing, or the policies are, without which nothing can be read.
+            // A field of the file itself is missing. Without policies, serde reads nothing.
             [] => drop(file.insert("version".to_owned(), VERSION.into())),
-            // Layers may name it, and places count it.
+            // It stays in its place: layers may name it, and the others are counted.
             ["policy", index] => {
                 let policies = file.get_mut("policy")?;
                 let policy = policies.get_mut(index.parse::<usize>().ok()?)?;
@@ -27,7 +27,7 @@ pub(super) fn keep(file: &mut Value, problems: &[Problem]) -> Option<()> {
                 let tables = file.get_mut(problem.at.kind())?.as_object_mut()?;
                 tables.remove(name);
             }
-            // Keys may be `client_ip`.
+            // Without the table, each key `client_ip` would be a mistake.
             ["client_ip"] => drop(file.insert("client_ip".to_owned(), json!({ "trusted": [] }))),
             ["peer" | "lists" | "store"] => drop(file.remove(problem.at.kind())),
             _ => return None,
