@@ -41,7 +41,6 @@
 //! | look-up | what each policy does with one caller |
 //! | change | a reset, a ban, another quota or a mode, made by an operator |
 //! | sample | what happened in one second. The sampler takes one a second while somebody looks |
-//! | viewer | an open page, which gets the samples by a stream |
 //!
 //! [tower-throttle]: https://docs.rs/tower-throttle
 //! [tower-throttle's glossary]: https://github.com/tower-throttle/tower-throttle/blob/main/ARCHITECTURE.md#words
@@ -89,6 +88,9 @@ pub use self::{access::Access, error::AccessError, who::Who};
 use self::{
     api::sampler::Sampler, attempts::Attempts, hosts::Hosts, shared::Shared, target::Targets,
 };
+
+/// What the page and the API say of this crate.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Builds the admin page and its API: see the [crate](self).
 ///

@@ -145,7 +145,6 @@ codes! {
     Malformed => BAD_REQUEST "malformed" "the body is not what this path takes",
     UnknownPolicy => NOT_FOUND "unknown-policy" "no layer and no limiter has this policy",
     UnknownLimiter => NOT_FOUND "unknown-limiter" "there is no layer and no limiter of this name",
-    KeyTooLong => PAYLOAD_TOO_LARGE "key-too-long" "the caller has more than 4096 bytes; name it by its fingerprint",
     SharedPolicy => CONFLICT "shared-policy" "the policy has one bucket for all callers; name it as `everyone:`",
     CannotOverride => CONFLICT "cannot-override" "the policy does not take this quota",
     CannotShadow => CONFLICT "cannot-shadow" "the policy cannot be a shadow policy",
@@ -154,7 +153,6 @@ codes! {
     NotChanged => CONFLICT "not-changed" "the control document was not changed",
     StoreUnavailable => SERVICE_UNAVAILABLE "store-unavailable" "the store does not answer",
     Panicked => INTERNAL_SERVER_ERROR "panicked" "code of the application panicked while it was asked: a key extractor or a store, for example",
-    TooManyStreams => SERVICE_UNAVAILABLE "too-many-streams" "32 streams are open, which are the most; close one",
 }
 
 #[cfg(test)]

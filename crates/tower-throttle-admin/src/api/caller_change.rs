@@ -1,18 +1,17 @@
 //! Changes for one caller: reset, ban, unban, another quota.
 
-mod read;
-mod summary;
+use std::collections::BTreeSet;
 
 use tower_throttle::{
     Fingerprint, Key, Quota,
-    control::{self, Control, End, Entry},
+    control::{Action as EntryAction, End, Entry},
     inspect::{CallerState, Inspect},
 };
 
-use self::summary::summary;
 use super::{
-    changed::{Changed, Event, Failed, Signature, control_for},
-    look_up::{Found, LookUp, Question, look_up},
+    changed::{Asked, Changed, Failed, control_for, put},
+    look_up::{Found, LookUp},
+    request::{Ban, Note, OfCaller, Override, Question},
 };
 use crate::{
     Who,
@@ -24,11 +23,11 @@ use crate::{
 pub(super) struct CallerChange {
     question: Question,
     action: Action,
-    reason: Option<String>,
-    label: Option<String>,
+    reason: Option<Note>,
+    label: Option<Note>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
     Reset,
     Ban(End),
@@ -38,93 +37,92 @@ enum Action {
 }
 
 impl CallerChange {
+    const fn new(question: Question, action: Action) -> Self {
+        Self {
+            question,
+            action,
+            reason: None,
+            label: None,
+        }
+    }
+
+    pub(super) const fn reset(question: Question) -> Self {
+        Self::new(question, Action::Reset)
+    }
+
+    pub(super) fn ban(body: Ban) -> Self {
+        let question = Question::of_policy(body.caller, body.policy);
+        Self {
+            reason: body.reason,
+            label: body.label,
+            ..Self::new(question, Action::Ban(body.r#for.0))
+        }
+    }
+
+    pub(super) fn unban(body: OfCaller) -> Self {
+        let question = Question::of_policy(body.caller, body.policy);
+        Self::new(question, Action::Unban)
+    }
+
+    pub(super) fn set_quota(body: Override) -> Self {
+        let question = Question::of_policy(body.caller, body.policy);
+        Self {
+            reason: body.reason,
+            label: body.label,
+            ..Self::new(question, Action::Override(body.quota.0, body.r#for.0))
+        }
+    }
+
+    pub(super) fn clear_quota(body: OfCaller) -> Self {
+        let question = Question::of_policy(body.caller, body.policy);
+        Self::new(question, Action::ClearOverride)
+    }
+
     /// Makes the change, and logs it.
     pub(super) async fn make(self, shared: Handle, who: Who) -> Result<Changed<LookUp>, Problem> {
+        let question = &self.question;
+        let own_entry = self.own_entry(&shared);
         let (inspected, before) = match self.concerned(&shared).await {
             Ok(concerned) => concerned,
-            Err(problem) => return self.remove_entry(problem, &shared, &who).await,
+            // An entry can be removed whatever became of its policy.
+            Err(_) if own_entry.is_some() => Default::default(),
+            Err(problem) => return Err(problem),
         };
-        let callers = fingerprints(&before);
-        let outcome = self
-            .apply(&callers, &before, &inspected, &shared, &who)
-            .await;
-        // A change of the document has replaced their settings.
-        let inspected = self.among(&shared).unwrap_or_default();
-        let after = self.states(&inspected, &shared).await;
-        let (before, after) = (LookUp::from(&before[..]), LookUp::from(&after[..]));
-        let event = Event {
+        let mut is_changed = false;
+        let found = before.iter().filter_map(|found| found.state.fingerprint);
+        let callers: BTreeSet<_> = found.chain(own_entry).collect();
+        let edited = self.edit(&callers, &shared, &who, &mut is_changed).await;
+        let outcome = match edited {
+            // The document goes first: if it cannot be changed, nothing is.
+            Ok(()) => {
+                self.reset_buckets(&before, &inspected, &mut is_changed)
+                    .await
+            }
+            Err(failed) => Err(failed),
+        };
+        let after = match inspected.is_empty() {
+            true => Vec::new(),
+            // A change of the document has replaced their settings.
+            false => question.find(&question.among(&shared)?, &shared).await,
+        };
+        let before = LookUp::from(&before[..]);
+        let own = || own_entry.as_ref().map(Fingerprint::to_string);
+        let asked = Asked {
             who: &who,
             action: self.action.name(),
-            policy: self.question.policy.as_deref(),
-            fingerprint: before.fingerprint.as_deref(),
+            policy: question.policy.as_deref(),
+            fingerprint: before.fingerprint.clone().or_else(own),
         };
-        let changed = event.log(outcome, &summary(&before), &summary(&after))?;
-        Ok(Changed::new(&shared, changed, before, after))
+        let states = (before, LookUp::from(&after[..]));
+        asked.answer(&shared, is_changed, outcome, states, LookUp::summary)
     }
 
     /// Returns the layers and limiters that the change concerns, and what they do with the caller.
     async fn concerned(&self, shared: &Shared) -> Result<(Vec<Inspect>, Vec<Found>), Problem> {
-        let inspected = self.among(shared)?;
-        let states = self.states(&inspected, shared).await;
+        let inspected = self.question.among(shared)?;
+        let states = self.question.find(&inspected, shared).await;
         self.check(&states, &inspected, shared)?;
         Ok((inspected, states))
-    }
-
-    fn among(&self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
-        self.question.among(shared.targets.all())
-    }
-
-    /// Removes an entry of the document whose policy is gone, or does not follow the document any
-    /// more. Returns the problem if there is no such entry.
-    async fn remove_entry(
-        &self,
-        problem: Problem,
-        shared: &Shared,
-        who: &Who,
-    ) -> Result<Changed<LookUp>, Problem> {
-        let Some(caller) = self.entry_to_remove(shared) else {
-            return Err(problem);
-        };
-        let outcome = self.apply(&[caller], &[], &[], shared, who).await;
-        let found = LookUp {
-            fingerprint: Some(caller.to_string()),
-            policies: Vec::new(),
-        };
-        let event = Event {
-            who,
-            action: self.action.name(),
-            policy: self.question.policy.as_deref(),
-            fingerprint: found.fingerprint.as_deref(),
-        };
-        let changed = event.log(outcome, "an entry without effect here", "no entry")?;
-        Ok(Changed::new(shared, changed, found.clone(), found))
-    }
-
-    /// Returns the caller of an entry that this removes, if the document has it under the key or the
-    /// fingerprint that was sent.
-    fn entry_to_remove(&self, shared: &Shared) -> Option<Fingerprint> {
-        let (control, policy) = (shared.control.as_ref()?, self.question.policy.as_ref()?);
-        let own = control.fingerprint(self.question.caller.key()?);
-        let is_removed = |entry: &Entry| match (&entry.action, self.action) {
-            (
-                control::Action::Ban {
-                    policy: of, caller, ..
-                },
-                Action::Unban,
-            )
-            | (
-                control::Action::Override {
-                    policy: of, caller, ..
-                },
-                Action::ClearOverride,
-            ) => (of, *caller) == (policy, own),
-            _ => false,
-        };
-        control.entries().iter().any(is_removed).then_some(own)
-    }
-
-    async fn states(&self, inspected: &[Inspect], shared: &Shared) -> Vec<Found> {
-        look_up(inspected, &self.question, shared.control.as_ref()).await
     }
 
     /// Returns a problem if the change can have no effect, or one that was not meant.
@@ -134,106 +132,99 @@ impl CallerChange {
         inspected: &[Inspect],
         shared: &Shared,
     ) -> Result<(), Problem> {
-        let key = self.question.caller.key();
+        let key = self.question.caller.0.key();
         let is_all = |state: &CallerState| {
             let named = key.as_ref().map(Fingerprint::from);
             key == Some(Key::everyone()) || named == state.fingerprint
         };
-        let is_one = |state: &CallerState| state.is_shared && !is_all(state);
-        if self.question.policy.is_some() && before.iter().any(|found| is_one(&found.state)) {
+        let mut states = before.iter().map(|found| &found.state);
+        let is_for_one = states
+            .clone()
+            .any(|state| state.is_shared && !is_all(state));
+        if self.question.policy.is_some() && is_for_one {
             return Err(Problem::new(Code::SharedPolicy));
         }
-        if before.iter().all(|found| found.state.fingerprint.is_none()) {
-            let why = before
-                .iter()
-                .find_map(|found| found.state.bucket.as_ref().err());
+        if states.clone().all(|state| state.fingerprint.is_none()) {
+            let why = states.find_map(|state| state.bucket.as_ref().err());
             let why = why.map_or("no policy has its key", |why| why);
             return Err(Problem::new(Code::Malformed).detail(format!("`caller`: {why}")));
         }
-        let Some(policy) = &self.question.policy else {
-            return Ok(());
+        let is_reset = match self.action {
+            Action::Reset => true,
+            Action::Unban => has_ban_by_policy(before),
+            _ => false,
         };
-        match self.action {
-            Action::Override(quota, _) => {
-                control_for(shared.control.as_ref(), inspected)?;
-                check_quota(inspected, policy, &quota)
-            }
-            Action::Ban(_) | Action::ClearOverride => {
-                control_for(shared.control.as_ref(), inspected).map(drop)
-            }
-            Action::Unban if !has_ban_by_policy(before) => {
-                control_for(shared.control.as_ref(), inspected).map(drop)
-            }
-            Action::Unban | Action::Reset => Ok(()),
+        if !is_reset {
+            control_for(shared, inspected)?;
+        }
+        match (self.action, &self.question.policy) {
+            (Action::Override(quota, _), Some(policy)) => check_quota(inspected, policy, &quota),
+            _ => Ok(()),
         }
     }
 
-    /// Returns whether anything has changed. `callers`: what stores call the caller.
-    async fn apply(
+    /// Returns the caller of an entry that this removes, if the document has it under the key or the
+    /// fingerprint that was sent.
+    fn own_entry(&self, shared: &Shared) -> Option<Fingerprint> {
+        let (control, policy) = (shared.control.as_ref()?, self.question.policy.as_ref()?);
+        let own = control.fingerprint(self.question.caller.0.key()?);
+        let is_own = |entry: &Entry| match &entry.action {
+            EntryAction::Ban {
+                policy: of, caller, ..
+            } => self.action == Action::Unban && (of, *caller) == (policy, own),
+            EntryAction::Override {
+                policy: of, caller, ..
+            } => self.action == Action::ClearOverride && (of, *caller) == (policy, own),
+            _ => false,
+        };
+        control.entries().iter().any(is_own).then_some(own)
+    }
+
+    /// Changes the control document. `callers`: what stores call the caller, mostly one name.
+    async fn edit(
         &self,
-        callers: &[Fingerprint],
-        before: &[Found],
-        inspected: &[Inspect],
+        callers: &BTreeSet<Fingerprint>,
         shared: &Shared,
         author: &Who,
-    ) -> Result<bool, Failed> {
-        let control = shared.control.as_ref();
-        let (Some(policy), false) = (&self.question.policy, matches!(self.action, Action::Reset))
-        else {
-            let is_reset = self.reset_all(inspected, false).await?;
-            return Ok(is_reset && before.iter().any(|found| has_used(&found.state)));
+        is_changed: &mut bool,
+    ) -> Result<(), Failed> {
+        let (Some(control), Some(policy)) = (&shared.control, &self.question.policy) else {
+            return Ok(());
         };
-        let signature = Signature {
-            author,
-            reason: self.reason.as_deref(),
-            label: self.label.as_deref(),
-        };
-        let mut is_changed = false;
-        for caller in callers {
-            let Some(control) = control else {
-                break;
+        let notes = (self.reason.as_ref(), self.label.as_ref());
+        for caller in callers.iter().copied() {
+            *is_changed |= match self.action {
+                Action::Reset => false,
+                Action::Unban => control.unban(policy, caller).await?,
+                Action::ClearOverride => control.clear_override(policy, caller).await?,
+                Action::Ban(end) => put(control.ban(policy, caller, end), author, notes).await?,
+                Action::Override(quota, end) => {
+                    let entry = control.override_quota(policy, caller, quota);
+                    put(entry.until(end), author, notes).await?
+                }
             };
-            let made = self.change(control, policy, *caller, &signature).await;
-            is_changed |= made.map_err(|failed| failed.after(is_changed))?;
         }
-        // The document goes first: if it cannot be changed, nothing is.
-        if matches!(self.action, Action::Unban) && has_ban_by_policy(before) {
-            is_changed |= self.reset_all(inspected, is_changed).await?;
-        }
-        Ok(is_changed)
+        Ok(())
     }
 
-    async fn change(
+    /// Resets the caller's buckets, if the change does.
+    async fn reset_buckets(
         &self,
-        control: &Control,
-        policy: &str,
-        caller: Fingerprint,
-        signature: &Signature<'_>,
-    ) -> Result<bool, Failed> {
-        let entry = match self.action {
-            Action::Unban => return Ok(control.unban(policy, caller).await?),
-            Action::ClearOverride => return Ok(control.clear_override(policy, caller).await?),
-            Action::Reset => return Ok(false),
-            Action::Ban(until) => control.ban(policy, caller, until),
-            Action::Override(quota, until) => {
-                control.override_quota(policy, caller, quota).until(until)
-            }
+        before: &[Found],
+        inspected: &[Inspect],
+        is_changed: &mut bool,
+    ) -> Result<(), Failed> {
+        let has_effect = match self.action {
+            Action::Reset => before.iter().any(|found| has_used(&found.state)),
+            Action::Unban if has_ban_by_policy(before) => true,
+            _ => return Ok(()),
         };
-        signature.sign(entry).await?;
-        Ok(true)
-    }
-
-    /// Resets the caller in all of these. Returns whether it has a bucket that can be reset.
-    /// `is_changed`: whether the document was changed before.
-    async fn reset_all(&self, inspected: &[Inspect], is_changed: bool) -> Result<bool, Failed> {
-        let Question { caller, policy, .. } = &self.question;
-        let mut is_any = false;
-        for (done, one) in inspected.iter().enumerate() {
-            let reset = one.reset(caller, policy.as_deref()).await;
-            let failed = |error| Failed::of_reset(&error, done).after(is_changed);
-            is_any |= !reset.map_err(failed)?.is_empty();
+        let (caller, policy) = (&self.question.caller.0, self.question.policy.as_deref());
+        for one in inspected {
+            let reset = one.reset(caller, policy).await?;
+            *is_changed |= has_effect && !reset.is_empty();
         }
-        Ok(is_any)
+        Ok(())
     }
 }
 
@@ -247,17 +238,6 @@ impl Action {
             Self::ClearOverride => "clear-override",
         }
     }
-}
-
-/// Returns what stores call the caller: mostly one.
-fn fingerprints(states: &[Found]) -> Vec<Fingerprint> {
-    let mut all: Vec<_> = states
-        .iter()
-        .filter_map(|found| found.state.fingerprint)
-        .collect();
-    all.sort_unstable();
-    all.dedup();
-    all
 }
 
 fn has_ban_by_policy(states: &[Found]) -> bool {

@@ -1,4 +1,4 @@
-//! What every change has: its answer, its line in the log, and the problems of the control document.
+//! What every change has: its answer, its line in the log, and its failures.
 
 use serde::Serialize;
 use tower_throttle::{
@@ -7,6 +7,7 @@ use tower_throttle::{
     inspect::Inspect,
 };
 
+use super::request::Note;
 use crate::{
     Who, events,
     problem::{Code, Problem},
@@ -23,14 +24,55 @@ pub(super) struct Changed<T> {
     problem: Option<String>,
 }
 
-impl<T> Changed<T> {
-    pub(super) fn new(shared: &Shared, changed: bool, before: T, after: T) -> Self {
-        let control = shared.control.as_ref();
-        Self {
-            changed,
-            before,
-            after,
-            problem: control.and_then(|control| control.status().problem),
+/// What was asked for, by whom.
+pub(super) struct Asked<'a> {
+    pub(super) who: &'a Who,
+    pub(super) action: &'static str,
+    pub(super) policy: Option<&'a str>,
+    pub(super) fingerprint: Option<String>,
+}
+
+impl Asked<'_> {
+    /// Logs the change, unless nothing has changed, and returns its answer.
+    pub(super) fn answer<T>(
+        &self,
+        shared: &Shared,
+        is_changed: bool,
+        outcome: Result<(), Failed>,
+        (before, after): (T, T),
+        describe: impl Fn(&T) -> String,
+    ) -> Result<Changed<T>, Problem> {
+        let is_unconfirmed = match &outcome {
+            Ok(()) => false,
+            Err(failed) => is_changed || failed.may_have_happened,
+        };
+        if is_changed || is_unconfirmed {
+            let doubt = if is_unconfirmed {
+                "not confirmed; "
+            } else {
+                ""
+            };
+            events::change(
+                self.who.name(),
+                self.action,
+                self.policy.unwrap_or("all"),
+                self.fingerprint.as_deref().unwrap_or_default(),
+                &describe(&before),
+                &format!("{doubt}{}", describe(&after)),
+            );
+        }
+        match outcome {
+            Ok(()) => Ok(Changed {
+                changed: is_changed,
+                before,
+                after,
+                problem: shared.control.as_ref().and_then(|one| one.status().problem),
+            }),
+            Err(Failed { problem, .. }) if is_changed => {
+                let what = format!("{}; a part of it was changed before", problem.message());
+                Err(problem.detail(what))
+            }
+            Err(Failed { problem, .. }) => Err(problem),
         }
     }
 }
@@ -55,104 +97,43 @@ impl From<ControlError> for Failed {
     }
 }
 
-impl Failed {
-    /// Creates the failure of a reset, after that many layers and limiters were done.
-    pub(super) fn of_reset(error: &StoreError, done: usize) -> Self {
-        let others = match done {
-            0 => "no other layer or limiter was changed".to_owned(),
-            1 => "another layer or limiter was changed before".to_owned(),
-            done => format!("{done} other layers or limiters were changed before"),
-        };
-        let may_have_happened = done > 0 || error.may_have_run();
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
         let what = match error.may_have_run() {
             true => "may have been reset",
             false => "was not reset",
         };
         Self {
+            may_have_happened: error.may_have_run(),
             problem: Problem::new(Code::StoreUnavailable)
-                .detail(format!("the caller {what} ({error}); {others}")),
-            may_have_happened,
-        }
-    }
-
-    /// Adds whether the document was changed before.
-    pub(super) fn after(self, is_changed: bool) -> Self {
-        if !is_changed {
-            return self;
-        }
-        let what = self.problem.message();
-        let what = format!("{what}; the control document was changed before");
-        Self {
-            problem: self.problem.detail(what),
-            may_have_happened: true,
+                .detail(format!("the caller {what} ({error})")),
         }
     }
 }
 
-/// What the log says of a change.
-pub(super) struct Event<'a> {
-    pub(super) who: &'a Who,
-    pub(super) action: &'static str,
-    pub(super) policy: Option<&'a str>,
-    pub(super) fingerprint: Option<&'a str>,
-}
-
-impl Event<'_> {
-    /// Logs a change, unless nothing has changed. Returns whether it has.
-    pub(super) fn log(
-        &self,
-        outcome: Result<bool, Failed>,
-        before: &str,
-        after: &str,
-    ) -> Result<bool, Problem> {
-        let (result, after) = match outcome {
-            Ok(false) => return Ok(false),
-            Ok(true) => (Ok(true), after.to_owned()),
-            Err(failed) if failed.may_have_happened => {
-                (Err(failed.problem), format!("not confirmed; {after}"))
-            }
-            Err(failed) => return Err(failed.problem),
-        };
-        let policy = self.policy.unwrap_or("all");
-        let fingerprint = self.fingerprint.unwrap_or_default();
-        events::change(
-            self.who.name(),
-            self.action,
-            policy,
-            fingerprint,
-            before,
-            &after,
-        );
-        result
+/// Makes an entry with its author, and the reason and the label that were sent.
+pub(super) async fn put(
+    mut entry: Change,
+    author: &Who,
+    (reason, label): (Option<&Note>, Option<&Note>),
+) -> Result<bool, Failed> {
+    entry = entry.author(author.name());
+    if let Some(reason) = reason {
+        entry = entry.because(&*reason.0);
     }
-}
-
-/// The author of a change in a control document, and the reason.
-pub(super) struct Signature<'a> {
-    pub(super) author: &'a Who,
-    pub(super) reason: Option<&'a str>,
-    pub(super) label: Option<&'a str>,
-}
-
-impl Signature<'_> {
-    /// Signs an entry.
-    pub(super) fn sign(&self, change: Change) -> Change {
-        let mut change = change.author(self.author.name());
-        if let Some(reason) = self.reason {
-            change = change.because(reason);
-        }
-        if let Some(label) = self.label {
-            change = change.label(label);
-        }
-        change
+    if let Some(label) = label {
+        entry = entry.label(&*label.0);
     }
+    entry.await?;
+    Ok(true)
 }
 
 /// Returns the document, if one of these layers and limiters follows it.
 pub(super) fn control_for<'a>(
-    control: Option<&'a Control>,
+    shared: &'a Shared,
     inspected: &[Inspect],
 ) -> Result<&'a Control, Problem> {
+    let control = shared.control.as_ref();
     let control = control.ok_or_else(|| Problem::new(Code::NoControl))?;
     match inspected.iter().any(|one| one.follows(control)) {
         true => Ok(control),

@@ -1,16 +1,18 @@
 //! What each policy does with one caller.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use tower_throttle::{
-    List, Quota,
-    control::{Caller, Control},
+    List,
     inspect::{CallerState, Inspect},
 };
 
 use super::{
-    body::Fields,
     epoch_ms, ms,
     policies::{ControlEntry, list_word, mode},
+    request::Question,
+    status::policy_names,
 };
 use crate::{
     problem::{Code, Problem},
@@ -56,32 +58,14 @@ pub(crate) struct CallerPolicy {
     pub(crate) storage_key: Option<String>,
 }
 
-/// A caller, and where to look for it.
-pub(crate) struct Question {
-    pub(crate) caller: Caller,
-    pub(crate) policy: Option<String>,
-    pub(crate) limiter: Option<String>,
-    /// The quota of the caller, where each request chooses it.
-    pub(crate) tier: Option<Quota>,
-}
-
 impl Question {
-    /// Reads the body of a request that has these fields and no others.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, Problem> {
-        let mut fields = Fields::read(body)?;
-        let question = Self {
-            caller: fields.caller()?,
-            policy: fields.policy()?,
-            limiter: fields.limiter()?,
-            tier: fields.tier()?,
-        };
-        fields.end(&["caller", "policy", "limiter", "tier"])?;
-        Ok(question)
-    }
-
     /// Returns the layers and limiters that are meant, of which each has the policy.
-    pub(super) fn among(&self, inspected: Vec<Inspect>) -> Result<Vec<Inspect>, Problem> {
-        let inspected = with_name(inspected, self.limiter.as_deref())?;
+    pub(super) fn among(&self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
+        let mut inspected = shared.targets.all();
+        if let Some(limiter) = &self.limiter {
+            let name = |one: &Inspect| vec![one.name().to_owned()];
+            retain(&mut inspected, limiter, name, Code::UnknownLimiter)?;
+        }
         match &self.policy {
             Some(policy) => with_policy(inspected, policy),
             None => Ok(inspected),
@@ -90,26 +74,22 @@ impl Question {
 
     /// Looks the caller up.
     pub(crate) async fn look_up(&self, shared: &Shared) -> Result<LookUp, Problem> {
-        let inspected = self.among(shared.targets.all())?;
-        let control = shared.control.as_ref();
-        let found = look_up(&inspected, self, control).await;
+        let found = self.find(&self.among(shared)?, shared).await;
         Ok(LookUp::from(&found[..]))
     }
-}
 
-/// Returns the layers and limiters of a name, or all.
-fn with_name(mut inspected: Vec<Inspect>, name: Option<&str>) -> Result<Vec<Inspect>, Problem> {
-    let Some(name) = name else {
-        return Ok(inspected);
-    };
-    let known: Vec<String> = inspected.iter().map(|one| one.name().to_owned()).collect();
-    inspected.retain(|one| one.name() == name);
-    match inspected.is_empty() {
-        true => Err(Problem::new(Code::UnknownLimiter).detail(format!(
-            "there is no such layer or limiter; there are {}",
-            listed(known)
-        ))),
-        false => Ok(inspected),
+    /// Asks one layer or limiter after the other.
+    pub(super) async fn find(&self, inspected: &[Inspect], shared: &Shared) -> Vec<Found> {
+        let (policy, tier) = (self.policy.as_deref(), self.tier.map(|tier| tier.0));
+        let mut all = Vec::new();
+        for one in inspected {
+            let control = shared.control.as_ref();
+            let followed = control.map(|control| one.follows(control));
+            let states = one.look_up_in_tier(&self.caller.0, policy, tier).await;
+            let states = states.into_iter();
+            all.extend(states.map(|state| Found { state, followed }));
+        }
+        all
     }
 }
 
@@ -118,32 +98,36 @@ pub(super) fn with_policy(
     mut inspected: Vec<Inspect>,
     policy: &str,
 ) -> Result<Vec<Inspect>, Problem> {
-    let names = |one: &Inspect| one.policies().into_iter().map(|state| state.name);
-    let known: Vec<String> = inspected.iter().flat_map(names).collect();
-    inspected.retain(|one| names(one).any(|name| name == policy));
-    match inspected.is_empty() {
-        true => Err(Problem::new(Code::UnknownPolicy).detail(format!(
-            "there is no such policy; there are {}",
-            listed(known)
-        ))),
-        false => Ok(inspected),
-    }
+    retain(&mut inspected, policy, policy_names, Code::UnknownPolicy)?;
+    Ok(inspected)
 }
 
-/// Lists names, each once.
-fn listed(mut names: Vec<String>) -> String {
+/// Keeps those that have a name. If none has, the problem lists the names that there are.
+fn retain(
+    inspected: &mut Vec<Inspect>,
+    wanted: &str,
+    names: impl Fn(&Inspect) -> Vec<String>,
+    code: Code,
+) -> Result<(), Problem> {
     const MOST: usize = 32;
 
-    names.sort_unstable();
-    names.dedup();
-    let others = names.len().saturating_sub(MOST);
-    names.truncate(MOST);
-    let names = names.join(", ");
-    match (names.is_empty(), others) {
-        (true, _) => "none".to_owned(),
-        (false, 0) => names,
-        (false, others) => format!("{names} and {others} more"),
+    let known: BTreeSet<String> = inspected.iter().flat_map(&names).collect();
+    inspected.retain(|one| names(one).iter().any(|name| name == wanted));
+    if !inspected.is_empty() {
+        return Ok(());
     }
+    let listed: Vec<_> = known.iter().take(MOST).map(String::as_str).collect();
+    let more = match known.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let problem = Problem::new(code);
+    let what = format!(
+        "{}; there are {}{more}",
+        problem.message(),
+        listed.join(", ")
+    );
+    Err(problem.detail(what))
 }
 
 /// What a policy does with a caller, and whether its layer or limiter follows the control document of
@@ -151,23 +135,6 @@ fn listed(mut names: Vec<String>) -> String {
 pub(super) struct Found {
     pub(super) state: CallerState,
     followed: Option<bool>,
-}
-
-/// Asks one layer or limiter after the other.
-pub(super) async fn look_up(
-    inspected: &[Inspect],
-    question: &Question,
-    control: Option<&Control>,
-) -> Vec<Found> {
-    let (caller, policy) = (&question.caller, question.policy.as_deref());
-    let mut all = Vec::new();
-    for one in inspected {
-        let followed = control.map(|control| one.follows(control));
-        let states = one.look_up_in_tier(caller, policy, question.tier).await;
-        let states = states.into_iter();
-        all.extend(states.map(|state| Found { state, followed }));
-    }
-    all
 }
 
 impl From<&[Found]> for LookUp {
@@ -180,6 +147,32 @@ impl From<&[Found]> for LookUp {
             fingerprint: first.filter(|_| is_one).map(|one| one.to_string()),
             policies: all.iter().map(CallerPolicy::from).collect(),
         }
+    }
+}
+
+impl LookUp {
+    /// Describes what each policy does, for the log.
+    pub(super) fn summary(&self) -> String {
+        let each = self.policies.iter().map(CallerPolicy::summary);
+        match self.policies.is_empty() {
+            true => "no policy of this name here".to_owned(),
+            false => each.collect::<Vec<_>>().join("; "),
+        }
+    }
+}
+
+impl CallerPolicy {
+    fn summary(&self) -> String {
+        let quota = self.quota.as_ref().map(|quota| format!("{quota}, "));
+        let left = match (self.remaining, self.limit, &self.error) {
+            (Some(remaining), Some(limit), _) => format!("{remaining} of {limit} left"),
+            (.., Some(error)) => format!("unknown, because {error}"),
+            _ => "unknown".to_owned(),
+        };
+        let ban = self.banned_by.zip(self.banned_until_ms);
+        let ban = ban.map(|(by, until_ms)| format!(", banned by {by} until {until_ms}"));
+        let (quota, ban) = (quota.unwrap_or_default(), ban.unwrap_or_default());
+        format!("{}/{}: {quota}{left}{ban}", self.limiter, self.policy)
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! The page shows the same facts, from the same functions.
 
-pub(super) mod body;
 mod caller_change;
 mod changed;
 pub(super) mod look_up;
@@ -10,11 +9,10 @@ mod mode_change;
 pub(super) mod numbers;
 pub(super) mod policies;
 pub(super) mod recent;
+pub(super) mod request;
 mod sample;
 pub(super) mod sampler;
 pub(super) mod status;
-pub(super) mod stores;
-mod stream;
 
 use std::{
     collections::BTreeMap,
@@ -22,19 +20,24 @@ use std::{
 };
 
 use axum::{
-    Extension, Router,
-    body::Body,
-    extract::{RawQuery, State},
-    response::Response,
+    Extension, Json, Router,
+    extract::{Query, State},
+    response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
-use serde::Serialize;
+use http::{Uri, header::CONTENT_TYPE};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use tracing::Instrument;
 
 use self::{
-    caller_change::CallerChange, changed::Changed, look_up::Question, mode_change::ModeChange,
+    caller_change::CallerChange,
+    changed::Changed,
+    look_up::LookUp,
+    policies::{ControlEntry, Policy},
+    request::{ClearMode, Question, SetMode},
+    status::Status,
 };
 use super::{
     Who,
@@ -43,135 +46,129 @@ use super::{
 };
 
 /// How many callers `top` lists by default, and at most.
-const TOP: (usize, usize) = (20, 1_000);
+const USUAL_TOP: usize = 20;
+const MOST_TOP: usize = 1_000;
 
 /// Returns all routes below `/api/v1/`.
 pub(super) fn routes() -> Router<Handle> {
-    Router::new()
-        .route("/api/v1/status", get(get_status))
-        .route("/api/v1/policies", get(get_policies))
-        .route("/api/v1/entries", get(get_entries))
-        .route("/api/v1/metrics", get(get_metrics))
-        .route("/api/v1/top", get(get_top))
-        .route("/api/v1/denials", get(get_denials))
-        .route("/api/v1/stream", get(get_stream))
-        .route("/api/v1/lookup", post(look_up))
-        .route("/api/v1/reset", of_caller(CallerChange::reset))
-        .route("/api/v1/ban", of_caller(CallerChange::ban))
-        .route("/api/v1/unban", of_caller(CallerChange::unban))
-        .route("/api/v1/override", of_caller(CallerChange::set_quota))
-        .route(
-            "/api/v1/clear-override",
-            of_caller(CallerChange::clear_quota),
-        )
-        .route("/api/v1/mode", of_mode(ModeChange::set))
-        .route("/api/v1/clear-mode", of_mode(ModeChange::clear))
+    let api = Router::new()
+        .route("/status", get(get_status))
+        .route("/policies", get(get_policies))
+        .route("/entries", get(get_entries))
+        .route("/metrics", get(get_metrics))
+        .route("/top", get(get_top))
+        .route("/denials", get(get_denials))
+        .route("/samples", get(get_samples))
+        .route("/lookup", post(look_up))
+        .route("/reset", of_caller(CallerChange::reset))
+        .route("/ban", of_caller(CallerChange::ban))
+        .route("/unban", of_caller(CallerChange::unban))
+        .route("/override", of_caller(CallerChange::set_quota))
+        .route("/clear-override", of_caller(CallerChange::clear_quota))
+        .route("/mode", change(SetMode::make))
+        .route("/clear-mode", change(ClearMode::make));
+    Router::new().nest("/api/v1", api)
 }
 
-type Answered = Result<Response, Problem>;
-
-async fn get_status(State(shared): State<Handle>, Extension(who): Extension<Who>) -> Answered {
-    Ok(json(&status::status(&shared, &shared.targets.all(), &who)))
+async fn get_status(State(shared): State<Handle>, Extension(who): Extension<Who>) -> Json<Value> {
+    let inspected = shared.targets.all();
+    Json(Status::new(&shared, &inspected, who).json(&inspected))
 }
 
-async fn get_policies(State(shared): State<Handle>) -> Answered {
+async fn get_policies(State(shared): State<Handle>) -> Json<Vec<Policy>> {
     let (inspected, control) = (shared.targets.all(), shared.control.as_ref());
-    Ok(json(&policies::policies(&inspected, control, None)))
+    Json(policies::policies(&inspected, control, None))
 }
 
-async fn get_entries(State(shared): State<Handle>) -> Answered {
-    Ok(json(&policies::entries(shared.control.as_ref())))
+async fn get_entries(State(shared): State<Handle>) -> Json<Vec<ControlEntry>> {
+    Json(policies::entries(shared.control.as_ref()))
 }
 
-async fn get_metrics(State(shared): State<Handle>) -> Answered {
-    Ok(json(&numbers::metrics(&shared.targets.all())))
+async fn get_metrics(State(shared): State<Handle>) -> Json<Value> {
+    Json(shared.targets.all().iter().map(numbers::metrics).collect())
 }
 
-async fn get_top(State(shared): State<Handle>, RawQuery(query): RawQuery) -> Answered {
-    let (usual, most) = TOP;
-    let limit = number_in(query.as_deref(), "limit")?.unwrap_or(usual as u64);
-    let limit = usize::try_from(limit).ok();
-    let limit = limit.filter(|limit| (1..=most).contains(limit));
-    let limit = limit.ok_or_else(|| {
-        Problem::new(Code::Malformed).detail(format!("`limit` has to be from 1 to {most}"))
-    })?;
-    Ok(json(&numbers::top(&shared.targets.all(), limit)))
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    limit: Option<usize>,
 }
 
-async fn get_denials(State(shared): State<Handle>, RawQuery(query): RawQuery) -> Answered {
-    let since_ms = number_in(query.as_deref(), "since")?.unwrap_or(0);
-    Ok(json(&numbers::denials(&shared.targets.all(), since_ms)))
+async fn get_top(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
+    let usage = "the query has to be `limit=` and a number from 1 to 1000, or nothing";
+    let Limit { limit } = query(&uri, usage)?;
+    let limit = limit.unwrap_or(USUAL_TOP);
+    if !(1..=MOST_TOP).contains(&limit) {
+        return Err(Problem::new(Code::Malformed).detail(usage));
+    }
+    let top = numbers::top(&shared.targets.all(), limit);
+    Ok(Json(top.iter().map(numbers::Top::json).collect()))
 }
 
-async fn get_stream(State(shared): State<Handle>, headers: HeaderMap) -> Answered {
-    stream::stream(&shared.sampler, &headers)
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Since {
+    #[serde(default)]
+    since: u64,
 }
 
-async fn look_up(State(shared): State<Handle>, body: Bytes) -> Answered {
-    let question = Question::read(&body)?;
-    Ok(json(&question.look_up(&shared).await?))
+async fn get_denials(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
+    let Since { since } = query(&uri, Since::USAGE)?;
+    let denials = numbers::denials(&shared.targets.all(), since);
+    Ok(Json(denials.iter().map(numbers::Denial::json).collect()))
 }
 
-fn of_caller(read: Read<CallerChange>) -> MethodRouter<Handle> {
-    change(read, CallerChange::make)
+async fn get_samples(State(shared): State<Handle>, uri: Uri) -> Result<Response, Problem> {
+    let Since { since } = query(&uri, Since::USAGE)?;
+    shared.sampler.look();
+    let samples = shared.sampler.samples_after(since);
+    Ok(([(CONTENT_TYPE, "application/json")], samples).into_response())
 }
 
-fn of_mode(read: Read<ModeChange>) -> MethodRouter<Handle> {
-    change(read, ModeChange::make)
+impl Since {
+    const USAGE: &str = "the query has to be `since=` and a time in milliseconds, or nothing";
 }
 
-/// Reads the body of a call.
-type Read<T> = fn(&[u8]) -> Result<T, Problem>;
+fn query<T: DeserializeOwned>(uri: &Uri, usage: &'static str) -> Result<T, Problem> {
+    let query = Query::try_from_uri(uri);
+    let query = query.map_err(|_| Problem::new(Code::Malformed).detail(usage));
+    query.map(|Query(query)| query)
+}
 
-/// Returns the route of a change: what it reads, and how that is made.
-fn change<C, S, F>(read: Read<C>, make: fn(C, Handle, Who) -> F) -> MethodRouter<Handle>
+async fn look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<LookUp>, Problem> {
+    let question: Question = request::read(&body)?;
+    Ok(Json(question.look_up(&shared).await?))
+}
+
+fn of_caller<B: DeserializeOwned + Send + 'static>(
+    of: impl Fn(B) -> CallerChange + Clone + Send + Sync + 'static,
+) -> MethodRouter<Handle> {
+    change(move |body, shared, who| of(body).make(shared, who))
+}
+
+/// Returns the route of a change.
+fn change<B, S, F>(
+    make: impl Fn(B, Handle, Who) -> F + Clone + Send + Sync + 'static,
+) -> MethodRouter<Handle>
 where
-    C: 'static,
+    B: DeserializeOwned + 'static,
     S: Serialize + Send + 'static,
     F: Future<Output = Result<Changed<S>, Problem>> + Send + 'static,
 {
     post(
         async move |State(shared): State<Handle>, Extension(who): Extension<Who>, body: Bytes| {
+            let made = make(request::read(&body)?, shared, who).in_current_span();
             // It is logged also if the client hangs up.
-            let made = tokio::spawn(make(read(&body)?, shared, who).in_current_span());
-            match made.await {
-                Ok(made) => Answered::Ok(json(&made?)),
+            match tokio::spawn(made).await {
+                Ok(made) => made.map(Json),
                 Err(_) => Err(Problem::new(Code::Panicked)),
             }
         },
     )
 }
 
-fn json(value: &impl Serialize) -> Response {
-    // Values of this API are texts and numbers, which all have a form in JSON.
-    let text = serde_json::to_vec(value).unwrap_or_default();
-    let mut response = Response::new(Body::from(text));
-    let kind = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
-}
-
-/// Reads the only parameter that a query may have.
-fn number_in(query: Option<&str>, name: &str) -> Result<Option<u64>, Problem> {
-    let Some(query) = query.filter(|query| !query.is_empty()) else {
-        return Ok(None);
-    };
-    let value = query
-        .strip_prefix(name)
-        .and_then(|rest| rest.strip_prefix('='));
-    let is_number = |value: &&str| value.bytes().all(|digit| digit.is_ascii_digit());
-    let number = value.filter(is_number).and_then(|value| value.parse().ok());
-    let number: Option<u64> = number;
-    match number {
-        Some(number) => Ok(Some(number)),
-        None => Err(Problem::new(Code::Malformed).detail(format!(
-            "the query has to be `{name}=` and a whole number, or nothing"
-        ))),
-    }
-}
-
 /// Returns whole milliseconds, rounded up.
-fn ms(time: Duration) -> u64 {
+pub(crate) fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
@@ -182,7 +179,7 @@ pub(crate) fn epoch_ms(at: SystemTime) -> u64 {
 }
 
 /// Numbers with names.
-type Counts<T = u64> = BTreeMap<&'static str, T>;
+type Counts = BTreeMap<&'static str, u64>;
 
 fn counts(all: impl Iterator<Item = (&'static str, u64)>) -> Counts {
     all.collect()

@@ -103,55 +103,43 @@ pub(crate) fn entries(control: Option<&Control>) -> Vec<ControlEntry> {
 
 impl From<&Entry> for ControlEntry {
     fn from(entry: &Entry) -> Self {
-        let mut found = Self {
-            kind: "list",
-            policy: None,
-            fingerprint: None,
-            quota: None,
-            mode: None,
-            list: None,
-            range: None,
+        let action = &entry.action;
+        let (kind, policy, caller) = match action {
+            Action::Override { policy, caller, .. } => ("override", Some(policy), Some(caller)),
+            Action::Ban { policy, caller, .. } => ("ban", Some(policy), Some(caller)),
+            Action::Mode { policy, .. } => ("mode", Some(policy), None),
+            Action::ListKey { key, .. } => ("list", None, Some(key)),
+            Action::ListIp { .. } => ("list", None, None),
+            _ => ("other", None, None),
+        };
+        Self {
+            kind,
+            policy: policy.cloned(),
+            fingerprint: caller.map(ToString::to_string),
+            quota: match action {
+                Action::Override { quota, .. } => Some(quota.to_string()),
+                _ => None,
+            },
+            mode: match action {
+                Action::Mode { mode: set, .. } => Some(mode(*set)),
+                _ => None,
+            },
+            list: match action {
+                Action::ListIp { list, .. } | Action::ListKey { list, .. } => {
+                    Some(list_word(*list))
+                }
+                _ => None,
+            },
+            range: match action {
+                Action::ListIp { range, .. } => Some(range.clone()),
+                _ => None,
+            },
             until_ms: entry.until.map(epoch_ms),
             created_ms: epoch_ms(entry.created),
             author: entry.author.clone(),
             reason: entry.reason.clone(),
             label: entry.label.clone(),
-        };
-        match &entry.action {
-            Action::Override {
-                policy,
-                caller,
-                quota,
-                ..
-            } => {
-                found.kind = "override";
-                found.policy = Some(policy.clone());
-                found.fingerprint = Some(caller.to_string());
-                found.quota = Some(quota.to_string());
-            }
-            Action::Ban { policy, caller, .. } => {
-                found.kind = "ban";
-                found.policy = Some(policy.clone());
-                found.fingerprint = Some(caller.to_string());
-            }
-            Action::Mode {
-                policy, mode: set, ..
-            } => {
-                found.kind = "mode";
-                found.policy = Some(policy.clone());
-                found.mode = Some(mode(*set));
-            }
-            Action::ListIp { list, range, .. } => {
-                found.list = Some(list_word(*list));
-                found.range = Some(range.clone());
-            }
-            Action::ListKey { list, key, .. } => {
-                found.list = Some(list_word(*list));
-                found.fingerprint = Some(key.to_string());
-            }
-            _ => found.kind = "other",
         }
-        found
     }
 }
 

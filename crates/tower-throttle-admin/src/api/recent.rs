@@ -1,4 +1,4 @@
-//! [`Totals`]: what happened in the last seconds.
+//! [`Totals`]: what happened in some time.
 
 use tower_throttle::{
     inspect::Inspect,
@@ -21,9 +21,6 @@ pub(crate) struct Totals {
     pub(crate) failures: Counts,
 }
 
-/// The sources of decisions that no store made, neither at once nor before.
-const UNDECIDED: [&str; 2] = ["local", "store_failure"];
-
 impl Totals {
     pub(super) fn new(seconds: f64, limiters: &[Snapshot], stores: &[StoreMetrics]) -> Self {
         let mut totals = Self {
@@ -32,12 +29,10 @@ impl Totals {
         };
         for one in limiters {
             let (allowed, denied) = allowed_and_denied(&one.requests);
+            let shadow_denied = one.policies().map(|(_, checks)| checks.shadow_denied);
             totals.allowed += allowed;
             totals.denied += denied;
-            totals.shadow_denied += one
-                .policies()
-                .map(|(_, checks)| checks.shadow_denied)
-                .sum::<u64>();
+            totals.shadow_denied += shadow_denied.sum::<u64>();
             add(&mut totals.sources, one.decisions.by_source());
         }
         for store in stores {
@@ -67,23 +62,23 @@ impl Totals {
         self.allowed += other.allowed;
         self.denied += other.denied;
         self.shadow_denied += other.shadow_denied;
-        let counts = |counts: &Counts| counts.clone().into_iter();
-        add(&mut self.sources, counts(&other.sources));
-        add(&mut self.failures, counts(&other.failures));
+        add(&mut self.sources, other.sources.clone());
+        add(&mut self.failures, other.failures.clone());
     }
 
     /// Returns the number of decisions that a store was to make. Lists decide without one.
     pub(crate) fn decisions(&self) -> u64 {
-        let asked = self.sources.iter().filter(|(source, _)| **source != "list");
-        asked.map(|(_, count)| count).sum()
+        let all: u64 = self.sources.values().sum();
+        all - self.source("list")
     }
 
-    /// Returns how many of them no store made.
+    /// Returns how many of them no store made, neither at once nor before.
     pub(crate) fn undecided(&self) -> u64 {
-        let undecided = UNDECIDED
-            .iter()
-            .filter_map(|source| self.sources.get(source));
-        undecided.sum()
+        self.source("local") + self.source("store_failure")
+    }
+
+    pub(crate) fn source(&self, name: &str) -> u64 {
+        self.sources.get(name).copied().unwrap_or(0)
     }
 
     /// Says why most of the decisions that no store made were not made.
@@ -102,7 +97,7 @@ impl Totals {
     }
 }
 
-fn add(sums: &mut Counts, counts: impl Iterator<Item = (&'static str, u64)>) {
+fn add(sums: &mut Counts, counts: impl IntoIterator<Item = (&'static str, u64)>) {
     for (name, count) in counts {
         *sums.entry(name).or_default() += count;
     }

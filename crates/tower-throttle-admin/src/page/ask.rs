@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::{
-    api::{body::caller as read_caller, look_up::Question},
+    api::request::{CallerField, Question, QuotaField, caller},
     problem::{Code, Problem},
 };
 
@@ -24,8 +24,7 @@ impl Ask {
     /// Returns what is asked, and makes `caller` and `policy` what is shown of it.
     pub(super) fn question(&mut self) -> Result<Question, Problem> {
         let malformed = |_| Problem::new(Code::Malformed);
-        let mut limiter = None;
-        let mut tier = None;
+        let (mut limiter, mut tier) = (None, None);
         if !self.link.is_empty() {
             let fingerprint: String;
             (self.policy, limiter, fingerprint) =
@@ -33,12 +32,15 @@ impl Ask {
             self.caller = format!("fingerprint:{fingerprint}");
         }
         if !self.tier.is_empty() {
-            let quota: String;
+            let quota: QuotaField;
             (self.policy, quota) = serde_json::from_str(&self.tier).map_err(malformed)?;
-            tier = Some(quota.parse().map_err(|_| Problem::new(Code::Malformed))?);
+            tier = Some(quota);
         }
+        let caller = caller(&parts_of(&self.caller));
+        let caller = caller
+            .map_err(|what| Problem::new(Code::Malformed).detail(format!("`caller`: {what}")))?;
         Ok(Question {
-            caller: read_caller(&parts_of(&self.caller))?,
+            caller: CallerField(caller),
             policy: (!self.policy.is_empty()).then(|| self.policy.clone()),
             limiter,
             tier,

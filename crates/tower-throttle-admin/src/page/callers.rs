@@ -1,6 +1,7 @@
 //! The tables of callers: recent denials, and those denied most.
 
 use maud::{Markup, html};
+use tower_throttle::DenialReason;
 
 use super::{
     View,
@@ -8,7 +9,10 @@ use super::{
     text::{foreign, since},
     words::{count, duration, plural},
 };
-use crate::api::numbers::{Denial, Top};
+use crate::api::{
+    epoch_ms, ms,
+    numbers::{Denial, Top},
+};
 
 /// How many different denials are shown.
 const MOST_DENIALS: usize = 50;
@@ -34,17 +38,17 @@ pub(super) fn caller(
 
 /// Shows equal denials together. The list keeps still while somebody points at it.
 pub(super) fn denials(denials: &[Denial], missed: u64, view: &View) -> Markup {
-    let mut groups: Vec<(&Denial, u64)> = Vec::new();
+    let mut groups: Vec<(String, &Denial, u64)> = Vec::new();
     for denial in denials {
-        match groups.iter_mut().find(|(other, _)| other.is_like(denial)) {
-            Some((_, times)) => *times += 1,
-            None => groups.push((denial, 1)),
+        let key = key_of(denial);
+        match groups.iter_mut().find(|(other, ..)| *other == key) {
+            Some((.., times)) => *times += 1,
+            None => groups.push((key, denial, 1)),
         }
     }
     groups.truncate(MOST_DENIALS);
-    let rows = groups
-        .into_iter()
-        .map(|(denial, times)| denial_row(denial, times, view));
+    let rows = groups.iter();
+    let rows = rows.map(|(key, denial, times)| denial_row(key, denial, *times, view));
     let table = Table {
         id: "denials",
         columns: &["Caller", "Why", "Request", "#Last"],
@@ -59,53 +63,44 @@ pub(super) fn denials(denials: &[Denial], missed: u64, view: &View) -> Markup {
     card("denials", "Recent denials", note, table.render())
 }
 
-fn denial_row(denial: &Denial, times: u64, view: &View) -> Markup {
-    let mut known: Vec<(&str, &str)> = Vec::new();
-    for one in &denial.callers {
-        let Some(fingerprint) = one.fingerprint.as_deref() else {
-            continue;
-        };
-        if known.iter().all(|(_, other)| *other != fingerprint) {
-            known.push((&one.policy, fingerprint));
-        }
+/// Returns what equal denials share.
+fn key_of(Denial { limiter, denial }: &Denial) -> String {
+    let request = (denial.method, &denial.route);
+    let fingerprints = denial.fingerprints.iter().map(ToString::to_string);
+    let callers = (&denial.policies, fingerprints.collect::<Vec<_>>());
+    let key = (limiter, why(denial.reason), request, callers);
+    serde_json::to_string(&key).unwrap_or_default()
+}
+
+fn denial_row(key: &str, found: &Denial, times: u64, view: &View) -> Markup {
+    let denial = &found.denial;
+    let mut known: Vec<(&str, String)> = Vec::new();
+    for (policy, fingerprint) in found.callers() {
+        let fingerprint = fingerprint.filter(|one| known.iter().all(|(_, other)| other != one));
+        known.extend(fingerprint.map(|one| (policy, one)));
     }
-    let policies: Vec<_> = denial
-        .callers
-        .iter()
-        .map(|one| one.policy.as_str())
-        .collect();
-    let prints: Vec<_> = known.iter().map(|(_, one)| *one).collect();
-    let route = denial.route.as_deref();
-    let key = (
-        &denial.limiter,
-        denial.reason,
-        denial.method,
-        route,
-        &policies,
-        prints,
-    );
     html! {
-        tr data-key=(serde_json::to_string(&key).unwrap_or_default()) {
+        tr data-key=(key) {
             th scope="row" {
                 @if known.is_empty() { "unknown" }
-                @for (policy, fingerprint) in known { (caller(Some(&denial.limiter), policy, fingerprint, None)) " " }
+                @for (policy, fingerprint) in known { (caller(Some(&found.limiter), policy, &fingerprint, None)) " " }
             }
             td {
-                span.bad { (reason(denial.reason)) }
-                small { @for (index, policy) in policies.iter().enumerate() { @if index > 0 { ", " } (foreign(policy)) } }
+                span.bad { (why(denial.reason)) }
+                small { @for (index, policy) in denial.policies.iter().enumerate() { @if index > 0 { ", " } (foreign(policy)) } }
             }
             td {
                 @if let Some(method) = denial.method { (method) " " }
-                @if let Some(route) = route { (foreign(route)) }
+                @if let Some(route) = &denial.route { (foreign(route)) }
                 small {
-                    @match denial.retry_after_ms {
-                        Some(wait_ms) => { "wait " (duration(wait_ms)) },
+                    @match denial.retry_after {
+                        Some(wait) => { "wait " (duration(ms(wait))) },
                         None => "waiting does not help",
                     }
                 }
             }
             td.number {
-                (since(denial.at_ms, view.status.now_ms))
+                (since(epoch_ms(denial.at), view.status.now_ms))
                 @if times > 1 { small { (count(times)) " times" } }
             }
         }
@@ -113,14 +108,16 @@ fn denial_row(denial: &Denial, times: u64, view: &View) -> Markup {
 }
 
 /// Returns why a request was denied, in words.
-pub(super) fn reason(reason: &'static str) -> &'static str {
+pub(super) const fn why(reason: DenialReason) -> &'static str {
     match reason {
-        "quota_exceeded" => "no room",
-        "cost_impossible" => "can never fit",
-        "key_missing" => "no key",
-        "listed" => "on the deny list",
-        "store_failed" => "store failed",
-        other => other,
+        DenialReason::QuotaExceeded => "no room",
+        DenialReason::Banned => "banned",
+        DenialReason::CostImpossible => "can never fit",
+        DenialReason::KeyMissing => "no key",
+        DenialReason::Listed => "on the deny list",
+        DenialReason::StoreFailed => "store failed",
+        DenialReason::Misconfigured => "misconfigured",
+        _ => "other",
     }
 }
 
@@ -136,17 +133,19 @@ pub(super) fn top(view: &View) -> Markup {
     card("top", "Denied most", note, table.render())
 }
 
-fn top_row(one: &Top, view: &View) -> Markup {
+fn top_row(top: &Top, view: &View) -> Markup {
+    let (limiter, one) = (&top.limiter, &top.offender);
+    let fingerprint = one.fingerprint.to_string();
     html! {
-        tr data-key={ (one.limiter) "/" (one.policy) "/" (one.shadow) "/" (one.fingerprint) } {
-            th scope="row" { (caller(Some(&one.limiter), &one.policy, &one.fingerprint, one.name.as_deref())) }
+        tr data-key={ (limiter) "/" (one.policy) "/" (one.shadow) "/" (fingerprint) } {
+            th scope="row" { (caller(Some(limiter), &one.policy, &fingerprint, one.name.as_deref())) }
             td {
                 (foreign(&one.policy))
                 @if one.shadow { small { "would be denied" } }
-                @if view.has_several_limiters() { " " span.note { (foreign(&one.limiter)) } }
+                @if view.has_several_limiters() { " " span.note { (foreign(limiter)) } }
             }
             td.number { (count(one.at_least())) @if one.error > 0 { small { "up to " (count(one.count)) } } }
-            td.number { (since(one.last_seen_ms, view.status.now_ms)) }
+            td.number { (since(epoch_ms(one.last_seen), view.status.now_ms)) }
         }
     }
 }

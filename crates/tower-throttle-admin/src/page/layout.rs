@@ -20,7 +20,7 @@ impl View {
             body data-now=(status.now_ms) {
                 a.skip href="#look-up" { "Skip to the look-up of a caller" }
                 header.top {
-                    h1 { "tower-throttle " small { (status.version) } }
+                    h1 { "tower-throttle " small { (crate::VERSION) } }
                     p.badges { (self.who()) }
                     p.live id="live" { span.scripted { "connecting" } span.unscripted { "as of now" } }
                     @if self.has_session {
@@ -51,7 +51,7 @@ impl View {
     }
 
     fn who(&self) -> Markup {
-        let (who, changes) = (&self.status.who, self.status.changes);
+        let (who, changes) = (self.status.who.name(), self.status.changes);
         html! {
             // The name that a change is signed with says nothing to a reader who cannot change anything.
             @match (self.is_for_all_users, changes) {

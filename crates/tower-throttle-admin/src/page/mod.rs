@@ -45,7 +45,7 @@ use super::{
         numbers::{self, Denial, Top},
         policies::{self, ControlEntry, Policy},
         recent::Totals,
-        status::{self, Status},
+        status::Status,
     },
     base::Base,
     problem::{Code, Problem},
@@ -119,7 +119,7 @@ pub(super) async fn show(
     who: Option<Extension<Who>>,
 ) -> Response {
     match who {
-        Some(Extension(who)) => page(&shared, &base, &who, None),
+        Some(Extension(who)) => page(&shared, &base, who, None),
         // There is nothing wrong with the request, and browsers report a page of another status than
         // 200 as an error in their consoles.
         None => (HTML, login_page(&base, "")).into_response(),
@@ -140,10 +140,10 @@ async fn look_up(
         Err(problem) => Err(problem),
     };
     let answer = answer.map_err(|problem| problem.message().to_owned());
-    Ok(page(&shared, &base, &who, Some(Asked { ask, answer })))
+    Ok(page(&shared, &base, who, Some(Asked { ask, answer })))
 }
 
-fn page(shared: &Shared, base: &Base, who: &Who, asked: Option<Asked>) -> Response {
+fn page(shared: &Shared, base: &Base, who: Who, asked: Option<Asked>) -> Response {
     shared.sampler.look();
     let inspected = shared.targets.all();
     let totals = |time| {
@@ -151,7 +151,7 @@ fn page(shared: &Shared, base: &Base, who: &Who, asked: Option<Asked>) -> Respon
         recent.unwrap_or_else(|| Totals::since_the_start(&inspected))
     };
     let view = View {
-        status: status::status(shared, &inspected, who),
+        status: Status::new(shared, &inspected, who),
         policies: policies::policies(&inspected, shared.control.as_ref(), None),
         entries: policies::entries(shared.control.as_ref()),
         snapshots: inspected.iter().map(Inspect::metrics).collect(),

@@ -8,10 +8,11 @@ use super::{
     text::{Tone, badge, foreign, remarks, signed, until, with_code},
     words::{count, plural, share},
 };
+use tower_throttle::metrics::StoreMetrics;
+
 use crate::api::{
     policies::{ControlEntry, Policy},
     recent::Totals,
-    stores::StoreStatus,
 };
 
 pub(super) fn policies(view: &View) -> Markup {
@@ -124,7 +125,7 @@ pub(super) fn source_name(source: &'static str) -> &'static str {
 
 /// Shows who decided in the last five minutes, or since the process started if nobody has looked.
 pub(super) fn sources(recent: &Totals) -> Markup {
-    let of = |source: &str| recent.sources.get(source).copied().unwrap_or(0);
+    let of = |source| recent.source(source);
     let whole: u64 = SOURCES.iter().map(|(source, ..)| of(source)).sum();
     let rows = html! {
         table.bars id="sources" {
@@ -155,7 +156,7 @@ pub(super) fn bar(tone: Tone, part: u64, whole: u64) -> Markup {
     }
 }
 
-pub(super) fn stores(stores: &[StoreStatus]) -> Markup {
+pub(super) fn stores(stores: &[StoreMetrics]) -> Markup {
     let table = Table {
         id: "stores",
         columns: &["Store", "State", "#In flight", "#Failures", "#Buckets"],
@@ -173,9 +174,9 @@ pub(super) fn stores(stores: &[StoreStatus]) -> Markup {
     card("stores", "Stores", html! {}, content)
 }
 
-fn store_row(store: &StoreStatus) -> Markup {
+fn store_row(store: &StoreMetrics) -> Markup {
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), count);
-    let (tone, state) = match store.up {
+    let (tone, state) = match store.is_up {
         true => (Tone::Good, "up"),
         false => (Tone::Bad, "down"),
     };
@@ -189,8 +190,8 @@ fn store_row(store: &StoreStatus) -> Markup {
                 (remarks(&[more(store.breakers_open, "open breaker", "open breakers")]))
             }
             td.number { (number(store.in_flight)) }
-            td.number { (count(store.failures.values().sum())) }
-            td.number { (number(store.buckets)) (remarks(&[more(Some(store.local_buckets), "local", "local")])) }
+            td.number { (count(store.failures.by_kind().map(|(_, count)| count).sum())) }
+            td.number { (number(store.memory_buckets)) (remarks(&[more(Some(store.local_buckets), "local", "local")])) }
         }
     }
 }

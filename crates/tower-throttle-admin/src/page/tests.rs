@@ -1,10 +1,10 @@
 //! The files of the page, and its markup. Whole pages are in `tests/admin/page.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::html;
 use proptest::prelude::*;
-use tower_throttle::metrics::Decisions;
+use tower_throttle::metrics::{Decisions, StoreMetrics};
 
 use super::{
     Asked, ICON, SCRIPT, STYLE, View, answer,
@@ -19,9 +19,9 @@ use crate::{
         look_up::{CallerPolicy, LookUp},
         recent::Totals,
         status::Status,
-        stores::StoreStatus,
     },
     base::Base,
+    who::Who,
 };
 
 const MOST_BYTES: usize = 60 * 1024;
@@ -105,25 +105,18 @@ fn a_caller_of_several_parts_has_spaces_between_them() {
 }
 
 fn status(up: bool, is_redis: bool) -> Status {
+    let mut store = StoreMetrics::default();
+    store.name = "main".to_owned();
+    store.is_up = up;
+    store.breakers_open = is_redis.then_some(0);
     Status {
-        api: 1,
-        version: "0",
         now_ms: 0,
         changes: false,
-        who: String::new(),
-        limiters: Vec::new(),
-        stores: vec![StoreStatus {
-            name: "main".to_owned(),
-            up,
-            breakers_open: is_redis.then_some(0),
-            in_flight: None,
-            buckets: None,
-            local_buckets: 0,
-            cached_denials: None,
-            failures: BTreeMap::new(),
-        }],
+        who: Who::new("ann"),
+        stores: vec![store],
         control: None,
-        config: None,
+        not_followed: BTreeSet::new(),
+        file: None,
     }
 }
 

@@ -6,62 +6,42 @@ use super::{
     text::{Tone, foreign, signed, since},
     words::{count, plural, share},
 };
-use crate::api::{recent::Totals, status::Status};
+use crate::api::{epoch_ms, recent::Totals, status::Status};
 
 pub(super) fn tiles(status: &Status, recent: &Totals) -> Markup {
+    let tiles = [
+        ("tile-store", "Is Redis deciding?", store(status, recent)),
+        ("tile-traffic", "Requests", traffic(recent)),
+        ("tile-file", "Limits", file(status)),
+        ("tile-document", "Control document", document(status)),
+    ];
     html! {
         section.tiles id="tiles" data-part aria-label="State" {
-            (tile("tile-store", "Is Redis deciding?", &store(status, recent)))
-            (tile("tile-traffic", "Requests", &traffic(recent)))
-            (tile("tile-file", "Limits", &file(status)))
-            (tile("tile-document", "Control document", &document(status)))
+            @for (id, title, answer) in tiles { div.tile id=(id) { h2 { (title) } (answer) } }
         }
     }
-}
-
-fn tile(id: &str, title: &str, answer: &Markup) -> Markup {
-    html! { div.tile id=(id) { h2 { (title) } (answer) } }
 }
 
 fn value(tone: Tone, text: &str) -> Markup {
     html! { p class={ "value " (tone.class()) } { (signed(tone, text)) } }
 }
 
-fn note(text: &str) -> Markup {
-    html! { p.note { (text) } }
-}
-
 /// Says which share Redis decided lately, and why it did not decide the rest.
 pub(super) fn store(status: &Status, recent: &Totals) -> Markup {
-    if !status
+    let mut down = status.stores.iter().filter(|store| !store.is_up).peekable();
+    let is_down = down.peek().is_some();
+    let is_redis = status
         .stores
         .iter()
-        .any(|store| store.breakers_open.is_some())
-    {
-        let down = status.stores.iter().find(|store| !store.up);
-        return match down {
-            Some(store) => html! {
-                (value(Tone::Bad, "No: the store fails"))
-                p.bad { "Down: " (foreign(&store.name)) }
-            },
-            None => html! {
-                (value(Tone::Quiet, "No Redis: in memory"))
-                (note("Each process counts for itself"))
-            },
-        };
-    }
+        .any(|store| store.breakers_open.is_some());
     let (all, failed) = (recent.decisions(), recent.undecided());
     let decided = share(all - failed, all);
-    let why = format!(
-        "{} {}",
-        share(failed, all),
-        recent.failure().unwrap_or("failed")
-    );
-    let mut down = status.stores.iter().filter(|store| !store.up).peekable();
-    let is_down = down.peek().is_some();
+    let why = recent.failure().unwrap_or("failed");
+    let why = format!("{} {why}", share(failed, all));
     let (tone, text) = match (all, failed) {
+        _ if !is_redis && is_down => (Tone::Bad, "No: the store fails".to_owned()),
+        _ if !is_redis => (Tone::Quiet, "No Redis: in memory".to_owned()),
         (0, _) if is_down => (Tone::Bad, "No: it did not answer".to_owned()),
-        (0, _) => (Tone::Good, "Yes".to_owned()),
         (_, 0) if is_down => (Tone::Warn, "Mostly: it answers again".to_owned()),
         (_, 0) => (Tone::Good, "Yes".to_owned()),
         _ if failed == all => (Tone::Bad, format!("No ({why})")),
@@ -70,31 +50,33 @@ pub(super) fn store(status: &Status, recent: &Totals) -> Markup {
     };
     html! {
         (value(tone, &text))
-        @match all {
-            0 => p.note { "No decision " (recent.period("in the last 10 s")) },
-            _ => p.note { (decided) " of the decisions " (recent.period("in the last 10 s")) },
+        @if is_redis {
+            p.note {
+                @match all { 0 => "No decision ", _ => { (decided) " of the decisions " } }
+                (recent.period("in the last 10 s"))
+            }
         }
         @for store in down { p.bad { "Down: " (foreign(&store.name)) } }
-        @if tone != Tone::Good { (note("Each policy goes by its setting for failures")) }
+        @match (is_redis, tone) {
+            (false, Tone::Quiet) => p.note { "Each process counts for itself" },
+            (false, _) | (true, Tone::Good) => {},
+            (true, _) => p.note { "Each policy goes by its setting for failures" },
+        }
     }
 }
 
 fn traffic(recent: &Totals) -> Markup {
-    let number = |number: u64| match recent.seconds > 0.0 {
+    let is_rate = recent.seconds > 0.0;
+    let unit = if is_rate { "per second" } else { "requests" };
+    let number = |number: u64| match is_rate {
         true => format!("{:.1}", number as f64 / recent.seconds),
         false => count(number),
     };
-    let unit = if recent.seconds > 0.0 {
-        "per second"
-    } else {
-        "requests"
-    };
     let all = number(recent.allowed + recent.denied);
-    let (allowed, denied) = (number(recent.allowed), number(recent.denied));
     html! {
         (value(Tone::Quiet, &format!("{all} {unit}")))
         p.note {
-            (allowed) " allowed, " (denied) " denied"
+            (number(recent.allowed)) " allowed, " (number(recent.denied)) " denied"
             @if recent.shadow_denied > 0 { ", " (number(recent.shadow_denied)) " would be denied" }
             ", " (recent.period("in the last 10 s"))
         }
@@ -102,23 +84,25 @@ fn traffic(recent: &Totals) -> Markup {
 }
 
 fn file(status: &Status) -> Markup {
-    let now_ms = status.now_ms;
-    let Some(config) = &status.config else {
-        return html! {
-            (value(Tone::Quiet, "In code"))
-            (note("No file of limits is followed"))
-        };
-    };
-    let version = count(config.version);
+    let since = |at| since(epoch_ms(at), status.now_ms);
     html! {
-        @if let Some(rejected) = &config.rejected {
-            (value(Tone::Bad, "A new file is rejected"))
-            p.note { "Version " (version) " applies on. Rejected " (since(rejected.since_ms, now_ms)) }
-            @for problem in rejected.problems.iter().take(3) { p.bad { (foreign(problem)) } }
-        } @else {
-            (value(Tone::Good, &format!("Version {version}")))
-            p.note { "From the file, applied " (since(config.applied_ms, now_ms)) }
-            @if let Some(hash) = &config.hash { p.note { "Hash " (foreign(hash)) } }
+        @match &status.file {
+            None => {
+                (value(Tone::Quiet, "In code"))
+                p.note { "No file of limits is followed" }
+            },
+            Some(file) => {
+                @let version = count(file.version);
+                @if let Some(rejected) = file.rejected_since {
+                    (value(Tone::Bad, "A new file is rejected"))
+                    p.note { "Version " (version) " applies on. Rejected " (since(rejected)) }
+                    @for problem in file.problems.iter().take(3) { p.bad { (foreign(problem)) } }
+                } @else {
+                    (value(Tone::Good, &format!("Version {version}")))
+                    p.note { "From the file, applied " (since(file.applied_at)) }
+                    @if let Some(hash) = &file.hash { p.note { "Hash " (foreign(hash)) } }
+                }
+            },
         }
     }
 }
@@ -127,7 +111,7 @@ fn document(status: &Status) -> Markup {
     let Some(control) = &status.control else {
         return html! {
             (value(Tone::Quiet, "Not in use"))
-            (note("Bans, overrides and modes need one"))
+            p.note { "Bans, overrides and modes need one" }
         };
     };
     html! {
@@ -137,16 +121,11 @@ fn document(status: &Status) -> Markup {
         } @else {
             (value(Tone::Quiet, &plural(control.entries as u64, "entry", "entries")))
         }
-        @if let Some(since_ms) = control.since_ms {
-            p.note { "Changes applied " (since(since_ms, status.now_ms)) }
-        } @else {
-            (note("Nothing was changed yet"))
+        @match control.applied_at {
+            Some(at) => p.note { "Changes applied " (since(epoch_ms(at), status.now_ms)) },
+            None => p.note { "Nothing was changed yet" },
         }
-        @if let Some(name) = control.unknown_policies.first() {
-            p.note { "No such policy here: " (foreign(name)) }
-        }
-        @if let Some(name) = control.not_followed.first() {
-            p.warn { "Not followed under " (foreign(name)) }
-        }
+        @if let Some(name) = control.unknown_policies.first() { p.note { "No such policy here: " (foreign(name)) } }
+        @if let Some(name) = status.not_followed.first() { p.warn { "Not followed under " (foreign(name)) } }
     }
 }

@@ -78,8 +78,8 @@ pub(crate) struct App {
     jobs: Limiter,
     pub(crate) redis: Option<RedisServer>,
     answers: Answers,
-    /// Whether streams that a browser opens again wait.
-    holds_streams: watch::Sender<bool>,
+    /// Whether requests for samples wait.
+    holds_samples: watch::Sender<bool>,
     runtime: Runtime,
 }
 
@@ -142,12 +142,12 @@ impl App {
         }
         let answers = Answers::default();
         let kept = Arc::clone(&answers);
-        let (holds_streams, held) = watch::channel(false);
+        let (holds_samples, held) = watch::channel(false);
         let keep = move |request: Request, next: Next| {
             let (kept, mut held) = (Arc::clone(&kept), held.clone());
             let call = format!("{} {}", request.method(), request.uri().path());
             async move {
-                if request.headers().contains_key("last-event-id") {
+                if request.uri().path().ends_with("/samples") {
                     let _ = held.wait_for(|held| !held).await;
                 }
                 let response = next.run(request).await;
@@ -172,14 +172,14 @@ impl App {
             jobs,
             redis,
             answers,
-            holds_streams,
+            holds_samples,
             runtime,
         }
     }
 
-    /// Lets streams that a browser opens again wait, or go on.
-    pub(crate) fn hold_streams(&self, hold: bool) {
-        self.holds_streams.send_replace(hold);
+    /// Lets requests for samples wait, or go on.
+    pub(crate) fn hold_samples(&self, hold: bool) {
+        self.holds_samples.send_replace(hold);
     }
 
     /// Kills the Redis server, and sends a request that meets the outage.

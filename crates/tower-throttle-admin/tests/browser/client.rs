@@ -1,7 +1,7 @@
 //! Requests of programs, without a browser.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{SocketAddr, TcpStream},
 };
 
@@ -24,14 +24,6 @@ pub(crate) fn ask(
         .nth(1)
         .and_then(|status| status.parse().ok());
     (status.expect("a status"), body.to_owned())
-}
-
-/// Opens a stream of the admin page, and reads it until it has had this many samples.
-pub(crate) fn read_samples(address: SocketAddr, count: usize) {
-    let stream = send(address, "GET", "/admin/api/v1/stream", &[], "");
-    let lines = BufReader::new(stream).lines().map_while(Result::ok);
-    let samples = lines.filter(|line| line == "event: sample");
-    assert_eq!(samples.take(count).count(), count);
 }
 
 fn send(

@@ -169,6 +169,7 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
     app.exhaust("k-4711");
     tab.wait_until("document.querySelectorAll('#entries tbody button').length === 4");
     tab.wait_until("document.getElementById('result').innerText.includes('No room')");
+    tab.wait_until("!document.getElementById('calls').hidden");
     assert_in_order(&mut tab, "with a look-up");
     tab.picture("admin-look-up", (1440, 960));
     tab.picture("admin-look-up-narrow", (390, 1_600));

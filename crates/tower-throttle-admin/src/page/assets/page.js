@@ -1,8 +1,9 @@
-// What keeps the page up to date: a stream for the charts, and the page itself, again and again.
+// What keeps the page up to date: samples for the charts, and the page itself, again and again.
 
 const REFRESH_MS = 5_000;
-const LOOK_AGAIN_MS = 2_000;
-const STALE_MS = 3_500;
+// How often samples, and the caller that is looked up, are asked for.
+const SAMPLE_MS = 2_000;
+const STALE_MS = 5_000;
 
 // Asks the server. A body is JSON, or a form. The message of an error is for people.
 async function send(path, body) {
@@ -189,41 +190,28 @@ function showSeries() {
   }
 }
 
-function take(more) {
+// Asks for the samples that are new. An answer that goes further back is that of another process, or
+// of one whose clock was set back.
+const sample = once(async () => {
+  const last = samples.at(-1);
+  const response = await send(`api/v1/samples?since=${last?.at ?? 0}`).catch(() => null);
+  if (!response) return;
+  const more = await response.json();
   heardAt = performance.now();
+  if (more.length === 0) return;
   const latest = more.at(-1);
-  const former = samples.at(-1);
-  // The clock of the server may step.
-  samples = [...samples, ...more.map(digest)].filter(({ at }) => at <= latest.at_ms && at > latest.at_ms - SPAN_MS);
-  const states = (sample) => sample?.stores.map(({ up }) => up).join();
-  if (latest.denials.length || latest.version !== version || states(latest) !== states(former)) refresh();
+  const kept = more[0].at_ms > last?.at ? samples : [];
+  samples = [...kept, ...more.map(digest)].filter(({ at }) => at > latest.at_ms - SPAN_MS);
+  const states = (one) => one?.stores.map(({ up }) => up).join();
+  const isDenied = more.some(({ limiters }) => limiters.some(({ denied }) => denied));
+  if (isDenied || latest.version !== version || states(latest) !== states(last)) refresh();
   version = latest.version;
-}
-
-function connect() {
-  const source = new EventSource(new URL("api/v1/stream", base));
-  source.addEventListener("history", ({ data }) => {
-    const history = JSON.parse(data);
-    samples = [];
-    heardAt = performance.now();
-    if (history.length) take(history);
-    refresh();
-    showSamples();
-  });
-  source.addEventListener("sample", ({ data }) => {
-    take([JSON.parse(data)]);
-    showSamples();
-  });
-  source.addEventListener("error", () => {
-    // The browser connects again by itself, unless the answer was an error.
-    if (source.readyState !== EventSource.CLOSED) return;
-    setTimeout(connect, REFRESH_MS);
-    refresh();
-  });
-}
+  showSamples();
+});
 
 // Shows whether the page is live. Only a change of that is said, not each second of it.
 function showLive() {
+  if (document.hidden) return;
   const silent = heardAt === null ? null : performance.now() - heardAt;
   const isStale = silent >= STALE_MS;
   const [kind, state] = silent === null ? ["", "connecting"] : isStale ? ["bad", "not live: reconnecting"]
@@ -257,10 +245,17 @@ function startPage() {
   lookUpLinked();
   addEventListener("hashchange", lookUpLinked);
   byId("traffic-of").addEventListener("change", showSamples);
-  document.addEventListener("visibilitychange", () => { refresh(); showSamples(); });
-  connect();
+  document.addEventListener("visibilitychange", () => {
+    heardAt &&= performance.now();
+    refresh();
+    sample();
+  });
+  sample();
   setInterval(refresh, REFRESH_MS);
-  setInterval(() => { if (asked) refresh(); }, LOOK_AGAIN_MS);
+  setInterval(() => {
+    sample();
+    if (asked) refresh();
+  }, SAMPLE_MS);
   setInterval(() => {
     document.querySelectorAll("[data-at]").forEach(keepTrue);
     showLive();

@@ -159,7 +159,7 @@ async fn another_site_can_open_the_page_in_a_tab_and_read_nothing() {
             .with("sec-fetch-dest", dest);
         app.ask(&asked).await.assert_is(403, "cross-origin");
     }
-    for target in [STATUS, "/admin/api/v1/stream"] {
+    for target in [STATUS, "/admin/api/v1/samples"] {
         for asked in from_other_sites(&get(target)) {
             app.ask(&asked).await.assert_is(403, "cross-origin");
             let tab = asked

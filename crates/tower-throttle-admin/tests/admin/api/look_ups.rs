@@ -126,7 +126,7 @@ async fn a_look_up_may_name_a_policy_and_a_limiter() {
         (
             404,
             "unknown-policy".into(),
-            "there is no such policy; there are mails, plan".into()
+            "no layer and no limiter has this policy; there are mails, plan".into()
         )
     );
     let unknown = ann
@@ -148,7 +148,7 @@ async fn a_look_up_may_name_a_policy_and_a_limiter() {
         (
             404,
             "unknown-policy".into(),
-            "there is no such policy; there are plan".into()
+            "no layer and no limiter has this policy; there are plan".into()
         )
     );
 }

@@ -6,4 +6,4 @@ mod files;
 mod look_ups;
 mod page;
 mod reads;
-mod stream;
+mod samples;

@@ -1,35 +1,36 @@
-//! A stream of events ends every eight seconds. The page goes on as if it had not.
+//! The page asks for samples again and again, and shows each once.
 
-use std::time::Instant;
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
 
 use crate::{
     app::{App, Options},
     browser::Tab,
-    client::read_samples,
     page::{self, WIDE},
 };
 
-/// Keeps each event of the stream, before the page gets it.
+/// Keeps each answer with samples, before the page gets it.
 const RECORDER: &str = "
-globalThis.heard = [];
-globalThis.EventSource = class extends EventSource {
-  constructor(...given) {
-    super(...given);
-    for (const kind of ['open', 'error', 'history', 'sample']) {
-      this.addEventListener(kind, ({ data = '[]', lastEventId: id }) => heard.push({ kind, id, data: JSON.parse(data) }));
-    }
-  }
-};
-const all = (kind) => heard.filter((event) => event.kind === kind);
-const numbers = () => all('sample').map(({ id }) => Number(id.split('-')[1]));
-const isWithoutGaps = () => numbers().every((number, index, every) => index === 0 || number === every[index - 1] + 1);
-const requests = () => all('sample').map(({ data: { limiters, over_ms } }) =>
+globalThis.answers = [];
+{
+  const ask = globalThis.fetch;
+  globalThis.fetch = async (...given) => {
+    const response = await ask(...given);
+    if (`${given[0]}`.includes('/samples')) answers.push(await response.clone().json());
+    return response;
+  };
+}
+const all = () => answers.flat();
+const times = () => all().map(({ at_ms }) => at_ms);
+const isInOrder = () => times().every((at, index, every) => index === 0 || at > every[index - 1]);
+const requests = () => all().map(({ limiters, over_ms }) =>
   Math.round(limiters.reduce((sum, { allowed, denied }) => sum + allowed + denied, 0) * over_ms / 1000))
   .reduce((sum, count) => sum + count, 0);
 const line = () => document.querySelector('#traffic-chart .plot path.line.allowed').getAttribute('d');
-const times = () => [...all('history').flatMap(({ data }) => data), ...all('sample').map(({ data }) => data)].map(({ at_ms }) => at_ms);
 const gaps = () => times().filter((at, index, every) => index > 0 && at - every[index - 1] > 3500).length;
 const points = () => line().match(/[ML]/g).length;";
 
@@ -71,13 +72,12 @@ fn open() -> Option<(App, Tab)> {
 fn assert_nothing_is_lost(app: &App, tab: &Tab) {
     let asked = app.statuses("GET /items/1").len();
     tab.wait_until(&format!("requests() === {asked}"));
-    assert_eq!(tab.evaluate("isWithoutGaps()"), true);
-    assert_eq!(tab.evaluate("all('history').length"), 1);
-    tab.wait_until("points() === all('history')[0].data.length + all('sample').length");
+    assert_eq!(tab.evaluate("isInOrder()"), true);
+    tab.wait_until("points() === all().length");
 }
 
 #[test]
-fn a_stream_that_ends_as_planned_shows_nowhere_and_loses_nothing() {
+fn samples_show_without_a_flash_and_none_is_lost() {
     let started = Instant::now();
     let Some((app, mut tab)) = open() else {
         return;
@@ -89,16 +89,14 @@ fn a_stream_that_ends_as_planned_shows_nowhere_and_loses_nothing() {
         ));
     }
     tab.evaluate(WATCHER);
-    while tab.evaluate("all('open').length > 1") != true {
-        let samples = tab.evaluate("all('sample').length");
+    for _ in 0..3 {
+        let samples = tab.evaluate("all().length");
         app.ask(&format!("caller {samples}"));
-        tab.wait_until(&format!("all('sample').length > {samples}"));
+        tab.wait_until(&format!("all().length > {samples}"));
     }
-    let samples = tab.evaluate("all('sample').length");
-    tab.wait_until(&format!("all('sample').length > {samples} + 1"));
-    assert_eq!(tab.evaluate("flashes"), json!([]));
     assert_nothing_is_lost(&app, &tab);
-    // For what the stream does not have, the page asks every five seconds.
+    assert_eq!(tab.evaluate("flashes"), json!([]));
+    // For what samples do not have, the page asks every five seconds.
     let seconds = started.elapsed().as_secs() as usize;
     let times = app.statuses("GET /admin/parts").len();
     assert!(times <= seconds / 5 + 4, "{times} times in {seconds} s");
@@ -106,16 +104,14 @@ fn a_stream_that_ends_as_planned_shows_nowhere_and_loses_nothing() {
 }
 
 #[test]
-fn a_page_that_connects_late_gets_what_it_missed() {
+fn a_page_that_is_answered_late_gets_what_it_missed() {
     let Some((app, mut tab)) = open() else {
         return;
     };
-    app.hold_streams(true);
-    tab.wait_until("all('error').length > 0");
+    app.hold_samples(true);
     app.exhaust("ann");
-    read_samples(app.address, 2);
-    assert_eq!(tab.evaluate("all('open').length"), 1);
-    app.hold_streams(false);
+    sleep(Duration::from_secs(3));
+    app.hold_samples(false);
     tab.wait_until("document.querySelector('#denials tbody code') !== null");
     assert_nothing_is_lost(&app, &tab);
     assert_eq!(tab.problems(), [""; 0]);

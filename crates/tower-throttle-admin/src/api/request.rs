@@ -1,0 +1,217 @@
+//! The bodies of requests.
+//!
+//! A problem names the field and what it has to be. It repeats nothing that was sent: that may be a
+//! key.
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::error::Category;
+use tower_throttle::{
+    ConfigError, Quota,
+    control::{Caller, End, Mode},
+};
+
+use crate::problem::{Code, Problem};
+
+/// A caller, where to look for it, and its quota where each request chooses it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Question {
+    pub(crate) caller: CallerField,
+    pub(crate) policy: Option<String>,
+    pub(crate) limiter: Option<String>,
+    pub(crate) tier: Option<QuotaField>,
+}
+
+impl Question {
+    pub(super) const fn of_policy(caller: CallerField, policy: String) -> Self {
+        Self {
+            caller,
+            policy: Some(policy),
+            limiter: None,
+            tier: None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ban {
+    pub(super) caller: CallerField,
+    pub(super) policy: String,
+    pub(super) r#for: EndField,
+    pub(super) reason: Option<Note>,
+    pub(super) label: Option<Note>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Override {
+    pub(super) caller: CallerField,
+    pub(super) policy: String,
+    pub(super) quota: QuotaField,
+    pub(super) r#for: EndField,
+    pub(super) reason: Option<Note>,
+    pub(super) label: Option<Note>,
+}
+
+/// The body of calls that remove an entry of a caller.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfCaller {
+    pub(super) caller: CallerField,
+    pub(super) policy: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetMode {
+    pub(super) policy: String,
+    #[serde(with = "ModeField")]
+    pub(super) mode: Mode,
+    pub(super) r#for: Option<EndField>,
+    pub(super) reason: Option<Note>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClearMode {
+    pub(super) policy: String,
+}
+
+#[derive(Deserialize)]
+#[serde(remote = "Mode", rename_all = "lowercase")]
+enum ModeField {
+    Enforce,
+    Shadow,
+    Off,
+}
+
+/// A text, or several for a key of several parts.
+#[derive(Deserialize)]
+#[serde(try_from = "Parts")]
+pub(crate) struct CallerField(pub(crate) Caller);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "it has to be a text, or a list of texts")]
+enum Parts {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl TryFrom<Parts> for CallerField {
+    type Error = String;
+
+    fn try_from(parts: Parts) -> Result<Self, String> {
+        match parts {
+            Parts::One(text) => caller(&[&text]),
+            Parts::Several(texts) => caller(&texts),
+        }
+        .map(Self)
+    }
+}
+
+/// Reads the parts of a caller.
+pub(crate) fn caller(parts: &[impl AsRef<str>]) -> Result<Caller, String> {
+    // An empty text is mostly a value that a script did not find.
+    if parts.iter().all(|part| part.as_ref().is_empty()) {
+        return Err("it is empty; write \"text:\" if you mean the empty key".to_owned());
+    }
+    Caller::parse(parts).map_err(|error| {
+        let what = error.to_string();
+        what.strip_prefix("caller: ").unwrap_or(&what).to_owned()
+    })
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct QuotaField(pub(crate) Quota);
+
+impl TryFrom<String> for QuotaField {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let quota = text.parse().map(Self);
+        quota.map_err(|error| what_is_wrong(&error, "10 per second, burst 20"))
+    }
+}
+
+/// When a change ends: a time from now.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct EndField(pub(super) End);
+
+impl TryFrom<String> for EndField {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let end = text.parse().map(Self);
+        end.map_err(|error| what_is_wrong(&error, "15 minutes"))
+    }
+}
+
+fn what_is_wrong(error: &ConfigError, such_as: &str) -> String {
+    match error.span() {
+        // Its message repeats the text.
+        Some(at) => {
+            let start = at.start;
+            format!("it is not understood from byte {start} on; write a text such as \"{such_as}\"")
+        }
+        None => error.to_string(),
+    }
+}
+
+/// A reason or a label.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Note(pub(super) String);
+
+impl TryFrom<String> for Note {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        // The control document refuses others, and repeats them.
+        match text.len() <= LONGEST_NOTE && !text.chars().any(char::is_control) {
+            true => Ok(Self(text)),
+            false => Err("it may have 256 bytes, and no control characters"),
+        }
+    }
+}
+
+/// That of a control document, in bytes.
+const LONGEST_NOTE: usize = 256;
+
+/// Reads the body of a call.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let read = serde_path_to_error::deserialize(&mut json);
+    let read = read.map_err(|error| {
+        let field = error.path().to_string();
+        (field, error.into_inner())
+    });
+    let read = read.and_then(|value| match json.end() {
+        Ok(()) => Ok(value),
+        Err(error) => Err((String::new(), error)),
+    });
+    read.map_err(|(field, error)| {
+        let text = error.to_string();
+        // What serde has found is before this, and may be a key.
+        let what = match text.rsplit_once(", expected ") {
+            Some((_, expected)) => format!("expected {expected}"),
+            None => text,
+        };
+        Problem::new(Code::Malformed).detail(match error.classify() {
+            Category::Data if FIELDS.contains(&&*field) => format!("`{field}`: {what}"),
+            Category::Data => what,
+            _ => format!("the body is no JSON: {what}"),
+        })
+    })
+}
+
+/// The names that problems repeat.
+const FIELDS: [&str; 9] = [
+    "caller", "policy", "limiter", "tier", "for", "quota", "mode", "reason", "label",
+];
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::indexing_slicing)]
+mod tests;

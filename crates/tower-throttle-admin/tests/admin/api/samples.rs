@@ -1,0 +1,305 @@
+//! The samples of the last five minutes. Their seconds are those of a paused clock.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::Router;
+use http::Method;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::{
+    runtime::Handle,
+    time::{advance, sleep},
+};
+use tower::ServiceExt;
+use tower_throttle::{
+    Decision, FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket, key,
+    metrics::StoreMetrics,
+    store::{Answer, Charge, Check, Store},
+};
+
+use crate::operator::{Operator, request};
+use crate::support::web::{ask, get, layer_on};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A store that counts how often its numbers are read.
+#[derive(Clone, Debug)]
+struct Counted {
+    store: MemoryStore,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    fn new() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            looks: Arc::default(),
+        }
+    }
+
+    fn looks(&self) -> usize {
+        self.looks.load(Ordering::Relaxed)
+    }
+}
+
+impl Store for Counted {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.store.check(check)
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.store.reset(charges)
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.store.metrics()
+    }
+}
+
+fn plan() -> Policy {
+    Policy::new("plan", FixedWindow::per_day(2)).key(key::header("x-api-key"))
+}
+
+fn layer() -> (RateLimitLayer, Router) {
+    let layer = RateLimitLayer::new(plan());
+    let router = Operator::new(&layer).router();
+    (layer, router)
+}
+
+async fn samples_at(router: &Router, path: &str) -> Vec<Value> {
+    let asked = request(Method::GET, path, "");
+    let response = router.clone().oneshot(asked).await.expect("a response");
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let body = response.into_body().collect().await.expect("a body");
+    serde_json::from_slice(&body.to_bytes()).expect("a list")
+}
+
+async fn samples(router: &Router) -> Vec<Value> {
+    samples_at(router, "/api/v1/samples").await
+}
+
+/// The sample of the next second.
+async fn next(router: &Router) -> Value {
+    sleep(Duration::from_secs(1)).await;
+    samples(router).await.pop().expect("a sample")
+}
+
+/// Begins to sample, and waits until half a second after the first look.
+async fn begin(router: &Router) {
+    assert_eq!(samples(router).await, [Value::Null; 0]);
+    sleep(Duration::from_millis(500)).await;
+}
+
+fn ask_times(layer: &RateLimitLayer, key: &str, times: usize) {
+    (0..times).for_each(|_| drop(ask(layer, get([("x-api-key", key)]))));
+}
+
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_are_read_once_a_second_for_all_pages_and_never_when_nobody_looks() {
+    let store = Counted::new();
+    let limiter = Limiter::new(store.clone(), TokenBucket::per_second(5));
+    let router = Operator::new(&limiter).router();
+    sleep(60 * MINUTE).await;
+    assert_eq!((store.looks(), tasks()), (0, 0));
+
+    for _ in 0..3 {
+        assert!(samples(&router).await.is_empty());
+    }
+    sleep(Duration::from_millis(10_500)).await;
+    // One before the first second.
+    assert_eq!((store.looks(), tasks()), (11, 1));
+    // It goes on for fifteen minutes after the last look.
+    assert_eq!(samples(&router).await.len(), 10);
+    sleep(15 * MINUTE + Duration::from_secs(1)).await;
+    let looks = store.looks();
+    assert_eq!(looks, 11 + 900);
+    assert_eq!(tasks(), 0);
+    sleep(60 * MINUTE).await;
+    assert_eq!((store.looks(), tasks()), (looks, 0));
+
+    // The next one starts anew.
+    begin(&router).await;
+    next(&router).await;
+    assert_eq!((store.looks(), tasks()), (looks + 2, 1));
+    drop(router);
+    sleep(MINUTE).await;
+    assert_eq!(tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_has_what_happened_in_its_second() {
+    let shadow = Policy::new("new", FixedWindow::per_day(1))
+        .shared()
+        .shadow();
+    let layer = RateLimitLayer::builder().policy(plan()).policy(shadow);
+    let layer = layer.build().expect("a layer");
+    let router = Operator::new(&layer).router();
+    ask_times(&layer, "k1", 7);
+    begin(&router).await;
+    assert_eq!(next(&router).await["limiters"][0]["allowed"], 0.0);
+
+    ask_times(&layer, "k2", 5);
+    let busy = next(&router).await;
+    assert_eq!(busy["over_ms"], 1_000);
+    let limiter = &busy["limiters"][0];
+    assert_eq!(
+        [
+            &limiter["allowed"],
+            &limiter["denied"],
+            &limiter["shadow_denied"]
+        ],
+        [&json!(2.0), &json!(3.0), &json!(5.0)]
+    );
+    assert_eq!(
+        (&limiter["sources"]["store"], &limiter["sources"]["local"]),
+        (&json!(5.0), &json!(0.0))
+    );
+    assert_eq!(
+        limiter["policies"],
+        json!([
+            { "name": "plan", "allowed": 2.0, "denied": 3.0, "shadow_denied": 0.0 },
+            { "name": "new", "allowed": 0.0, "denied": 0.0, "shadow_denied": 5.0 },
+        ])
+    );
+    assert_eq!(
+        busy["stores"],
+        json!([{
+            "name": "memory", "up": true, "in_flight": null, "calls": null,
+            "p50_ms": null, "p99_ms": null, "checks_per_call": null,
+        }])
+    );
+    assert_eq!(next(&router).await["limiters"][0]["denied"], 0.0);
+    assert_eq!(samples(&router).await[1], busy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rates_are_over_the_true_time_after_the_machine_was_suspended() {
+    let (layer, router) = layer();
+    begin(&router).await;
+    next(&router).await;
+    ask_times(&layer, "k1", 60);
+    advance(Duration::from_millis(29_500)).await;
+    sleep(Duration::from_millis(1)).await;
+    let long = samples(&router).await.pop().expect("a sample");
+    let seconds = long["over_ms"].as_f64().expect("a number") / 1_000.0;
+    assert!((29.0..=30.0).contains(&seconds), "{seconds}");
+    let limiter = &long["limiters"][0];
+    for (name, count) in [("allowed", 2.0), ("denied", 58.0)] {
+        let rate = limiter[name].as_f64().expect("a number");
+        assert!((rate * seconds - count).abs() < 0.1, "{limiter}");
+    }
+    // The seconds that were missed are not made up for.
+    let times = samples(&router).await.len();
+    next(&router).await;
+    assert_eq!(samples(&router).await.len(), times + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_begins_when_the_page_is_opened() {
+    let (_, router) = layer();
+    let page = request(Method::GET, "/", "");
+    let page = router.clone().oneshot(page).await.expect("a response");
+    assert_eq!((page.status().as_u16(), tasks()), (200, 1));
+    sleep(Duration::from_millis(10_500)).await;
+    assert_eq!(samples(&router).await.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_is_that_of_five_minutes() {
+    let (_, router) = layer();
+    begin(&router).await;
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(samples(&router).await.len(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_with_many_policies_keeps_fewer_seconds_than_five_minutes() {
+    let policies =
+        (0..600).map(|number| Policy::new(format!("{number:064}"), FixedWindow::per_day(2)));
+    let builder = policies.fold(Limiter::builder(), |builder, policy| builder.policy(policy));
+    let limiter = builder.build().expect("a limiter");
+    let router = Operator::new(&limiter).router();
+    begin(&router).await;
+    sleep(Duration::from_secs(150)).await;
+    let history = samples(&router).await;
+    let bytes: usize = history.iter().map(|sample| sample.to_string().len()).sum();
+    assert!((7 << 20..=8 << 20).contains(&bytes), "{bytes}");
+    assert!((50..149).contains(&history.len()), "{}", history.len());
+}
+
+/// A page asks for what it does not have yet.
+#[tokio::test(start_paused = true)]
+async fn samples_after_one_are_those_that_are_new() {
+    let (_, router) = layer();
+    begin(&router).await;
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        // Samples have the time of the machine, which goes on.
+        std::thread::sleep(Duration::from_millis(2));
+        times.push(next(&router).await["at_ms"].as_u64().expect("a time"));
+    }
+    let after = async |at_ms: u64| {
+        let samples = samples_at(&router, &format!("/api/v1/samples?since={at_ms}")).await;
+        let times = samples.iter().map(|one| one["at_ms"].as_u64());
+        times
+            .map(|at_ms| at_ms.expect("a time"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(after(times[0]).await, times[1..]);
+    assert_eq!(after(times[2]).await, [0; 0]);
+    // One that is of another process, or not kept any more.
+    for unknown in [0, times[2] + 1, u64::MAX] {
+        assert_eq!(after(unknown).await, times, "{unknown}");
+    }
+}
+
+/// A store whose numbers the application makes, and fails to.
+#[derive(Clone, Debug)]
+struct Panics(MemoryStore);
+
+impl Store for Panics {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.0.check(check)
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        panic!("on purpose")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_whose_numbers_panic_leaves_those_of_requests() {
+    let layer = layer_on(Panics(MemoryStore::new()), plan());
+    let ann = Operator::new(&layer);
+    let router = ann.router();
+    begin(&router).await;
+    next(&router).await;
+    ask_times(&layer, "k1", 3);
+    let busy = next(&router).await;
+    let limiter = &busy["limiters"][0];
+    assert_eq!(
+        (&limiter["allowed"], &limiter["denied"]),
+        (&json!(2.0), &json!(1.0))
+    );
+    assert_eq!(busy["stores"][0]["name"], "custom");
+    for path in ["status", "metrics"] {
+        ann.get(&format!("/api/v1/{path}")).await;
+    }
+    assert_eq!(ann.send(Method::GET, "/", "").await.status, 200);
+}
