@@ -5,7 +5,7 @@ use std::{env, fmt, sync::Arc};
 use tower_throttle::{Key, RequestHead};
 
 use super::{
-    attempts::{Attempts, Budget, peer},
+    attempts::{Attempts, peer},
     bearer::{Bearer, presented},
     error::AccessError,
     hosts::{Hosts, is_address},
@@ -39,7 +39,8 @@ type Check = dyn Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync;
 pub(crate) struct Visitor {
     /// `None`: somebody who may log in.
     pub(crate) who: Option<Who>,
-    pub(crate) budget: Budget,
+    /// The session, the user, or the peer: calls under one key are counted together.
+    pub(crate) key: Key,
 }
 
 impl Access {
@@ -171,7 +172,7 @@ impl Access {
         };
         match is_known {
             true => Ok(()),
-            false => Err(Problem::new(Code::HostNotListed)),
+            false => Err(Code::HostNotListed.into()),
         }
     }
 
@@ -182,32 +183,28 @@ impl Access {
         attempts: &Attempts,
         now_ms: u64,
     ) -> Result<Visitor, Problem> {
-        let known = |who, key| Visitor {
-            who: Some(who),
-            budget: Budget::Known(key),
+        let known = |who, key| {
+            let who = Some(who);
+            Ok(Visitor { who, key })
         };
         match &self.0 {
-            Kind::Loopback { .. } => Ok(known(Who::new("loopback"), Key::everyone())),
-            Kind::Check(check) => match check(head) {
-                Some(who) => {
-                    let key = Key::from(who.name());
-                    Ok(known(who, key))
-                }
-                None => Err(Problem::new(Code::NoAccess)),
-            },
+            Kind::Loopback { .. } => known(Who::new("loopback"), Key::everyone()),
+            Kind::Check(check) => {
+                let who = check(head).ok_or(Code::NoAccess)?;
+                let key = Key::from(who.name());
+                known(who, key)
+            }
             Kind::Bearer(bearer) => {
                 let operator = Who::new("operator");
                 if let Some(session) = bearer.sessions.find(head.headers(), now_ms) {
-                    return Ok(known(operator, Key::from(session)));
+                    return known(operator, Key::from(session));
                 }
+                let key = peer(head);
                 let Some(token) = presented(head.headers()) else {
-                    return Ok(Visitor {
-                        who: None,
-                        budget: Budget::Stranger(peer(head)),
-                    });
+                    return Ok(Visitor { who: None, key });
                 };
                 attempts.check_token(bearer, token, head).await?;
-                Ok(known(operator, peer(head)))
+                known(operator, key)
             }
         }
     }

@@ -12,6 +12,7 @@ use tower_throttle::{
 };
 
 use super::{
+    access::Visitor,
     bearer::Bearer,
     events,
     problem::{Code, Problem},
@@ -30,14 +31,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// denied with each other.
 const STRANGERS: usize = 10_000;
 const KNOWN: usize = 1_000;
-
-/// The visitors whose calls are counted together.
-pub(crate) enum Budget {
-    /// A session, a user, or those with the secret at one peer.
-    Known(Key),
-    /// All others at one peer.
-    Stranger(Key),
-}
 
 /// Counts wrong tokens and calls.
 pub(crate) struct Attempts {
@@ -98,7 +91,7 @@ impl Attempts {
             return Ok(());
         }
         self.warn(&decision, head);
-        Err(Problem::new(Code::WrongToken))
+        Err(Code::WrongToken.into())
     }
 
     /// Logs which limits on wrong tokens are used up, each once a minute.
@@ -118,12 +111,12 @@ impl Attempts {
     }
 
     /// Counts a call.
-    pub(crate) fn count_call(&self, budget: &Budget) -> Result<(), Problem> {
-        let decided = match budget {
-            Budget::Known(key) => self.known.check_now(key.clone()),
-            Budget::Stranger(key) => self.strangers.check_now(key.clone()),
+    pub(crate) fn count_call(&self, visitor: &Visitor) -> Result<(), Problem> {
+        let limiter = match visitor.who {
+            Some(_) => &self.known,
+            None => &self.strangers,
         };
-        match wait(decided) {
+        match wait(limiter.check_now(visitor.key.clone())) {
             Some(wait) => Err(Problem::new(Code::TooManyCalls).retry_after(wait)),
             None => Ok(()),
         }
@@ -159,7 +152,8 @@ mod tests {
 
     use http::Request;
 
-    use super::{Attempts, Bearer, Budget, STRANGERS, WRONG_TOKENS_OF_ALL};
+    use super::{Attempts, Bearer, STRANGERS, WRONG_TOKENS_OF_ALL};
+    use crate::access::Visitor;
     use tower_throttle::{Limiter, RequestHead, key::PeerAddr};
 
     /// Of most addresses only a count that they share is kept.
@@ -173,7 +167,8 @@ mod tests {
             let request = request.expect("a request");
             let head = RequestHead::from(&request);
             let _ = attempts.check_token(&bearer, b"guess", &head).await;
-            let _ = attempts.count_call(&Budget::Stranger(super::peer(&head)));
+            let key = super::peer(&head);
+            let _ = attempts.count_call(&Visitor { who: None, key });
         }
         let kept = |limiter: &Limiter| limiter.metrics().store.memory_buckets;
         // At most as many as are remembered, and half as many cells.

@@ -105,23 +105,25 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// ```
 #[must_use = "it is served once `into_router` made a router of it"]
 pub struct Admin<A = ()> {
+    options: Options,
+    access: A,
+}
+
+#[derive(Default)]
+struct Options {
     targets: Targets,
     control: Option<Control>,
     allows_changes: bool,
     clock: Option<Arc<dyn Clock>>,
     hosts: Hosts,
-    access: A,
 }
 
 impl Admin {
     /// Starts with a layer, a limiter, or all of a configuration file.
     pub fn new(target: &(impl Inspectable + Clone)) -> Self {
+        let options = Options::default();
         Self {
-            targets: Targets::default(),
-            control: None,
-            allows_changes: false,
-            clock: None,
-            hosts: Hosts::default(),
+            options,
             access: (),
         }
         .target(target)
@@ -132,7 +134,7 @@ impl<A> Admin<A> {
     /// Adds another layer or limiter, or all of another configuration file. One that is there already is
     /// shown once.
     pub fn target(mut self, target: &(impl Inspectable + Clone)) -> Self {
-        self.targets.push(target.clone());
+        self.options.targets.push(target.clone());
         self
     }
 
@@ -140,7 +142,7 @@ impl<A> Admin<A> {
     /// configuration file, if one was given and its store has one. Without a document, a caller can
     /// be looked up and reset, and nothing else can be changed.
     pub fn control(mut self, control: &Control) -> Self {
-        self.control = Some(control.clone());
+        self.options.control = Some(control.clone());
         self
     }
 
@@ -148,11 +150,7 @@ impl<A> Admin<A> {
     /// set.
     pub fn access(self, access: Access) -> Admin<Access> {
         Admin {
-            targets: self.targets,
-            control: self.control,
-            allows_changes: self.allows_changes,
-            clock: self.clock,
-            hosts: self.hosts,
+            options: self.options,
             access,
         }
     }
@@ -161,7 +159,7 @@ impl<A> Admin<A> {
     /// modes of policies. Default: they can look only. With [`Access::loopback`] they still can: use
     /// [`Access::loopback_with_changes`].
     pub const fn allow_changes(mut self) -> Self {
-        self.allows_changes = true;
+        self.options.allows_changes = true;
         self
     }
 
@@ -176,16 +174,15 @@ impl<A> Admin<A> {
     /// | [`check`](Access::check) | addresses and `localhost` | to these only |
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let hosts = hosts.into_iter();
-        self.hosts
-            .0
-            .extend(hosts.map(|host| host.as_ref().to_ascii_lowercase()));
+        let hosts = hosts.map(|host| host.as_ref().to_ascii_lowercase());
+        self.options.hosts.0.extend(hosts);
         self
     }
 
     /// Reads the time from `clock`, in tests for example: for the end of sessions and for the limits
     /// of the page itself. Default: the machine's clock.
     pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
-        self.clock = Some(clock);
+        self.options.clock = Some(clock);
         self
     }
 }
@@ -193,19 +190,21 @@ impl<A> Admin<A> {
 impl Admin<Access> {
     /// Returns the page and its API as a router.
     pub fn into_router(self) -> axum::Router {
-        if self.allows_changes && !self.access.may_change() {
+        let Self { options, access } = self;
+        let changes = options.allows_changes && access.may_change();
+        if options.allows_changes && !changes {
             events::changes_not_allowed();
         }
-        let control = self.control.or_else(|| self.targets.control());
+        let control = options.control.or_else(|| options.targets.control());
         router::build(Shared {
-            sampler: Sampler::new(self.targets.clone(), control.clone()),
-            targets: self.targets,
+            sampler: Sampler::new(options.targets.clone(), control.clone()),
+            targets: options.targets,
             control,
-            changes: self.allows_changes && self.access.may_change(),
-            access: self.access,
-            hosts: self.hosts,
-            attempts: Attempts::new(self.clock.as_ref()),
-            clock: self.clock,
+            changes,
+            access,
+            hosts: options.hosts,
+            attempts: Attempts::new(options.clock.as_ref()),
+            clock: options.clock,
         })
     }
 }
@@ -213,7 +212,7 @@ impl Admin<Access> {
 impl<A> fmt::Debug for Admin<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admin")
-            .field("allows_changes", &self.allows_changes)
+            .field("allows_changes", &self.options.allows_changes)
             .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
 //! Logging in with the secret, and out again.
 
 use axum::{
-    Form, Router,
-    body::{Body, Bytes},
-    extract::{FromRequest, Request, State},
-    response::{IntoResponse, Response},
+    Router,
+    body::Bytes,
+    extract::State,
+    response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
 use http::{
@@ -39,11 +39,10 @@ pub(crate) fn routes() -> Router<Handle> {
 /// Returns the page that asks for the token again, with the status of what went wrong.
 fn form_again(base: &Base, problem: Problem) -> Response {
     let page = page::login_page(base, problem.message());
-    let mut response = problem.into_response();
-    let html = HeaderValue::from_static("text/html; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, html);
-    *response.body_mut() = Body::from(page);
-    response
+    let (mut head, _) = problem.into_response().into_parts();
+    // `Html` sets that of the page.
+    head.headers.remove(CONTENT_TYPE);
+    (head, Html(page)).into_response()
 }
 
 #[derive(Deserialize)]
@@ -53,60 +52,44 @@ struct Login {
 }
 
 /// Exchanges the token for the cookie of a session.
-async fn begin(State(shared): State<Handle>, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    let is_form = is_form(&parts.headers);
-    match cookie(&shared, &parts, body).await {
-        Ok(cookie) => done(&parts.headers, cookie),
-        Err(problem) if is_form => form_again(&Base("./".to_owned()), problem),
-        Err(problem) => problem.into_response(),
+async fn begin(State(shared): State<Handle>, parts: Parts, body: Bytes) -> Response {
+    let problem = match cookie(&shared, &parts, &body).await {
+        Ok(cookie) => return done(&parts.headers, cookie),
+        Err(problem) => problem,
+    };
+    match is_form(&parts.headers) {
+        true => form_again(&Base("./".to_owned()), problem),
+        false => problem.into_response(),
     }
 }
 
-async fn cookie(shared: &Handle, parts: &Parts, body: Body) -> Result<HeaderValue, Problem> {
-    let secret = shared.access.secret();
-    let secret = secret.ok_or_else(|| Problem::new(Code::NotFound))?;
-    let request = Request::from_parts(parts.clone(), body);
-    // What is wrong with it is not reported, as that could hold a part of the token.
-    let malformed = || Problem::new(Code::Malformed);
-    let Login { token } = match is_form(&parts.headers) {
-        true => {
-            Form::from_request(request, &())
-                .await
-                .map_err(|_| malformed())?
-                .0
-        }
-        false => {
-            let body = Bytes::from_request(request, &()).await;
-            serde_json::from_slice(&body.map_err(|_| malformed())?).map_err(|_| malformed())?
-        }
+async fn cookie(shared: &Handle, parts: &Parts, body: &[u8]) -> Result<HeaderValue, Problem> {
+    let secret = shared.access.secret().ok_or(Code::NotFound)?;
+    let login = match is_form(&parts.headers) {
+        true => serde_urlencoded::from_bytes(body).ok(),
+        false => serde_json::from_slice(body).ok(),
     };
+    // What is wrong with it is not reported, as that could hold a part of the token.
+    let Login { token } = login.ok_or(Code::Malformed)?;
     let head = RequestHead::from(parts);
-    let attempts = &shared.attempts;
-    attempts
-        .check_token(secret, token.as_bytes(), &head)
-        .await?;
+    let compared = shared.attempts.check_token(secret, token.as_bytes(), &head);
+    compared.await?;
     events::session_began(address(&head));
     Ok(secret.sessions.begin(shared.now_ms()))
 }
 
 /// Ends a session in this process, and removes its cookie.
 async fn end(State(shared): State<Handle>, headers: HeaderMap) -> Result<Response, Problem> {
-    let secret = shared.access.secret();
-    let secret = secret.ok_or_else(|| Problem::new(Code::NotFound))?;
-    Ok(done(
-        &headers,
-        secret.sessions.end(&headers, shared.now_ms()),
-    ))
+    let secret = shared.access.secret().ok_or(Code::NotFound)?;
+    let cookie = secret.sessions.end(&headers, shared.now_ms());
+    Ok(done(&headers, cookie))
 }
 
 /// Shows the page after a form, and nothing otherwise.
 fn done(asked: &HeaderMap, cookie: HeaderValue) -> Response {
-    let mut headers = HeaderMap::new();
-    headers.insert(SET_COOKIE, cookie);
-    if !is_form(asked) {
-        return (StatusCode::NO_CONTENT, headers).into_response();
+    let cookie = [(SET_COOKIE, cookie)];
+    match is_form(asked) {
+        true => (StatusCode::SEE_OTHER, cookie, [(LOCATION, PAGE)]).into_response(),
+        false => (StatusCode::NO_CONTENT, cookie).into_response(),
     }
-    headers.insert(LOCATION, PAGE);
-    (StatusCode::SEE_OTHER, headers).into_response()
 }

@@ -43,19 +43,19 @@ pub(crate) fn check(
     // An IPv4 address in IPv6 is read as the IPv4 address.
     let peer = peer.map_err(|_| Problem::new(Code::NoPeer))?;
     if !peer.is_loopback() {
-        return Err(Problem::new(Code::NotLoopback));
+        return Err(Code::NotLoopback.into());
     }
     // A page of another site can let its own name resolve to this machine (DNS rebinding). Then
     // the browser sends that name.
     if !host.is_some_and(|host| is_local(host) || hosts.has(host)) {
-        return Err(Problem::new(Code::HostNotLocal));
+        return Err(Code::HostNotLocal.into());
     }
     if head.headers().keys().any(is_of_a_proxy) {
-        return Err(Problem::new(Code::Forwarded));
+        return Err(Code::Forwarded.into());
     }
     match head.version() {
         // nginx uses it by default, and adds no field. Browsers and curl do not.
-        Version::HTTP_09 | Version::HTTP_10 => Err(Problem::new(Code::Forwarded)),
+        Version::HTTP_09 | Version::HTTP_10 => Err(Code::Forwarded.into()),
         _ => Ok(()),
     }
 }

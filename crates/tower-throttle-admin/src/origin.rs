@@ -16,7 +16,7 @@ pub(crate) fn host<'a>(head: &RequestHead<'a>) -> Result<Option<&'a str>, Proble
     let authority = head.uri().authority().map(Authority::as_str);
     match (field, authority) {
         (Some(field), Some(authority)) if !field.eq_ignore_ascii_case(authority) => {
-            Err(Problem::new(Code::Host))
+            Err(Code::Host.into())
         }
         (field, authority) => Ok(authority.or(field)),
     }

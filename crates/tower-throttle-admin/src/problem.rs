@@ -3,14 +3,14 @@
 use std::{borrow::Cow, time::Duration};
 
 use axum::{
-    body::Body,
+    Json,
     response::{IntoResponse, Response},
 };
 use http::{
     HeaderValue, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
-use serde::Serialize;
+use serde_json::json;
 
 /// An error. `Result<T, Problem>` is what handlers return.
 #[derive(Debug)]
@@ -48,13 +48,10 @@ impl Problem {
     }
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'a str,
-    code: &'static str,
+impl From<Code> for Problem {
+    fn from(code: Code) -> Self {
+        Self::new(code)
+    }
 }
 
 const TYPE: &str =
@@ -63,20 +60,16 @@ const TYPE: &str =
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.code.status();
-        let document = Document {
-            r#type: TYPE,
-            title: status.canonical_reason().unwrap_or_default(),
-            status: status.as_u16(),
-            detail: &self.detail,
-            code: self.code.name(),
-        };
-        // A document of texts and a number is always JSON.
-        let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = status;
+        let document = json!({
+            "type": TYPE,
+            "title": status.canonical_reason(),
+            "status": status.as_u16(),
+            "detail": self.detail,
+            "code": self.code.name(),
+        });
+        let kind = [(CONTENT_TYPE, "application/problem+json")];
+        let mut response = (status, kind, Json(document)).into_response();
         let headers = response.headers_mut();
-        let json = HeaderValue::from_static("application/problem+json");
-        headers.insert(CONTENT_TYPE, json);
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, seconds.max(1).into());

@@ -1,7 +1,8 @@
 //! The routes, and the way of a request:
 //!
 //! 1. [`guard`] is around all routes, also around 404 and 405. [`admit`] makes the checks, in the
-//!    order in which they are written there. [`secure`] adds header fields to all responses.
+//!    order in which they are written there. [`secure`] adds header fields to all responses, also to
+//!    those of panics.
 //! 2. A handler of `api::routes()`, `page::routes()` or `login::routes()` runs. It finds in the
 //!    request:
 //!    - `State<Handle>`;
@@ -9,26 +10,20 @@
 //!      it may be absent (`Option<Extension<Who>>`): then the page asks for the token;
 //!    - `Extension<Base>`: the start of all relative URLs of the page;
 //!    - if it is a `POST`, a body that has arrived in full (`axum::body::Bytes`). Below `/api/` it
-//!      is `application/json`. Elsewhere it may be a form, too (`body::is_form`, `form::field`).
+//!      is `application/json`. Elsewhere it may be a form, too (`body::is_form`).
 //! 3. An error is a [`Problem`].
 //!
 //! Paths are those below the place where the router is nested. A `POST` below `/api/`, except those
 //! in [`READS`], is a change: the guards deny it without `allow_changes()`. No path has other methods
 //! than `GET` and `POST`.
 
-use std::{
-    future::poll_fn,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-};
+use std::sync::Arc;
 
 use axum::{
     Router,
     body::Body,
     extract::{Request, State},
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn_with_state, map_response},
     response::{IntoResponse, Response},
 };
 use http::{
@@ -38,6 +33,7 @@ use http::{
         X_FRAME_OPTIONS,
     },
 };
+use tower_http::catch_panic::CatchPanicLayer;
 use tower_throttle::RequestHead;
 
 use super::{
@@ -64,39 +60,26 @@ const OPEN: [(Method, &str); 7] = [
 
 pub(crate) fn build(shared: Shared) -> Router {
     let shared = Arc::new(shared);
+    // The application's closures read requests here that an operator made up, and lack what the
+    // application adds to each.
+    let panicked = |_| Problem::from(Code::Panicked).into_response();
     Router::new()
         .merge(page::routes())
         .merge(api::routes())
         .merge(login::routes())
-        .fallback(|| async { Problem::new(Code::NotFound) })
-        .method_not_allowed_fallback(|| async { Problem::new(Code::MethodNotAllowed) })
+        .fallback(|| async { Problem::from(Code::NotFound) })
+        .method_not_allowed_fallback(|| async { Problem::from(Code::MethodNotAllowed) })
         .layer(from_fn_with_state(Arc::clone(&shared), guard))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(map_response(secure))
         .with_state(shared)
 }
 
 async fn guard(State(shared): State<Handle>, request: Request, next: Next) -> Response {
-    let answer = async {
-        match admit(&shared, request).await {
-            Ok(request) => next.run(request).await,
-            Err(problem) => problem.into_response(),
-        }
-    };
-    let answer = unless_panicking(answer).await;
-    secure(answer.unwrap_or_else(|| Problem::new(Code::Panicked).into_response()))
-}
-
-/// Returns the output of a future, or `None` if it panics. The application's closures read requests
-/// here that an operator made up, and lack what the application adds to each.
-async fn unless_panicking<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        let poll = AssertUnwindSafe(|| future.as_mut().poll(context));
-        match catch_unwind(poll) {
-            Ok(polled) => polled.map(Some),
-            Err(_) => Poll::Ready(None),
-        }
-    })
-    .await
+    match admit(&shared, request).await {
+        Ok(request) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// Checks a request, in the order in which the checks are written here.
@@ -110,16 +93,16 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
         .access
         .visitor(&head, &shared.attempts, shared.now_ms());
     let visitor = visitor.await?;
-    shared.attempts.count_call(&visitor.budget)?;
+    shared.attempts.count_call(&visitor)?;
     if visitor.who.is_none() && !is_open(&head) {
-        return Err(Problem::new(Code::NoToken));
+        return Err(Code::NoToken.into());
     }
     if head.method() == Method::POST {
         body::check(&head)?;
         if !shared.changes && is_change(&head) {
-            return Err(Problem::new(Code::ReadOnly));
+            return Err(Code::ReadOnly.into());
         }
-        body = Body::from(body::read(&head, body).await?);
+        body = Body::from(body::read(head.headers(), body).await?);
     }
     let base = Base::of(&parts);
     parts.extensions.insert(base);
@@ -169,7 +152,7 @@ const HEADERS: [(HeaderName, HeaderValue); 7] = [
 ];
 
 /// Adds the header fields that every response has.
-fn secure(mut response: Response) -> Response {
+async fn secure(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, value);
     }

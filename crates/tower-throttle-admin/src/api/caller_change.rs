@@ -142,7 +142,7 @@ impl CallerChange {
             .clone()
             .any(|state| state.is_shared && !is_all(state));
         if self.question.policy.is_some() && is_for_one {
-            return Err(Problem::new(Code::SharedPolicy));
+            return Err(Code::SharedPolicy.into());
         }
         if states.clone().all(|state| state.fingerprint.is_none()) {
             let why = states.find_map(|state| state.bucket.as_ref().err());

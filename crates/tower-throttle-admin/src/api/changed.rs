@@ -137,6 +137,6 @@ pub(super) fn control_for<'a>(
     let control = control.ok_or_else(|| Problem::new(Code::NoControl))?;
     match inspected.iter().any(|one| one.follows(control)) {
         true => Ok(control),
-        false => Err(Problem::new(Code::NotFollowed)),
+        false => Err(Code::NotFollowed.into()),
     }
 }

@@ -21,11 +21,11 @@ use std::{
 
 use axum::{
     Extension, Json, Router,
+    body::Bytes,
     extract::{Query, State},
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
-use bytes::Bytes;
 use http::{Uri, header::CONTENT_TYPE};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -161,7 +161,7 @@ where
             // It is logged also if the client hangs up.
             match tokio::spawn(made).await {
                 Ok(made) => made.map(Json),
-                Err(_) => Err(Problem::new(Code::Panicked)),
+                Err(_) => Err(Code::Panicked.into()),
             }
         },
     )

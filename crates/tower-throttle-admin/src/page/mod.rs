@@ -31,7 +31,7 @@ use std::time::Duration;
 use axum::{
     Extension, Form, Router,
     extract::{State, rejection::FormRejection},
-    response::{IntoResponse, Response},
+    response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
 use http::header::CONTENT_TYPE;
@@ -86,8 +86,6 @@ pub(super) fn routes() -> Router<Handle> {
         .route("/admin.svg", file("image/svg+xml", ICON))
 }
 
-pub(super) const HTML: [(http::HeaderName, &str); 1] = [(CONTENT_TYPE, "text/html; charset=utf-8")];
-
 /// What the page shows.
 struct View {
     status: Status,
@@ -122,7 +120,7 @@ pub(super) async fn show(
         Some(Extension(who)) => page(&shared, &base, who, None),
         // There is nothing wrong with the request, and browsers report a page of another status than
         // 200 as an error in their consoles.
-        None => (HTML, login_page(&base, "")).into_response(),
+        None => Html(login_page(&base, "")).into_response(),
     }
 }
 
@@ -164,7 +162,7 @@ fn page(shared: &Shared, base: &Base, who: Who, asked: Option<Asked>) -> Respons
         has_session: shared.access.secret().is_some(),
         asked,
     };
-    (HTML, view.render(base)).into_response()
+    Html(view.render(base)).into_response()
 }
 
 impl View {
