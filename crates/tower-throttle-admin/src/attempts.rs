@@ -82,7 +82,7 @@ impl Attempts {
             Ok(decision) if decision.is_allowed() => decision,
             denied => {
                 let wait = wait(denied).unwrap_or(MINUTE);
-                return Err(Problem::new(Code::TooManyWrongTokens).retry_after(wait));
+                return Err(Problem::from(Code::TooManyWrongTokens).retry_after(wait));
             }
         };
         if bearer.is_token(token) {
@@ -117,7 +117,7 @@ impl Attempts {
             None => &self.strangers,
         };
         match wait(limiter.check_now(visitor.key.clone())) {
-            Some(wait) => Err(Problem::new(Code::TooManyCalls).retry_after(wait)),
+            Some(wait) => Err(Problem::from(Code::TooManyCalls).retry_after(wait)),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! The host names that the page answers to.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The names of [`Admin::hosts`](crate::Admin::hosts), in lower case.
 #[derive(Clone, Debug, Default)]
@@ -21,14 +21,13 @@ impl Hosts {
 /// Returns whether a host is `localhost` or an address: what no other site can let its own name
 /// resolve to.
 pub(crate) fn is_address(host: &str) -> bool {
-    let is_ipv6 = |name: &str| {
-        let address = name
+    name_of(host).is_some_and(|name| {
+        let ipv6 = name
             .strip_prefix('[')
             .and_then(|name| name.strip_suffix(']'));
-        address.is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
-    };
-    name_of(host).is_some_and(|name| {
-        name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok() || is_ipv6(name)
+        is_local(host)
+            || name.parse::<Ipv4Addr>().is_ok()
+            || ipv6.is_some_and(|name| name.parse::<Ipv6Addr>().is_ok())
     })
 }
 
@@ -46,9 +45,8 @@ fn name_of(host: &str) -> Option<&str> {
         Some((name, port)) if !port.ends_with(']') => (name, port),
         _ => (host, ""),
     };
-    port.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then_some(name)
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+    is_port.then_some(name)
 }
 
 #[cfg(test)]

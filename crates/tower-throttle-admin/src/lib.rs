@@ -84,10 +84,8 @@ use std::{fmt, sync::Arc};
 
 use tower_throttle::{Clock, control::Control, inspect::Inspectable};
 
+use self::shared::{Settings, Shared};
 pub use self::{access::Access, error::AccessError, who::Who};
-use self::{
-    api::sampler::Sampler, attempts::Attempts, hosts::Hosts, shared::Shared, target::Targets,
-};
 
 /// What the page and the API say of this crate.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -105,28 +103,16 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// ```
 #[must_use = "it is served once `into_router` made a router of it"]
 pub struct Admin<A = ()> {
-    options: Options,
+    settings: Settings,
     access: A,
-}
-
-#[derive(Default)]
-struct Options {
-    targets: Targets,
-    control: Option<Control>,
-    allows_changes: bool,
-    clock: Option<Arc<dyn Clock>>,
-    hosts: Hosts,
 }
 
 impl Admin {
     /// Starts with a layer, a limiter, or all of a configuration file.
     pub fn new(target: &(impl Inspectable + Clone)) -> Self {
-        let options = Options::default();
-        Self {
-            options,
-            access: (),
-        }
-        .target(target)
+        let settings = Settings::default();
+        let access = ();
+        Self { settings, access }.target(target)
     }
 }
 
@@ -134,7 +120,7 @@ impl<A> Admin<A> {
     /// Adds another layer or limiter, or all of another configuration file. One that is there already is
     /// shown once.
     pub fn target(mut self, target: &(impl Inspectable + Clone)) -> Self {
-        self.options.targets.push(target.clone());
+        self.settings.targets.push(target.clone());
         self
     }
 
@@ -142,24 +128,22 @@ impl<A> Admin<A> {
     /// configuration file, if one was given and its store has one. Without a document, a caller can
     /// be looked up and reset, and nothing else can be changed.
     pub fn control(mut self, control: &Control) -> Self {
-        self.options.control = Some(control.clone());
+        self.settings.control = Some(control.clone());
         self
     }
 
     /// Chooses who may look, and who may change things if [`allow_changes`](Self::allow_changes) is
     /// set.
     pub fn access(self, access: Access) -> Admin<Access> {
-        Admin {
-            options: self.options,
-            access,
-        }
+        let settings = self.settings;
+        Admin { settings, access }
     }
 
     /// Lets everybody with access change things: reset and ban callers, override quotas, and switch
     /// modes of policies. Default: they can look only. With [`Access::loopback`] they still can: use
     /// [`Access::loopback_with_changes`].
     pub const fn allow_changes(mut self) -> Self {
-        self.options.allows_changes = true;
+        self.settings.changes = true;
         self
     }
 
@@ -175,14 +159,14 @@ impl<A> Admin<A> {
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let hosts = hosts.into_iter();
         let hosts = hosts.map(|host| host.as_ref().to_ascii_lowercase());
-        self.options.hosts.0.extend(hosts);
+        self.settings.hosts.0.extend(hosts);
         self
     }
 
     /// Reads the time from `clock`, in tests for example: for the end of sessions and for the limits
     /// of the page itself. Default: the machine's clock.
     pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
-        self.options.clock = Some(clock);
+        self.settings.clock = Some(clock);
         self
     }
 }
@@ -190,29 +174,25 @@ impl<A> Admin<A> {
 impl Admin<Access> {
     /// Returns the page and its API as a router.
     pub fn into_router(self) -> axum::Router {
-        let Self { options, access } = self;
-        let changes = options.allows_changes && access.may_change();
-        if options.allows_changes && !changes {
+        let Self {
+            mut settings,
+            access,
+        } = self;
+        if settings.changes && !access.may_change() {
+            settings.changes = false;
             events::changes_not_allowed();
         }
-        let control = options.control.or_else(|| options.targets.control());
-        router::build(Shared {
-            sampler: Sampler::new(options.targets.clone(), control.clone()),
-            targets: options.targets,
-            control,
-            changes,
-            access,
-            hosts: options.hosts,
-            attempts: Attempts::new(options.clock.as_ref()),
-            clock: options.clock,
-        })
+        if settings.control.is_none() {
+            settings.control = settings.targets.control();
+        }
+        router::build(Shared::new(settings, access))
     }
 }
 
 impl<A> fmt::Debug for Admin<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admin")
-            .field("allows_changes", &self.options.allows_changes)
+            .field("allows_changes", &self.settings.changes)
             .finish_non_exhaustive()
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn check(
 ) -> Result<(), Problem> {
     let peer = key::peer().address(head);
     // An IPv4 address in IPv6 is read as the IPv4 address.
-    let peer = peer.map_err(|_| Problem::new(Code::NoPeer))?;
+    let peer = peer.map_err(|_| Problem::from(Code::NoPeer))?;
     if !peer.is_loopback() {
         return Err(Code::NotLoopback.into());
     }

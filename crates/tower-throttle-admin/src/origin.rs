@@ -11,7 +11,7 @@ const SITE: &str = "sec-fetch-site";
 /// Returns the host that a request names, with its port: the field `Host`, or what HTTP/2 sends as
 /// `:authority`. A request with both that differ names none.
 pub(crate) fn host<'a>(head: &RequestHead<'a>) -> Result<Option<&'a str>, Problem> {
-    let wrong = |()| Problem::new(Code::Host);
+    let wrong = |()| Problem::from(Code::Host);
     let field = only(head.headers(), "host").map_err(wrong)?;
     let authority = head.uri().authority().map(Authority::as_str);
     match (field, authority) {
@@ -27,7 +27,7 @@ pub(crate) fn host<'a>(head: &RequestHead<'a>) -> Result<Option<&'a str>, Proble
 ///
 /// Another site may link to the page: what it may do is to open it in a tab.
 pub(crate) fn check(head: &RequestHead<'_>, host: Option<&str>) -> Result<(), Problem> {
-    let denied = || Problem::new(Code::CrossOrigin);
+    let denied = || Problem::from(Code::CrossOrigin);
     let field = |name| only(head.headers(), name).map_err(|()| denied());
     let is_read = [Method::GET, Method::HEAD].contains(head.method());
     let site = field(SITE)?;
@@ -63,16 +63,15 @@ pub(crate) fn is_stated(headers: &HeaderMap) -> bool {
 /// Returns whether an origin is that of a host. The server does not know whether a proxy in front of
 /// it has HTTPS, so both schemes are right.
 fn is_origin_of(origin: &str, host: &str) -> bool {
-    let (origin, port) = match (
-        origin.strip_prefix("https://"),
-        origin.strip_prefix("http://"),
-    ) {
-        (Some(origin), _) => (origin, ":443"),
-        (None, Some(origin)) => (origin, ":80"),
-        (None, None) => return false,
+    let is_of = |scheme: &str, port: &str| {
+        let without_port =
+            |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
+        let origin = origin
+            .strip_prefix(scheme)
+            .filter(|origin| !origin.is_empty());
+        origin.is_some_and(|origin| without_port(origin) == without_port(host))
     };
-    let without_port = |text: &'_ str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
-    !origin.is_empty() && without_port(origin) == without_port(host)
+    is_of("https://", ":443") || is_of("http://", ":80")
 }
 
 /// Returns the value of a field that may be there once. An error is a second one, or a value that is

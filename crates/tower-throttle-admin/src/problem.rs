@@ -21,15 +21,6 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Creates an error whose `detail` is the one of its code.
-    pub(crate) fn new(code: Code) -> Self {
-        Self {
-            code,
-            detail: code.detail().into(),
-            retry_after: None,
-        }
-    }
-
     /// Replaces `detail`: what is wrong with this request. It must not hold a key.
     pub(crate) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = detail.into();
@@ -49,8 +40,13 @@ impl Problem {
 }
 
 impl From<Code> for Problem {
+    /// Creates an error whose `detail` is the usual one.
     fn from(code: Code) -> Self {
-        Self::new(code)
+        Self {
+            code,
+            detail: code.row().2.into(),
+            retry_after: None,
+        }
     }
 }
 
@@ -59,13 +55,13 @@ const TYPE: &str =
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.code.status();
+        let (status, code, _) = self.code.row();
         let document = json!({
             "type": TYPE,
             "title": status.canonical_reason(),
             "status": status.as_u16(),
             "detail": self.detail,
-            "code": self.code.name(),
+            "code": code,
         });
         let kind = [(CONTENT_TYPE, "application/problem+json")];
         let mut response = (status, kind, Json(document)).into_response();
@@ -91,21 +87,10 @@ macro_rules! codes {
         }
 
         impl Code {
-            const fn status(self) -> StatusCode {
+            /// Returns its status, its name and its usual detail.
+            pub(crate) const fn row(self) -> (StatusCode, &'static str, &'static str) {
                 match self {
-                    $(Self::$variant => StatusCode::$status,)+
-                }
-            }
-
-            pub(crate) const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-
-            const fn detail(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $detail,)+
+                    $(Self::$variant => (StatusCode::$status, $name, $detail),)+
                 }
             }
         }

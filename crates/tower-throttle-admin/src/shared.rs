@@ -1,6 +1,6 @@
 //! What all handlers share.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{ops::Deref, sync::Arc, time::SystemTime};
 
 use tower_throttle::{Clock, control::Control};
 
@@ -15,7 +15,9 @@ use super::{
 /// The state of the router: handlers take `State<Handle>`.
 pub(crate) type Handle = Arc<Shared>;
 
-pub(crate) struct Shared {
+/// What the application has chosen.
+#[derive(Default)]
+pub(crate) struct Settings {
     /// The layers and limiters that are shown.
     pub(crate) targets: Targets,
     /// Where bans, overrides and modes are made.
@@ -23,22 +25,43 @@ pub(crate) struct Shared {
     /// Whether anything may be changed. The guards of the router enforce it; a page leaves its
     /// buttons out by it.
     pub(crate) changes: bool,
-    pub(crate) access: Access,
     /// The host names that the page answers to.
     pub(crate) hosts: Hosts,
-    pub(crate) attempts: Attempts,
     /// `None`: the machine's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
+}
+
+pub(crate) struct Shared {
+    settings: Settings,
+    pub(crate) access: Access,
+    pub(crate) attempts: Attempts,
     /// Looks at the numbers once a second, while an operator looks at the page.
     pub(crate) sampler: Sampler,
 }
 
 impl Shared {
+    pub(crate) fn new(settings: Settings, access: Access) -> Self {
+        Self {
+            access,
+            attempts: Attempts::new(settings.clock.as_ref()),
+            sampler: Sampler::new(settings.targets.clone(), settings.control.clone()),
+            settings,
+        }
+    }
+
     /// Returns the time, in milliseconds since the epoch.
     pub(crate) fn now_ms(&self) -> u64 {
         match &self.clock {
             Some(clock) => clock.now_us() / 1_000,
             None => epoch_ms(SystemTime::now()),
         }
+    }
+}
+
+impl Deref for Shared {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
     }
 }

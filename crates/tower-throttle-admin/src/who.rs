@@ -18,9 +18,9 @@ impl Who {
     pub fn new(name: impl AsRef<str>) -> Self {
         let mut plain = String::new();
         for character in name.as_ref().chars() {
-            let character = match is_plain(character) {
-                true => character,
-                false => char::REPLACEMENT_CHARACTER,
+            let character = match is_hidden(character) {
+                true => char::REPLACEMENT_CHARACTER,
+                false => character,
             };
             if plain.len() + character.len_utf8() > LONGEST {
                 break;
@@ -37,10 +37,10 @@ impl Who {
     }
 }
 
-/// Returns whether a character neither ends a line nor changes the direction of a text.
-fn is_plain(character: char) -> bool {
-    !character.is_control()
-        && !matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Returns whether a character ends a line, changes the direction of a text, or is not seen.
+pub(crate) fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use tower_throttle::{
-    List,
+    List, Quota,
+    control::Caller,
     inspect::{CallerState, Inspect},
 };
 
@@ -58,34 +59,48 @@ pub(crate) struct CallerPolicy {
     pub(crate) storage_key: Option<String>,
 }
 
-impl Question {
+/// A caller, where to look for it, and its quota where each request chooses it.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a> {
+    pub(super) caller: Option<&'a Caller>,
+    pub(super) policy: Option<&'a str>,
+    pub(super) limiter: Option<&'a str>,
+    pub(super) tier: Option<Quota>,
+}
+
+impl<'a> About<'a> {
+    pub(super) const fn policy(policy: &'a str, caller: Option<&'a Caller>) -> Self {
+        Self {
+            caller,
+            policy: Some(policy),
+            limiter: None,
+            tier: None,
+        }
+    }
+
     /// Returns the layers and limiters that are meant, of which each has the policy.
-    pub(super) fn among(&self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
+    pub(super) fn among(self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
         let mut inspected = shared.targets.all();
-        if let Some(limiter) = &self.limiter {
+        if let Some(limiter) = self.limiter {
             let name = |one: &Inspect| vec![one.name().to_owned()];
             retain(&mut inspected, limiter, name, Code::UnknownLimiter)?;
         }
-        match &self.policy {
-            Some(policy) => with_policy(inspected, policy),
-            None => Ok(inspected),
+        if let Some(policy) = self.policy {
+            retain(&mut inspected, policy, policy_names, Code::UnknownPolicy)?;
         }
-    }
-
-    /// Looks the caller up.
-    pub(crate) async fn look_up(&self, shared: &Shared) -> Result<LookUp, Problem> {
-        let found = self.find(&self.among(shared)?, shared).await;
-        Ok(LookUp::from(&found[..]))
+        Ok(inspected)
     }
 
     /// Asks one layer or limiter after the other.
-    pub(super) async fn find(&self, inspected: &[Inspect], shared: &Shared) -> Vec<Found> {
-        let (policy, tier) = (self.policy.as_deref(), self.tier.map(|tier| tier.0));
+    pub(super) async fn find(self, inspected: &[Inspect], shared: &Shared) -> Vec<Found> {
         let mut all = Vec::new();
+        let Some(caller) = self.caller else {
+            return all;
+        };
         for one in inspected {
             let control = shared.control.as_ref();
             let followed = control.map(|control| one.follows(control));
-            let states = one.look_up_in_tier(&self.caller.0, policy, tier).await;
+            let states = one.look_up_in_tier(caller, self.policy, self.tier).await;
             let states = states.into_iter();
             all.extend(states.map(|state| Found { state, followed }));
         }
@@ -93,13 +108,22 @@ impl Question {
     }
 }
 
-/// Returns those layers and limiters that have a policy.
-pub(super) fn with_policy(
-    mut inspected: Vec<Inspect>,
-    policy: &str,
-) -> Result<Vec<Inspect>, Problem> {
-    retain(&mut inspected, policy, policy_names, Code::UnknownPolicy)?;
-    Ok(inspected)
+impl Question {
+    pub(super) fn about(&self) -> About<'_> {
+        About {
+            caller: Some(&self.caller.0),
+            policy: self.policy.as_deref(),
+            limiter: self.limiter.as_deref(),
+            tier: self.tier.map(|tier| tier.0),
+        }
+    }
+
+    /// Looks the caller up.
+    pub(crate) async fn look_up(&self, shared: &Shared) -> Result<LookUp, Problem> {
+        let inspected = self.about().among(shared)?;
+        let found = self.about().find(&inspected, shared).await;
+        Ok(LookUp::from(&found[..]))
+    }
 }
 
 /// Keeps those that have a name. If none has, the problem lists the names that there are.
@@ -117,17 +141,11 @@ fn retain(
         return Ok(());
     }
     let listed: Vec<_> = known.iter().take(MOST).map(String::as_str).collect();
-    let more = match known.len().saturating_sub(MOST) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let problem = Problem::new(code);
-    let what = format!(
-        "{}; there are {}{more}",
-        problem.message(),
-        listed.join(", ")
-    );
-    Err(problem.detail(what))
+    let mut what = format!("{}; there are {}", code.row().2, listed.join(", "));
+    if known.len() > MOST {
+        what.push_str(&format!(" and {} more", known.len() - MOST));
+    }
+    Err(Problem::from(code).detail(what))
 }
 
 /// What a policy does with a caller, and whether its layer or limiter follows the control document of
@@ -150,19 +168,9 @@ impl From<&[Found]> for LookUp {
     }
 }
 
-impl LookUp {
-    /// Describes what each policy does, for the log.
-    pub(super) fn summary(&self) -> String {
-        let each = self.policies.iter().map(CallerPolicy::summary);
-        match self.policies.is_empty() {
-            true => "no policy of this name here".to_owned(),
-            false => each.collect::<Vec<_>>().join("; "),
-        }
-    }
-}
-
 impl CallerPolicy {
-    fn summary(&self) -> String {
+    /// Describes it, for the log.
+    pub(super) fn summary(&self) -> String {
         let quota = self.quota.as_ref().map(|quota| format!("{quota}, "));
         let left = match (self.remaining, self.limit, &self.error) {
             (Some(remaining), Some(limit), _) => format!("{remaining} of {limit} left"),

@@ -2,10 +2,8 @@
 //!
 //! The page shows the same facts, from the same functions.
 
-mod caller_change;
-mod changed;
+mod changes;
 pub(super) mod look_up;
-mod mode_change;
 pub(super) mod numbers;
 pub(super) mod policies;
 pub(super) mod recent;
@@ -14,10 +12,7 @@ mod sample;
 pub(super) mod sampler;
 pub(super) mod status;
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::{
     Extension, Json, Router,
@@ -27,16 +22,15 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use http::{Uri, header::CONTENT_TYPE};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tracing::Instrument;
 
 use self::{
-    caller_change::CallerChange,
-    changed::Changed,
+    changes::Change,
     look_up::LookUp,
     policies::{ControlEntry, Policy},
-    request::{ClearMode, Question, SetMode},
+    request::Question,
     status::Status,
 };
 use super::{
@@ -60,13 +54,13 @@ pub(super) fn routes() -> Router<Handle> {
         .route("/denials", get(get_denials))
         .route("/samples", get(get_samples))
         .route("/lookup", post(look_up))
-        .route("/reset", of_caller(CallerChange::reset))
-        .route("/ban", of_caller(CallerChange::ban))
-        .route("/unban", of_caller(CallerChange::unban))
-        .route("/override", of_caller(CallerChange::set_quota))
-        .route("/clear-override", of_caller(CallerChange::clear_quota))
-        .route("/mode", change(SetMode::make))
-        .route("/clear-mode", change(ClearMode::make));
+        .route("/reset", change(Change::Reset))
+        .route("/ban", change(Change::Ban))
+        .route("/unban", change(Change::Unban))
+        .route("/override", change(Change::Override))
+        .route("/clear-override", change(Change::ClearOverride))
+        .route("/mode", change(Change::Mode))
+        .route("/clear-mode", change(Change::ClearMode));
     Router::new().nest("/api/v1", api)
 }
 
@@ -76,8 +70,7 @@ async fn get_status(State(shared): State<Handle>, Extension(who): Extension<Who>
 }
 
 async fn get_policies(State(shared): State<Handle>) -> Json<Vec<Policy>> {
-    let (inspected, control) = (shared.targets.all(), shared.control.as_ref());
-    Json(policies::policies(&inspected, control, None))
+    Json(policies::policies(&shared.targets.all(), &shared, None))
 }
 
 async fn get_entries(State(shared): State<Handle>) -> Json<Vec<ControlEntry>> {
@@ -99,10 +92,10 @@ async fn get_top(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, 
     let Limit { limit } = query(&uri, usage)?;
     let limit = limit.unwrap_or(USUAL_TOP);
     if !(1..=MOST_TOP).contains(&limit) {
-        return Err(Problem::new(Code::Malformed).detail(usage));
+        return Err(Problem::from(Code::Malformed).detail(usage));
     }
     let top = numbers::top(&shared.targets.all(), limit);
-    Ok(Json(top.iter().map(numbers::Top::json).collect()))
+    Ok(Json(top.iter().map(numbers::top_json).collect()))
 }
 
 #[derive(Deserialize)]
@@ -115,7 +108,7 @@ struct Since {
 async fn get_denials(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
     let Since { since } = query(&uri, Since::USAGE)?;
     let denials = numbers::denials(&shared.targets.all(), since);
-    Ok(Json(denials.iter().map(numbers::Denial::json).collect()))
+    Ok(Json(denials.iter().map(numbers::denial_json).collect()))
 }
 
 async fn get_samples(State(shared): State<Handle>, uri: Uri) -> Result<Response, Problem> {
@@ -131,7 +124,7 @@ impl Since {
 
 fn query<T: DeserializeOwned>(uri: &Uri, usage: &'static str) -> Result<T, Problem> {
     let query = Query::try_from_uri(uri);
-    let query = query.map_err(|_| Problem::new(Code::Malformed).detail(usage));
+    let query = query.map_err(|_| Problem::from(Code::Malformed).detail(usage));
     query.map(|Query(query)| query)
 }
 
@@ -140,26 +133,13 @@ async fn look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<LookU
     Ok(Json(question.look_up(&shared).await?))
 }
 
-fn of_caller<B: DeserializeOwned + Send + 'static>(
-    of: impl Fn(B) -> CallerChange + Clone + Send + Sync + 'static,
-) -> MethodRouter<Handle> {
-    change(move |body, shared, who| of(body).make(shared, who))
-}
-
 /// Returns the route of a change.
-fn change<B, S, F>(
-    make: impl Fn(B, Handle, Who) -> F + Clone + Send + Sync + 'static,
-) -> MethodRouter<Handle>
-where
-    B: DeserializeOwned + 'static,
-    S: Serialize + Send + 'static,
-    F: Future<Output = Result<Changed<S>, Problem>> + Send + 'static,
-{
+fn change<B: DeserializeOwned + 'static>(of: fn(B) -> Change) -> MethodRouter<Handle> {
     post(
         async move |State(shared): State<Handle>, Extension(who): Extension<Who>, body: Bytes| {
-            let made = make(request::read(&body)?, shared, who).in_current_span();
+            let made = of(request::read(&body)?).make(shared, who);
             // It is logged also if the client hangs up.
-            match tokio::spawn(made).await {
+            match tokio::spawn(made.in_current_span()).await {
                 Ok(made) => made.map(Json),
                 Err(_) => Err(Code::Panicked.into()),
             }
@@ -176,11 +156,4 @@ pub(crate) fn ms(time: Duration) -> u64 {
 pub(crate) fn epoch_ms(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Numbers with names.
-type Counts = BTreeMap<&'static str, u64>;
-
-fn counts(all: impl Iterator<Item = (&'static str, u64)>) -> Counts {
-    all.collect()
 }

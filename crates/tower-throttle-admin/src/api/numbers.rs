@@ -9,107 +9,89 @@ use tower_throttle::{
     metrics::{Histogram, StoreMetrics},
 };
 
-use super::{counts, epoch_ms, ms};
+use super::{epoch_ms, ms};
 
 /// The most denials of all layers.
 const MOST_DENIALS: usize = 1_000;
 
-/// A caller that a policy often denies.
-pub(crate) struct Top {
-    pub(crate) limiter: String,
-    pub(crate) offender: Offender,
-}
+/// The name of a layer or limiter, and a caller that it often denies.
+pub(crate) type Top = (String, Offender);
 
-/// A request that a layer denied a moment ago.
-pub(crate) struct Denial {
-    pub(crate) limiter: String,
-    pub(crate) denial: RecentDenial,
-}
+/// The name of a layer, and a request that it denied a moment ago.
+pub(crate) type Denial = (String, RecentDenial);
 
 /// Returns the callers that are denied most.
 pub(crate) fn top(inspected: &[Inspect], most: usize) -> Vec<Top> {
-    let of = |one: &Inspect| {
-        let limiter = one.name().to_owned();
-        let offenders = one.top_denied(most).offenders.into_iter();
-        offenders.map(move |offender| Top {
-            limiter: limiter.clone(),
-            offender,
-        })
-    };
-    let mut all: Vec<Top> = inspected.iter().flat_map(of).collect();
-    all.sort_by_key(|Top { offender, .. }| Reverse((offender.at_least(), offender.last_seen)));
+    let mut all = of_all(inspected, |one| one.top_denied(most).offenders);
+    all.sort_by_key(|(_, offender)| Reverse((offender.at_least(), offender.last_seen)));
     all.truncate(most);
     all
 }
 
-impl Top {
-    pub(super) fn json(&self) -> Value {
-        let offender = &self.offender;
-        json!({
-            "limiter": self.limiter,
-            "policy": offender.policy,
-            "shadow": offender.shadow,
-            "fingerprint": offender.fingerprint.to_string(),
-            "name": offender.name,
-            "count": offender.count,
-            "error": offender.error,
-            "last_seen_ms": epoch_ms(offender.last_seen),
-        })
-    }
-}
-
 /// Returns the denials after a time, the latest first.
 pub(crate) fn denials(inspected: &[Inspect], since_ms: u64) -> Vec<Denial> {
-    let of = |one: &Inspect| {
-        let limiter = one.name().to_owned();
-        let denials = one.recent_denials().into_iter();
-        denials.map(move |denial| Denial {
-            limiter: limiter.clone(),
-            denial,
-        })
-    };
-    let mut all: Vec<Denial> = inspected.iter().flat_map(of).collect();
-    all.retain(|found| epoch_ms(found.denial.at) > since_ms);
-    all.sort_by_key(|found| Reverse(found.denial.at));
+    let mut all = of_all(inspected, Inspect::recent_denials);
+    all.retain(|(_, denial)| epoch_ms(denial.at) > since_ms);
+    all.sort_by_key(|(_, denial)| Reverse(denial.at));
     all.truncate(MOST_DENIALS);
     all
 }
 
-impl Denial {
-    /// Returns each policy that denied, and what it calls the caller: `None` if there is no key.
-    pub(crate) fn callers(&self) -> impl Iterator<Item = (&str, Option<String>)> {
-        let mut fingerprints = self.denial.fingerprints.iter();
-        let policies = self.denial.policies.iter();
-        policies.map(move |policy| (&**policy, fingerprints.next().map(ToString::to_string)))
-    }
-
-    pub(super) fn json(&self) -> Value {
-        let denial = &self.denial;
-        let callers = self.callers();
-        let callers = callers
-            .map(|(policy, fingerprint)| json!({ "policy": policy, "fingerprint": fingerprint }));
-        json!({
-            "limiter": self.limiter,
-            "at_ms": epoch_ms(denial.at),
-            "reason": reason(denial.reason),
-            "retry_after_ms": denial.retry_after.map(ms),
-            "method": denial.method,
-            "route": denial.route,
-            "callers": callers.collect::<Value>(),
-        })
-    }
+/// Returns what each layer or limiter lists, with its name.
+fn of_all<T>(inspected: &[Inspect], list: impl Fn(&Inspect) -> Vec<T>) -> Vec<(String, T)> {
+    let each = inspected.iter().flat_map(|one| {
+        let listed = list(one).into_iter();
+        listed.map(|item| (one.name().to_owned(), item))
+    });
+    each.collect()
 }
 
-const fn reason(reason: DenialReason) -> &'static str {
+pub(super) fn top_json((limiter, offender): &Top) -> Value {
+    json!({
+        "limiter": limiter,
+        "policy": offender.policy,
+        "shadow": offender.shadow,
+        "fingerprint": offender.fingerprint.to_string(),
+        "name": offender.name,
+        "count": offender.count,
+        "error": offender.error,
+        "last_seen_ms": epoch_ms(offender.last_seen),
+    })
+}
+
+pub(super) fn denial_json((limiter, denial): &Denial) -> Value {
+    let callers = callers(denial);
+    let callers = callers
+        .map(|(policy, fingerprint)| json!({ "policy": policy, "fingerprint": fingerprint }));
+    json!({
+        "limiter": limiter,
+        "at_ms": epoch_ms(denial.at),
+        "reason": reason(denial.reason).0,
+        "retry_after_ms": denial.retry_after.map(ms),
+        "method": denial.method,
+        "route": denial.route,
+        "callers": callers.collect::<Value>(),
+    })
+}
+
+/// Returns each policy that denied, and what it calls the caller: `None` if there is no key.
+pub(crate) fn callers(denial: &RecentDenial) -> impl Iterator<Item = (&str, Option<String>)> {
+    let mut fingerprints = denial.fingerprints.iter();
+    let policies = denial.policies.iter();
+    policies.map(move |policy| (&**policy, fingerprints.next().map(ToString::to_string)))
+}
+
+/// Returns the name of a reason in the API, and the words for it on the page.
+pub(crate) const fn reason(reason: DenialReason) -> (&'static str, &'static str) {
     match reason {
-        DenialReason::QuotaExceeded => "quota_exceeded",
-        DenialReason::Banned => "banned",
-        DenialReason::CostImpossible => "cost_impossible",
-        DenialReason::KeyMissing => "key_missing",
-        DenialReason::Listed => "listed",
-        DenialReason::StoreFailed => "store_failed",
-        DenialReason::Misconfigured => "misconfigured",
-        _ => "other",
+        DenialReason::QuotaExceeded => ("quota_exceeded", "no room"),
+        DenialReason::Banned => ("banned", "banned"),
+        DenialReason::CostImpossible => ("cost_impossible", "can never fit"),
+        DenialReason::KeyMissing => ("key_missing", "no key"),
+        DenialReason::Listed => ("listed", "on the deny list"),
+        DenialReason::StoreFailed => ("store_failed", "store failed"),
+        DenialReason::Misconfigured => ("misconfigured", "misconfigured"),
+        _ => ("other", "other"),
     }
 }
 
@@ -118,12 +100,12 @@ pub(super) fn metrics(one: &Inspect) -> Value {
     let snapshot = one.metrics();
     let policies = snapshot.policies().zip(snapshot.bans());
     let policies = policies.map(|((name, checks), (_, bans))| {
-        json!({ "name": name, "checks": counts(checks.by_result()), "bans": bans })
+        json!({ "name": name, "checks": checks.by_result().collect::<Value>(), "bans": bans })
     });
     json!({
         "limiter": snapshot.limiter(),
-        "requests": counts(snapshot.requests.by_result()),
-        "decisions": counts(snapshot.decisions.by_source()),
+        "requests": snapshot.requests.by_result().collect::<Value>(),
+        "decisions": snapshot.decisions.by_source().collect::<Value>(),
         "policies": policies.collect::<Value>(),
         "denials_missed": one.top_denied(0).missed,
         "waiting": snapshot.waiting,
@@ -145,8 +127,8 @@ pub(super) fn store(store: &StoreMetrics) -> Value {
         "leased_units": store.leased_units,
         "held_units": store.held_units,
         "unsettled_units": store.unsettled_units,
-        "failures": counts(store.failures.by_kind()),
-        "settlements": counts(store.settlements.by_result()),
+        "failures": store.failures.by_kind().collect::<Value>(),
+        "settlements": store.settlements.by_result().collect::<Value>(),
         "call_seconds": store.call_seconds.as_ref().map(values),
         "checks_per_call": store.checks_per_call.as_ref().map(values),
     })

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 use tower_throttle::{
-    List, Quota,
+    Fingerprint, List, Quota,
     control::{Action, Control, Entry, Mode},
     inspect::Inspect,
     key::KeySource,
 };
 
 use super::epoch_ms;
+use crate::shared::Shared;
 
 /// A policy as it is now.
 #[derive(Clone, Debug, Serialize)]
@@ -51,26 +52,24 @@ pub(crate) struct ControlEntry {
 }
 
 /// Returns all policies. `name`: those of this name only.
-pub(crate) fn policies(
-    inspected: &[Inspect],
-    control: Option<&Control>,
-    name: Option<&str>,
-) -> Vec<Policy> {
-    let entries = control.map(Control::entries).unwrap_or_default();
+pub(crate) fn policies(inspected: &[Inspect], shared: &Shared, name: Option<&str>) -> Vec<Policy> {
+    let control = shared.control.as_ref();
+    let entries = entries(control);
     let mut all = Vec::new();
     for (index, of) in inspected.iter().enumerate() {
         let followed = control.map(|control| of.follows(control));
         let states = of.policies().into_iter();
         for state in states.filter(|state| name.is_none_or(|name| name == state.name)) {
             // Entries for a policy of this name have no effect on one that does not follow.
-            let entry = followed
-                .filter(|is_followed| *is_followed)
-                .and_then(|_| mode_entry(&entries, &state.name));
+            let mut by_hand = entries.iter().filter(|_| followed == Some(true));
+            let sets_mode = |entry: &&ControlEntry| {
+                entry.kind == "mode" && entry.policy.as_ref() == Some(&state.name)
+            };
             all.push(Policy {
                 limiter: of.name().to_owned(),
                 kind: of.kind(),
                 index,
-                by_hand: entry.map(ControlEntry::from),
+                by_hand: by_hand.find(sets_mode).cloned(),
                 followed,
                 quota: state.quota.map(|quota| quota.to_string()),
                 tiers: state.tiers.iter().map(Quota::to_string).collect(),
@@ -88,11 +87,18 @@ pub(crate) fn policies(
     all
 }
 
-/// Returns the entry that sets the mode of a policy.
-pub(super) fn mode_entry<'a>(entries: &'a [Entry], policy: &str) -> Option<&'a Entry> {
-    let is_meant =
-        |entry: &&Entry| matches!(&entry.action, Action::Mode { policy: of, .. } if of == policy);
-    entries.iter().find(is_meant)
+/// Returns the kind of an action, its policy and its caller.
+pub(super) const fn subject(
+    action: &Action,
+) -> (&'static str, Option<&String>, Option<&Fingerprint>) {
+    match action {
+        Action::Override { policy, caller, .. } => ("override", Some(policy), Some(caller)),
+        Action::Ban { policy, caller, .. } => ("ban", Some(policy), Some(caller)),
+        Action::Mode { policy, .. } => ("mode", Some(policy), None),
+        Action::ListKey { key, .. } => ("list", None, Some(key)),
+        Action::ListIp { .. } => ("list", None, None),
+        _ => ("other", None, None),
+    }
 }
 
 /// Returns the entries in force, the oldest first.
@@ -104,14 +110,7 @@ pub(crate) fn entries(control: Option<&Control>) -> Vec<ControlEntry> {
 impl From<&Entry> for ControlEntry {
     fn from(entry: &Entry) -> Self {
         let action = &entry.action;
-        let (kind, policy, caller) = match action {
-            Action::Override { policy, caller, .. } => ("override", Some(policy), Some(caller)),
-            Action::Ban { policy, caller, .. } => ("ban", Some(policy), Some(caller)),
-            Action::Mode { policy, .. } => ("mode", Some(policy), None),
-            Action::ListKey { key, .. } => ("list", None, Some(key)),
-            Action::ListIp { .. } => ("list", None, None),
-            _ => ("other", None, None),
-        };
+        let (kind, policy, caller) = subject(action);
         Self {
             kind,
             policy: policy.cloned(),

@@ -1,11 +1,16 @@
 //! [`Totals`]: what happened in some time.
 
+use std::collections::BTreeMap;
+
 use tower_throttle::{
     inspect::Inspect,
     metrics::{Snapshot, StoreMetrics},
 };
 
-use super::{Counts, sample::allowed_and_denied};
+use super::sample::allowed_and_denied;
+
+/// Numbers with names.
+type Counts = BTreeMap<&'static str, u64>;
 
 /// What all layers and limiters counted in some seconds.
 #[derive(Clone, Debug, Default)]

@@ -22,17 +22,6 @@ pub(crate) struct Question {
     pub(crate) tier: Option<QuotaField>,
 }
 
-impl Question {
-    pub(super) const fn of_policy(caller: CallerField, policy: String) -> Self {
-        Self {
-            caller,
-            policy: Some(policy),
-            limiter: None,
-            tier: None,
-        }
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ban {
@@ -199,7 +188,7 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
             Some((_, expected)) => format!("expected {expected}"),
             None => text,
         };
-        Problem::new(Code::Malformed).detail(match error.classify() {
+        Problem::from(Code::Malformed).detail(match error.classify() {
             Category::Data if FIELDS.contains(&&*field) => format!("`{field}`: {what}"),
             Category::Data => what,
             _ => format!("the body is no JSON: {what}"),

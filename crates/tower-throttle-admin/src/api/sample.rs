@@ -1,71 +1,12 @@
-//! [`Sample`]: what happened in a second.
+//! What happened in a second, as JSON.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
-use tower_throttle::{
-    control::Control,
-    inspect::Inspect,
-    metrics::{Deltas, Requests, Snapshot, StoreMetrics},
-};
+use tower_throttle::metrics::{Requests, Snapshot, StoreMetrics};
 
-use super::{epoch_ms, ms, recent::Totals};
-
-/// What happened between two looks. Counts are per second.
-#[derive(Debug, Serialize)]
-pub(super) struct Sample {
-    pub(super) at_ms: u64,
-    /// How long it took: about a second, and longer if the machine was busy or suspended.
-    over_ms: u64,
-    limiters: Vec<Value>,
-    stores: Vec<Value>,
-    /// The version of the control document.
-    version: u64,
-}
-
-/// What was there at the last look.
-pub(super) struct LastLook {
-    at: Instant,
-    deltas: Deltas,
-}
-
-impl LastLook {
-    /// Looks for the first time.
-    pub(super) fn new(inspected: &[Inspect]) -> Self {
-        let mut deltas = Deltas::default();
-        deltas.next(&snapshots(inspected));
-        let at = Instant::now();
-        Self { at, deltas }
-    }
-
-    /// Looks again.
-    pub(super) fn sample(
-        &mut self,
-        inspected: &[Inspect],
-        control: Option<&Control>,
-    ) -> (Sample, Totals) {
-        let now = Instant::now();
-        let over = now.duration_since(std::mem::replace(&mut self.at, now));
-        let (limiters, stores) = self.deltas.next(&snapshots(inspected));
-        let totals = Totals::new(over.as_secs_f64(), &limiters, &stores);
-        let sample = Sample {
-            at_ms: epoch_ms(SystemTime::now()),
-            over_ms: ms(over),
-            limiters: limiters.iter().map(|one| limiter(one, over)).collect(),
-            stores: stores.iter().map(|one| store(one, over)).collect(),
-            version: control.map_or(0, |control| control.status().version),
-        };
-        (sample, totals)
-    }
-}
-
-fn snapshots(inspected: &[Inspect]) -> Vec<Snapshot> {
-    inspected.iter().map(Inspect::metrics).collect()
-}
-
-fn limiter(counted: &Snapshot, over: Duration) -> Value {
+/// Describes what a layer or limiter counted in this time.
+pub(super) fn limiter(counted: &Snapshot, over: Duration) -> Value {
     let rate = |count| rate(count, over);
     let (allowed, denied) = allowed_and_denied(&counted.requests);
     let shadow_denied = counted.policies().map(|(_, checks)| checks.shadow_denied);
@@ -89,7 +30,8 @@ fn limiter(counted: &Snapshot, over: Duration) -> Value {
     })
 }
 
-fn store(counted: &StoreMetrics, over: Duration) -> Value {
+/// Describes what a store did in this time.
+pub(super) fn store(counted: &StoreMetrics, over: Duration) -> Value {
     let calls = counted.call_seconds.as_ref();
     let quantile = |share| Some(rounded(calls?.quantile(share)? * 1_000.0));
     let checks = counted.checks_per_call.as_ref();

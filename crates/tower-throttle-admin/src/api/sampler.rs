@@ -3,20 +3,22 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
+use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
     task::JoinHandle,
     time::{Instant, MissedTickBehavior, interval},
 };
-use tower_throttle::control::Control;
-
-use super::{
-    recent::Totals,
-    sample::{LastLook, Sample},
+use tower_throttle::{
+    control::Control,
+    inspect::Inspect,
+    metrics::{Deltas, Snapshot, StoreMetrics},
 };
+
+use super::{epoch_ms, ms, recent::Totals, sample};
 use crate::target::Targets;
 
 /// How long samples are kept.
@@ -43,11 +45,12 @@ struct State {
     task: Option<JoinHandle<()>>,
     last_look: Option<Instant>,
     /// The oldest first.
-    history: VecDeque<Kept>,
+    history: VecDeque<Sample>,
     history_bytes: usize,
 }
 
-struct Kept {
+/// What happened between two looks.
+struct Sample {
     taken: Instant,
     at_ms: u64,
     json: String,
@@ -103,12 +106,7 @@ impl Sampler {
 async fn run(page: Weak<Inner>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    second.tick().await;
-    let Some(first) = page.upgrade().map(|page| page.targets.all()) else {
-        return;
-    };
-    let mut last = LastLook::new(&first);
-    drop(first);
+    let (mut deltas, mut last) = (Deltas::default(), None);
     loop {
         second.tick().await;
         let Some(page) = page.upgrade() else {
@@ -118,8 +116,43 @@ async fn run(page: Weak<Inner>) {
         if last_look.is_none_or(|last| last.elapsed() >= LINGER) {
             return page.state().forget();
         }
-        let sample = last.sample(&page.targets.all(), page.control.as_ref());
-        page.state().keep(sample);
+        let snapshots: Vec<_> = page.targets.all().iter().map(Inspect::metrics).collect();
+        let (limiters, stores) = deltas.next(&snapshots);
+        let now = Instant::now();
+        // The first look has nothing to compare with.
+        if let Some(last) = last.replace(now) {
+            let version = page
+                .control
+                .as_ref()
+                .map(|control| control.status().version);
+            let sample = Sample::new(now - last, &limiters, &stores, version);
+            page.state().keep(sample);
+        }
+    }
+}
+
+impl Sample {
+    /// `over`: about a second, and longer if the machine was busy or suspended.
+    fn new(
+        over: Duration,
+        limiters: &[Snapshot],
+        stores: &[StoreMetrics],
+        version: Option<u64>,
+    ) -> Self {
+        let at_ms = epoch_ms(SystemTime::now());
+        let json = json!({
+            "at_ms": at_ms,
+            "over_ms": ms(over),
+            "limiters": limiters.iter().map(|one| sample::limiter(one, over)).collect::<Value>(),
+            "stores": stores.iter().map(|one| sample::store(one, over)).collect::<Value>(),
+            "version": version.unwrap_or(0),
+        });
+        Self {
+            taken: Instant::now(),
+            at_ms,
+            json: json.to_string(),
+            totals: Totals::new(over.as_secs_f64(), limiters, stores),
+        }
     }
 }
 
@@ -130,16 +163,9 @@ impl Inner {
 }
 
 impl State {
-    fn keep(&mut self, (sample, totals): (Sample, Totals)) {
-        let kept = Kept {
-            taken: Instant::now(),
-            at_ms: sample.at_ms,
-            // Its parts are texts and numbers, which all have a form in JSON.
-            json: serde_json::to_string(&sample).unwrap_or_default(),
-            totals,
-        };
-        self.history_bytes += kept.json.len();
-        self.history.push_back(kept);
+    fn keep(&mut self, sample: Sample) {
+        self.history_bytes += sample.json.len();
+        self.history.push_back(sample);
         while let Some(oldest) = self.history.front() {
             let is_kept = oldest.taken.elapsed() < HISTORY
                 && self.history.len() <= MOST_SAMPLES

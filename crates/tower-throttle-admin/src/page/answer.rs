@@ -37,27 +37,20 @@ pub(super) fn answer(asked: &Asked, found: &LookUp, view: &View) -> Markup {
 
 fn headline(policies: &[CallerPolicy]) -> (Tone, String) {
     let denying: Vec<_> = policies.iter().filter(|one| denies(one)).collect();
-    let names: Vec<_> = denying
-        .iter()
-        .take(3)
-        .map(|one| format!("“{}”", one.policy))
-        .collect();
+    let names = denying.iter().take(3);
+    let names: Vec<_> = names.map(|one| format!("“{}”", one.policy)).collect();
     let more = match denying.len().saturating_sub(3) {
         0 => String::new(),
         more => format!(" and {}", plural(more as u64, "other", "others")),
     };
-    let unknown = policies
-        .iter()
-        .filter(|one| verdict(one).1 == UNKNOWN)
-        .count() as u64;
+    let unknown = policies.iter().filter(|one| verdict(one).1 == UNKNOWN);
+    let unknown = unknown.count() as u64;
     match (denying.is_empty(), unknown, policies.len()) {
         (false, ..) => (Tone::Bad, format!("Denied by {}{more}.", names.join(", "))),
         (true, 1.., _) => {
             let unknown = plural(unknown, "policy", "policies");
-            (
-                Tone::Warn,
-                format!("Unknown for {unknown}; no other denies it."),
-            )
+            let text = format!("Unknown for {unknown}; no other denies it.");
+            (Tone::Warn, text)
         }
         (true, 0, 1) => (Tone::Good, "The policy lets it in.".to_owned()),
         (true, 0, all) => (Tone::Good, format!("Let in by all {all} policies.")),
@@ -84,35 +77,29 @@ fn is_low(one: &CallerPolicy) -> bool {
 
 const UNKNOWN: &str = "Unknown";
 
-/// Returns what a policy does with the caller, in a word.
-fn verdict(one: &CallerPolicy) -> (Tone, &'static str) {
-    match (one.list, one.mode, one.banned, one.allowed) {
-        (Some("deny"), ..) => (Tone::Bad, "On the deny list"),
-        (Some(_), ..) => (Tone::Good, "On the allow list"),
-        (_, "off", ..) => (Tone::Quiet, "Off"),
-        (_, _, false, None) => (Tone::Warn, UNKNOWN),
-        (_, _, false, Some(true)) => (Tone::Good, "Has room"),
-        (_, "shadow", ..) => (Tone::Warn, "Would be denied"),
-        (_, _, true, _) => (Tone::Bad, "Banned"),
-        (_, _, false, Some(false)) => (Tone::Bad, "No room"),
-    }
-}
-
-/// Explains a verdict that is not plain.
-fn why(one: &CallerPolicy) -> &'static str {
-    match verdict(one).1 {
-        "On the deny list" | "On the allow list" => "The list decides before all policies.",
-        "Off" => "The policy is switched off: it denies nothing.",
-        "Would be denied" => "The policy only counts: it denies nothing.",
-        "Banned" if one.banned_by == Some("operator") => "An operator banned this caller.",
-        "Banned" => "The policy banned this caller for what it did before.",
-        "No room" if one.retry_after_ms.is_none() => "Waiting does not help.",
-        _ => "",
+/// Returns what a policy does with the caller, in a word, and explains it unless it is plain.
+fn verdict(one: &CallerPolicy) -> (Tone, &'static str, &'static str) {
+    let by_list = "The list decides before all policies.";
+    let by_operator = "An operator banned this caller.";
+    let by_policy = "The policy banned this caller for what it did before.";
+    let off = "The policy is switched off: it denies nothing.";
+    let shadow = "The policy only counts: it denies nothing.";
+    match (one.list, one.mode, one.banned_by, one.allowed) {
+        (Some("deny"), ..) => (Tone::Bad, "On the deny list", by_list),
+        (Some(_), ..) => (Tone::Good, "On the allow list", by_list),
+        (_, "off", ..) => (Tone::Quiet, "Off", off),
+        (_, _, None, None) => (Tone::Warn, UNKNOWN, ""),
+        (_, _, None, Some(true)) => (Tone::Good, "Has room", ""),
+        (_, "shadow", ..) => (Tone::Warn, "Would be denied", shadow),
+        (_, _, Some("operator"), _) => (Tone::Bad, "Banned", by_operator),
+        (_, _, Some(_), _) => (Tone::Bad, "Banned", by_policy),
+        _ if one.retry_after_ms.is_none() => (Tone::Bad, "No room", "Waiting does not help."),
+        _ => (Tone::Bad, "No room", ""),
     }
 }
 
 fn card(one: &CallerPolicy, asked: &Asked, view: &View) -> Markup {
-    let ((tone, word), why) = (verdict(one), why(one));
+    let (tone, word, why) = verdict(one);
     let left = one.remaining.zip(one.limit);
     let left_text =
         left.map(|(remaining, limit)| format!("{} of {} left", count(remaining), count(limit)));
@@ -122,20 +109,13 @@ fn card(one: &CallerPolicy, asked: &Asked, view: &View) -> Markup {
         one.banned.then(|| "banned".to_owned()),
     ];
     let now: Vec<_> = now.into_iter().flatten().collect();
-    let caller = if one.shared {
-        "[\"everyone:\"]".to_owned()
-    } else {
-        asked.ask.parts_as_json()
+    let (caller, subject) = match one.shared {
+        true => ("[\"everyone:\"]".to_owned(), "all callers"),
+        false => (asked.ask.parts_as_json(), &*asked.ask.caller),
     };
-    let subject = if one.shared {
-        "all callers"
-    } else {
-        &asked.ask.caller
-    };
-    let bar_tone = if tone == Tone::Good && is_low(one) {
-        Tone::Warn
-    } else {
-        tone
+    let bar_tone = match tone {
+        Tone::Good if is_low(one) => Tone::Warn,
+        tone => tone,
     };
     html! {
         article.policy.brief[is_brief(one)] data-key={ (one.limiter) "/" (one.policy) }
@@ -170,11 +150,8 @@ fn tiers(one: &CallerPolicy, view: &View) -> Markup {
     let is_own = |policy: &&crate::api::policies::Policy| {
         (&policy.limiter, &policy.name) == (&one.limiter, &one.policy) && policy.quota.is_none()
     };
-    let tiers = view
-        .policies
-        .iter()
-        .find(is_own)
-        .map_or(&[][..], |policy| &policy.tiers);
+    let own = view.policies.iter().find(is_own);
+    let tiers = own.map_or(&[][..], |policy| &policy.tiers);
     html! {
         @if !tiers.is_empty() {
             p.actions {
@@ -193,20 +170,19 @@ fn facts(one: &CallerPolicy, now_ms: u64) -> Markup {
     let retry_ms = one.retry_after_ms.filter(|_| one.allowed == Some(false));
     html! {
         dl {
-            @if let Some(quota) = &one.quota { (fact("Quota", html! { (quota) })) }
-            @if one.banned { @if let Some(at_ms) = one.banned_until_ms { (fact("Room", until(at_ms, now_ms))) } }
-            @else if let Some(ms) = retry_ms { (fact("Room", in_ms(ms))) }
-            @if let Some(ms) = one.reset_after_ms.filter(|ms| *ms > 0) { (fact("Full again", in_ms(ms))) }
-            @if let Some(held) = one.held.filter(|held| *held > 0) { (fact("Held", html! { (count(held)) " by requests under way" })) }
-            @if one.shared { (fact("Bucket", html! { "one for all callers" })) }
-            @if one.mode == "shadow" { (fact("Mode", html! { "shadow" })) }
-            @if let Some(source) = one.source.filter(|source| *source != "store") { (fact("Decided by", html! { (source_name(source)) })) }
+            @if let Some(quota) = &one.quota { (fact("Quota", &html! { (quota) })) }
+            @if one.banned { @if let Some(at_ms) = one.banned_until_ms { (fact("Room", &until(at_ms, now_ms))) } }
+            @else if let Some(ms) = retry_ms { (fact("Room", &in_ms(ms))) }
+            @if let Some(ms) = one.reset_after_ms.filter(|ms| *ms > 0) { (fact("Full again", &in_ms(ms))) }
+            @if let Some(held) = one.held.filter(|held| *held > 0) { (fact("Held", &html! { (count(held)) " by requests under way" })) }
+            @if one.shared { (fact("Bucket", &html! { "one for all callers" })) }
+            @if one.mode == "shadow" { (fact("Mode", &html! { "shadow" })) }
+            @if let Some(source) = one.source.filter(|source| *source != "store") { (fact("Decided by", &html! { (source_name(source)) })) }
         }
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "markup is made for the fact")]
-fn fact(name: &str, value: Markup) -> Markup {
+fn fact(name: &str, value: &Markup) -> Markup {
     html! { div data-key=(name) { dt { (name) } dd { (value) } } }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Ask {
 impl Ask {
     /// Returns what is asked, and makes `caller` and `policy` what is shown of it.
     pub(super) fn question(&mut self) -> Result<Question, Problem> {
-        let malformed = |_| Problem::new(Code::Malformed);
+        let malformed = |_| Problem::from(Code::Malformed);
         let (mut limiter, mut tier) = (None, None);
         if !self.link.is_empty() {
             let fingerprint: String;
@@ -38,7 +38,7 @@ impl Ask {
         }
         let caller = caller(&parts_of(&self.caller));
         let caller = caller
-            .map_err(|what| Problem::new(Code::Malformed).detail(format!("`caller`: {what}")))?;
+            .map_err(|what| Problem::from(Code::Malformed).detail(format!("`caller`: {what}")))?;
         Ok(Question {
             caller: CallerField(caller),
             policy: (!self.policy.is_empty()).then(|| self.policy.clone()),

@@ -1,17 +1,16 @@
 //! The tables of callers: recent denials, and those denied most.
 
 use maud::{Markup, html};
-use tower_throttle::DenialReason;
 
 use super::{
     View,
-    card::{Table, card},
+    card::Table,
     text::{foreign, since},
     words::{count, duration, plural},
 };
 use crate::api::{
     epoch_ms, ms,
-    numbers::{Denial, Top},
+    numbers::{Denial, Top, callers, reason},
 };
 
 /// How many different denials are shown.
@@ -51,31 +50,31 @@ pub(super) fn denials(denials: &[Denial], missed: u64, view: &View) -> Markup {
     let rows = rows.map(|(key, denial, times)| denial_row(key, denial, *times, view));
     let table = Table {
         id: "denials",
+        title: "Recent denials",
+        note: html! {
+            "equal ones together"
+            @if missed > 0 { ", " (plural(missed, "more is", "more are")) " in no list" }
+        },
         columns: &["Caller", "Why", "Request", "#Last"],
         is_list: true,
         none: "No denial yet.",
         rows: rows.collect(),
     };
-    let note = html! {
-        "equal ones together"
-        @if missed > 0 { ", " (plural(missed, "more is", "more are")) " in no list" }
-    };
-    card("denials", "Recent denials", note, table.render())
+    table.render(&html! {})
 }
 
 /// Returns what equal denials share.
-fn key_of(Denial { limiter, denial }: &Denial) -> String {
+fn key_of((limiter, denial): &Denial) -> String {
     let request = (denial.method, &denial.route);
     let fingerprints = denial.fingerprints.iter().map(ToString::to_string);
     let callers = (&denial.policies, fingerprints.collect::<Vec<_>>());
-    let key = (limiter, why(denial.reason), request, callers);
+    let key = (limiter, reason(denial.reason).1, request, callers);
     serde_json::to_string(&key).unwrap_or_default()
 }
 
-fn denial_row(key: &str, found: &Denial, times: u64, view: &View) -> Markup {
-    let denial = &found.denial;
+fn denial_row(key: &str, (limiter, denial): &Denial, times: u64, view: &View) -> Markup {
     let mut known: Vec<(&str, String)> = Vec::new();
-    for (policy, fingerprint) in found.callers() {
+    for (policy, fingerprint) in callers(denial) {
         let fingerprint = fingerprint.filter(|one| known.iter().all(|(_, other)| other != one));
         known.extend(fingerprint.map(|one| (policy, one)));
     }
@@ -83,10 +82,10 @@ fn denial_row(key: &str, found: &Denial, times: u64, view: &View) -> Markup {
         tr data-key=(key) {
             th scope="row" {
                 @if known.is_empty() { "unknown" }
-                @for (policy, fingerprint) in known { (caller(Some(&found.limiter), policy, &fingerprint, None)) " " }
+                @for (policy, fingerprint) in known { (caller(Some(limiter), policy, &fingerprint, None)) " " }
             }
             td {
-                span.bad { (why(denial.reason)) }
+                span.bad { (reason(denial.reason).1) }
                 small { @for (index, policy) in denial.policies.iter().enumerate() { @if index > 0 { ", " } (foreign(policy)) } }
             }
             td {
@@ -107,34 +106,20 @@ fn denial_row(key: &str, found: &Denial, times: u64, view: &View) -> Markup {
     }
 }
 
-/// Returns why a request was denied, in words.
-pub(super) const fn why(reason: DenialReason) -> &'static str {
-    match reason {
-        DenialReason::QuotaExceeded => "no room",
-        DenialReason::Banned => "banned",
-        DenialReason::CostImpossible => "can never fit",
-        DenialReason::KeyMissing => "no key",
-        DenialReason::Listed => "on the deny list",
-        DenialReason::StoreFailed => "store failed",
-        DenialReason::Misconfigured => "misconfigured",
-        _ => "other",
-    }
-}
-
 pub(super) fn top(view: &View) -> Markup {
     let table = Table {
         id: "top",
+        title: "Denied most",
+        note: html! { "counts are halved every ten minutes" },
         columns: &["Caller", "Policy", "#Denials", "#Last"],
         is_list: true,
         none: "No caller has been denied.",
         rows: view.top.iter().map(|one| top_row(one, view)).collect(),
     };
-    let note = html! { "counts are halved every ten minutes" };
-    card("top", "Denied most", note, table.render())
+    table.render(&html! {})
 }
 
-fn top_row(top: &Top, view: &View) -> Markup {
-    let (limiter, one) = (&top.limiter, &top.offender);
+fn top_row((limiter, one): &Top, view: &View) -> Markup {
     let fingerprint = one.fingerprint.to_string();
     html! {
         tr data-key={ (limiter) "/" (one.policy) "/" (one.shadow) "/" (fingerprint) } {

@@ -3,8 +3,7 @@
 use maud::{Markup, html};
 
 /// Returns a card with a heading. `note`: what to know of what is in it.
-#[expect(clippy::needless_pass_by_value, reason = "markup is made for the card")]
-pub(super) fn card(id: &str, title: &str, note: Markup, content: Markup) -> Markup {
+pub(super) fn card(id: &str, title: &str, note: &Markup, content: &Markup) -> Markup {
     html! {
         section.card aria-labelledby={ (id) "-title" } {
             div.heading {
@@ -16,9 +15,11 @@ pub(super) fn card(id: &str, title: &str, note: Markup, content: Markup) -> Mark
     }
 }
 
-/// A table. The script renews its rows.
+/// A card with a table. The script renews its rows.
 pub(super) struct Table<'a> {
     pub(super) id: &'a str,
+    pub(super) title: &'a str,
+    pub(super) note: Markup,
     /// The names of its columns. `#` before one: of numbers. `*` at its end: filled by the script.
     pub(super) columns: &'a [&'a str],
     /// Whether it scrolls by itself, and keeps still while somebody points at it.
@@ -29,9 +30,10 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    pub(super) fn render(&self) -> Markup {
+    /// Returns the card. `below`: what is in it below the table.
+    pub(super) fn render(&self, below: &Markup) -> Markup {
         let label = (!self.is_list).then(|| format!("{}-title", self.id));
-        html! {
+        let table = html! {
             div.scroll.tall[self.is_list] tabindex=[label.as_ref().map(|_| 0)] role=[label.as_ref().map(|_| "region")]
                 aria-labelledby=[&label] {
                 table id=(self.id) {
@@ -42,7 +44,9 @@ impl Table<'_> {
                     }
                 }
             }
-        }
+            (below)
+        };
+        card(self.id, self.title, &self.note, &table)
     }
 }
 

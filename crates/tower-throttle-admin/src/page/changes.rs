@@ -30,31 +30,27 @@ pub(super) fn buttons(one: &CallerPolicy, view: &View) -> Markup {
 
 /// Returns all dialogs, for the script.
 pub(super) fn dialogs() -> Markup {
-    let none = || html! {};
+    let none = html! {};
     html! {
-        (dialog("reset", "Reset the bucket", "Reset", none(),
+        (dialog("reset", "Reset the bucket", "Reset", &none,
             "The bucket is full again at once. A ban by the policy ends; one by an operator stays."))
-        (dialog("ban", "Ban the caller", "Ban", html! { (end("1h", true)) (reason(true)) (label()) },
+        (dialog("ban", "Ban the caller", "Ban", &html! { (end("1h", true)) (reason(true)) (label()) },
             "All requests of the caller to which the policy applies are denied until the ban ends."))
-        (dialog("unban", "End the ban", "Unban", none(),
+        (dialog("unban", "End the ban", "Unban", &none,
             "The caller may send requests again. A ban by the policy ends with a full bucket."))
         (dialog("override", "Give the caller another quota", "Override",
-            html! { (field("quota", "Quota", "", true, "As 100 per second, burst 200")) (end("1d", true)) (reason(true)) (label()) },
+            &html! { (field("quota", "Quota", "", true, "As 100 per second, burst 200")) (end("1d", true)) (reason(true)) (label()) },
             "It counts in place of the policy's quota. What is used stays used, but another algorithm starts full."))
-        (dialog("clear-override", "Remove the override", "Remove", none(),
+        (dialog("clear-override", "Remove the override", "Remove", &none,
             "The policy's quota counts again. What is used stays used, if the algorithm was the same."))
-        (dialog("mode", "Change the mode", "Change", html! { (modes()) (end("", false)) (reason(false)) },
+        (dialog("mode", "Change the mode", "Change", &html! { (modes()) (end("", false)) (reason(false)) },
             "For all processes that follow the control document, within two seconds."))
-        (dialog("remove", "Remove the change", "Remove", none(),
+        (dialog("remove", "Remove the change", "Remove", &none,
             "What was changed by hand ends at once in this process, and within two seconds in the others."))
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "markup is made for the dialog"
-)]
-fn dialog(name: &str, title: &str, submit: &str, fields: Markup, about: &str) -> Markup {
+fn dialog(name: &str, title: &str, submit: &str, fields: &Markup, about: &str) -> Markup {
     html! {
         template id={ "change-" (name) } {
             dialog aria-labelledby="change-title" {
@@ -73,10 +69,8 @@ fn dialog(name: &str, title: &str, submit: &str, fields: Markup, about: &str) ->
 }
 
 fn field(name: &str, label: &str, value: &str, required: bool, note: &str) -> Markup {
-    let (id, note_id) = (
-        format!("change-{name}-field"),
-        format!("change-{name}-note"),
-    );
+    let id = format!("change-{name}-field");
+    let note_id = format!("change-{name}-note");
     html! {
         div.field {
             label for=(id) { (label) @if !required { small { " optional" } } }
@@ -102,13 +96,8 @@ fn end(value: &str, required: bool) -> Markup {
 }
 
 fn reason(required: bool) -> Markup {
-    field(
-        "reason",
-        "Reason",
-        "",
-        required,
-        "For others: a ticket, a symptom",
-    )
+    let note = "For others: a ticket, a symptom";
+    field("reason", "Reason", "", required, note)
 }
 
 fn label() -> Markup {
@@ -121,11 +110,7 @@ fn modes() -> Markup {
         ("enforce", "Enforce", "denies what has no room"),
         ("shadow", "Shadow", "counts, and denies nothing"),
         ("off", "Off", "is not asked"),
-        (
-            "default",
-            "As configured",
-            "removes what was changed by hand",
-        ),
+        ("default", "As configured", "undoes a change by hand"),
     ];
     html! {
         fieldset {

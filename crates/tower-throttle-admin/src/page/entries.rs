@@ -5,39 +5,36 @@ use maud::{Markup, html};
 use super::{
     View,
     callers::caller,
-    card::{Table, card},
+    card::Table,
     tables::author,
     text::{Tone, badge, foreign, since, until},
     words::count,
 };
-use crate::api::policies::ControlEntry;
+use crate::api::{policies::ControlEntry, status::Status};
 
 /// How many entries are shown. A document may have 10,000.
 const MOST_ENTRIES: usize = 500;
 
 pub(super) fn entries(entries: &[ControlEntry], view: &View) -> Markup {
-    let changes = view.status.changes;
     let older = entries.len().saturating_sub(MOST_ENTRIES);
     let rows = entries.iter().skip(older);
     let table = Table {
         id: "entries",
-        columns: if changes {
-            &["Change", "By", "Ends", "Remove*"]
-        } else {
-            &["Change", "By", "Ends"]
+        title: "Changed by hand",
+        note: html! { @if older > 0 { "the latest " (MOST_ENTRIES) " of " (count(entries.len() as u64)) } },
+        columns: match view.status.changes {
+            true => &["Change", "By", "Ends", "Remove*"],
+            false => &["Change", "By", "Ends"],
         },
         is_list: false,
         none: "Nothing is changed by hand.",
-        rows: rows
-            .map(|entry| entry_row(entry, changes, view.status.now_ms))
-            .collect(),
+        rows: rows.map(|entry| entry_row(entry, &view.status)).collect(),
     };
-    let note = html! { @if older > 0 { "the latest " (MOST_ENTRIES) " of " (count(entries.len() as u64)) } };
-    let content = html! { (table.render()) div id="entries-outcome" {} };
-    card("entries", "Changed by hand", note, content)
+    table.render(&html! { div id="entries-outcome" {} })
 }
 
-fn entry_row(entry: &ControlEntry, changes: bool, now_ms: u64) -> Markup {
+fn entry_row(entry: &ControlEntry, status: &Status) -> Markup {
+    let now_ms = status.now_ms;
     let policy = entry.policy.as_deref();
     let print = entry.fingerprint.as_deref();
     let label = entry.label.as_deref().or(entry.range.as_deref());
@@ -62,7 +59,7 @@ fn entry_row(entry: &ControlEntry, changes: bool, now_ms: u64) -> Markup {
                 @if let Some(reason) = &entry.reason { small { (foreign(reason)) } }
             }
             td { @match entry.until_ms { Some(until_ms) => (until(until_ms, now_ms)), None => "when removed" } }
-            @if changes {
+            @if status.changes {
                 td.number.scripted {
                     @if let Some(call) = removal(entry.kind) {
                         button.small type="button" data-change="remove" data-call=(call)
@@ -86,14 +83,11 @@ fn removal(kind: &str) -> Option<&'static str> {
 
 /// Shows what an entry changes.
 pub(super) fn what(entry: &ControlEntry) -> Markup {
-    let tone = if entry.kind == "ban" {
-        Tone::Bad
-    } else {
-        Tone::Quiet
-    };
     html! {
-        (badge(tone, entry.kind)) " "
-        @if entry.kind == "ban" { "denies all requests" }
+        @match entry.kind {
+            "ban" => { (badge(Tone::Bad, "ban")) " denies all requests" },
+            kind => { (badge(Tone::Quiet, kind)) " " },
+        }
         @if let Some(quota) = &entry.quota { (quota) }
         @if let Some(mode) = entry.mode { (mode) }
         @if let Some(list) = entry.list { "on the " (list) " list" @if entry.range.is_none() { " by key" } }

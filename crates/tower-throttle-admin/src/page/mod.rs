@@ -132,7 +132,7 @@ async fn look_up(
     Extension(who): Extension<Who>,
     form: Result<Form<Ask>, FormRejection>,
 ) -> Result<Response, Problem> {
-    let Form(mut ask) = form.map_err(|_| Problem::new(Code::Malformed))?;
+    let Form(mut ask) = form.map_err(|_| Problem::from(Code::Malformed))?;
     let answer = match ask.question() {
         Ok(question) => question.look_up(&shared).await,
         Err(problem) => Err(problem),
@@ -150,7 +150,7 @@ fn page(shared: &Shared, base: &Base, who: Who, asked: Option<Asked>) -> Respons
     };
     let view = View {
         status: Status::new(shared, &inspected, who),
-        policies: policies::policies(&inspected, shared.control.as_ref(), None),
+        policies: policies::policies(&inspected, shared, None),
         entries: policies::entries(shared.control.as_ref()),
         snapshots: inspected.iter().map(Inspect::metrics).collect(),
         missed: inspected.iter().map(|one| one.top_denied(0).missed).sum(),

@@ -18,6 +18,8 @@ use crate::api::{
 pub(super) fn policies(view: &View) -> Markup {
     let table = Table {
         id: "policies",
+        title: "Policies",
+        note: html! { "checks since this process started" },
         columns: &[
             "Policy",
             "Counts by",
@@ -36,9 +38,7 @@ pub(super) fn policies(view: &View) -> Markup {
             .map(|policy| policy_row(policy, view))
             .collect(),
     };
-    let note = html! { "checks since this process started" };
-    let content = html! { (table.render()) div id="policies-outcome" {} };
-    card("policies", "Policies", note, content)
+    table.render(&html! { div id="policies-outcome" {} })
 }
 
 fn policy_row(policy: &Policy, view: &View) -> Markup {
@@ -143,7 +143,7 @@ pub(super) fn sources(recent: &Totals) -> Markup {
         }
     };
     let note = html! { (recent.period("last 5 minutes")) };
-    card("sources", "Who decided", note, rows)
+    card("sources", "Who decided", &note, &rows)
 }
 
 /// Draws a share. The content security policy allows no `style`, so it is a picture.
@@ -159,19 +159,19 @@ pub(super) fn bar(tone: Tone, part: u64, whole: u64) -> Markup {
 pub(super) fn stores(stores: &[StoreMetrics]) -> Markup {
     let table = Table {
         id: "stores",
+        title: "Stores",
+        note: html! {},
         columns: &["Store", "State", "#In flight", "#Failures", "#Buckets"],
         is_list: false,
         none: "No store is shown.",
         rows: stores.iter().map(store_row).collect(),
     };
-    let content = html! {
-        (table.render())
+    table.render(&html! {
         div.scripted id="calls" hidden {
             div.heading { h3 { "Duration of calls" } p.note id="calls-note" {} }
             div.chart.low id="calls-chart" {}
         }
-    };
-    card("stores", "Stores", html! {}, content)
+    })
 }
 
 fn store_row(store: &StoreMetrics) -> Markup {

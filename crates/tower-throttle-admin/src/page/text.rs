@@ -5,6 +5,7 @@
 use maud::{Markup, html};
 
 use super::words::{ago, ahead};
+use crate::who::is_hidden;
 
 /// The most characters that a name or a reason shows.
 const MOST_SHOWN: usize = 60;
@@ -20,20 +21,16 @@ pub(super) enum Tone {
 
 impl Tone {
     pub(super) const fn class(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Bad => "bad",
-            Self::Warn => "warn",
-            Self::Quiet => "quiet",
-        }
+        self.look().0
     }
 
-    const fn sign(self) -> Option<&'static str> {
+    /// Returns its class and its sign.
+    const fn look(self) -> (&'static str, Option<&'static str>) {
         match self {
-            Self::Good => Some("✓"),
-            Self::Bad => Some("✕"),
-            Self::Warn => Some("!"),
-            Self::Quiet => None,
+            Self::Good => ("good", Some("✓")),
+            Self::Bad => ("bad", Some("✕")),
+            Self::Warn => ("warn", Some("!")),
+            Self::Quiet => ("quiet", None),
         }
     }
 }
@@ -60,7 +57,7 @@ pub(super) fn with_code(text: &str) -> Markup {
 /// Shows a text after the sign of its tone.
 pub(super) fn signed(tone: Tone, text: &str) -> Markup {
     html! {
-        @if let Some(sign) = tone.sign() { span.sign aria-hidden="true" { (sign) } }
+        @if let Some(sign) = tone.look().1 { span.sign aria-hidden="true" { (sign) } }
         (text)
     }
 }
@@ -93,9 +90,4 @@ pub(super) fn written(markup: Markup) -> String {
         true => markup.replace(is_hidden, "\u{fffd}"),
         false => markup,
     }
-}
-
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
