@@ -3,7 +3,7 @@
 use blake3::Hash;
 use http::{HeaderMap, header::AUTHORIZATION};
 
-use crate::{error::AccessError, session::Sessions};
+use crate::{access::AccessError, session::Sessions};
 
 const FEWEST_CHARACTERS: usize = 16;
 

@@ -63,7 +63,6 @@ mod attempts;
 mod base;
 mod bearer;
 mod body;
-mod error;
 mod events;
 mod hosts;
 mod login;
@@ -85,7 +84,10 @@ use std::{fmt, sync::Arc};
 use tower_throttle::{Clock, control::Control, inspect::Inspectable};
 
 use self::shared::{Settings, Shared};
-pub use self::{access::Access, error::AccessError, who::Who};
+pub use self::{
+    access::{Access, AccessError},
+    who::Who,
+};
 
 /// What the page and the API say of this crate.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

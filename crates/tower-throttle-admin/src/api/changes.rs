@@ -50,16 +50,21 @@ enum Seen {
 }
 
 impl Change {
-    /// Makes the change, and logs it unless nothing has changed.
-    pub(super) async fn make(self, shared: Handle, who: Who) -> Result<Changed, Problem> {
-        let own_entry = self.own_entry(&shared);
-        let (inspected, found) = match self.concerned(&shared).await {
+    /// Makes the change, and logs it under its name unless nothing has changed.
+    pub(super) async fn make(
+        self,
+        name: &'static str,
+        shared: Handle,
+        who: Who,
+    ) -> Result<Changed, Problem> {
+        let (about, own_entry) = (self.about(), self.own_entry(&shared));
+        let (mut inspected, found) = match self.concerned(&shared).await {
             Ok(concerned) => concerned,
             // An entry can be removed whatever became of its policy.
             Err(_) if own_entry.is_some() => Default::default(),
             Err(problem) => return Err(problem),
         };
-        let before = self.seen(&found, &shared);
+        let before = about.seen(&found, &shared);
         let own_caller = own_entry.and_then(|entry| subject(&entry.action).2.copied());
         let callers = found.iter().filter_map(|found| found.state.fingerprint);
         let callers = callers.chain(own_caller).collect();
@@ -69,34 +74,23 @@ impl Change {
         if outcome.is_ok() {
             outcome = self.reset(&found, &inspected, &mut is_changed).await;
         }
-        let found = match inspected.is_empty() {
-            true => Vec::new(),
+        if !inspected.is_empty() {
             // A change of the document has replaced their settings.
-            false => {
-                self.about()
-                    .find(&self.about().among(&shared)?, &shared)
-                    .await
-            }
-        };
-        let after = self.seen(&found, &shared);
-        let is_unconfirmed = outcome
-            .as_ref()
-            .is_err_and(|failed| is_changed || failed.may_have_happened);
-        if is_changed || is_unconfirmed {
-            let doubt = if is_unconfirmed {
-                "not confirmed; "
-            } else {
-                ""
-            };
-            let seen = match &before {
-                Seen::Caller(found) => found.fingerprint.clone(),
-                Seen::Policies(_) => None,
-            };
-            let caller = seen.or_else(|| own_caller.map(|own| own.to_string()));
+            inspected = about.among(&shared)?;
+        }
+        let after = about.seen(&about.find(&inspected, &shared).await, &shared);
+        if is_changed
+            || outcome
+                .as_ref()
+                .is_err_and(|failed| failed.may_have_happened)
+        {
+            let doubt = outcome.as_ref().map_or("not confirmed; ", |()| "");
+            let caller = LookUp::from(&found[..]).fingerprint;
+            let caller = caller.or_else(|| own_caller.map(|own| own.to_string()));
             events::change(
                 who.name(),
-                self.name(),
-                self.about().policy.unwrap_or("all"),
+                name,
+                about.policy.unwrap_or("all"),
                 &caller.unwrap_or_default(),
                 &before.summary(),
                 &format!("{doubt}{}", after.summary()),
@@ -114,18 +108,6 @@ impl Change {
                 Err(problem.detail(what))
             }
             Err(Failed { problem, .. }) => Err(problem),
-        }
-    }
-
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Reset(_) => "reset",
-            Self::Ban(_) => "ban",
-            Self::Unban(_) => "unban",
-            Self::Override(_) => "override",
-            Self::ClearOverride(_) => "clear-override",
-            Self::Mode(_) => "mode",
-            Self::ClearMode(_) => "clear-mode",
         }
     }
 
@@ -204,15 +186,6 @@ impl Change {
         match conflict {
             Some(error) => Err(Problem::from(code).detail(error.to_string())),
             None => Ok(()),
-        }
-    }
-
-    /// Describes what the change is about.
-    fn seen(&self, found: &[Found], shared: &Shared) -> Seen {
-        let About { caller, policy, .. } = self.about();
-        match caller {
-            Some(_) => Seen::Caller(LookUp::from(found)),
-            None => Seen::Policies(policies(&shared.targets.all(), shared, policy)),
         }
     }
 
@@ -329,6 +302,16 @@ async fn put(
     }
     entry.await?;
     Ok(true)
+}
+
+impl About<'_> {
+    /// Describes what a change is about.
+    fn seen(self, found: &[Found], shared: &Shared) -> Seen {
+        match self.caller {
+            Some(_) => Seen::Caller(LookUp::from(found)),
+            None => Seen::Policies(policies(&shared.targets.all(), shared, self.policy)),
+        }
+    }
 }
 
 impl Seen {

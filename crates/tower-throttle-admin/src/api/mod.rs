@@ -8,7 +8,6 @@ pub(super) mod numbers;
 pub(super) mod policies;
 pub(super) mod recent;
 pub(super) mod request;
-mod sample;
 pub(super) mod sampler;
 pub(super) mod status;
 
@@ -54,13 +53,16 @@ pub(super) fn routes() -> Router<Handle> {
         .route("/denials", get(get_denials))
         .route("/samples", get(get_samples))
         .route("/lookup", post(look_up))
-        .route("/reset", change(Change::Reset))
-        .route("/ban", change(Change::Ban))
-        .route("/unban", change(Change::Unban))
-        .route("/override", change(Change::Override))
-        .route("/clear-override", change(Change::ClearOverride))
-        .route("/mode", change(Change::Mode))
-        .route("/clear-mode", change(Change::ClearMode));
+        .route("/reset", change("reset", Change::Reset))
+        .route("/ban", change("ban", Change::Ban))
+        .route("/unban", change("unban", Change::Unban))
+        .route("/override", change("override", Change::Override))
+        .route(
+            "/clear-override",
+            change("clear-override", Change::ClearOverride),
+        )
+        .route("/mode", change("mode", Change::Mode))
+        .route("/clear-mode", change("clear-mode", Change::ClearMode));
     Router::new().nest("/api/v1", api)
 }
 
@@ -134,10 +136,13 @@ async fn look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<LookU
 }
 
 /// Returns the route of a change.
-fn change<B: DeserializeOwned + 'static>(of: fn(B) -> Change) -> MethodRouter<Handle> {
+fn change<B: DeserializeOwned + 'static>(
+    name: &'static str,
+    of: fn(B) -> Change,
+) -> MethodRouter<Handle> {
     post(
         async move |State(shared): State<Handle>, Extension(who): Extension<Who>, body: Bytes| {
-            let made = of(request::read(&body)?).make(shared, who);
+            let made = of(request::read(&body)?).make(name, shared, who);
             // It is logged also if the client hangs up.
             match tokio::spawn(made.in_current_span()).await {
                 Ok(made) => made.map(Json),

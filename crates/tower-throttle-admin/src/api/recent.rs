@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use tower_throttle::{
     inspect::Inspect,
-    metrics::{Snapshot, StoreMetrics},
+    metrics::{Requests, Snapshot, StoreMetrics},
 };
-
-use super::sample::allowed_and_denied;
 
 /// Numbers with names.
 type Counts = BTreeMap<&'static str, u64>;
@@ -106,4 +104,11 @@ fn add(sums: &mut Counts, counts: impl IntoIterator<Item = (&'static str, u64)>)
     for (name, count) in counts {
         *sums.entry(name).or_default() += count;
     }
+}
+
+/// Returns how many requests were forwarded, and how many were denied for whatever reason.
+pub(super) fn allowed_and_denied(requests: &Requests) -> (u64, u64) {
+    let allowed = requests.allowed + requests.not_limited + requests.exempt;
+    let all: u64 = requests.by_result().map(|(_, count)| count).sum();
+    (allowed, all - allowed - requests.cancelled)
 }
