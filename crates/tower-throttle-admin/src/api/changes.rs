@@ -53,7 +53,7 @@ impl Change {
     /// Makes the change, and logs it under its name unless nothing has changed.
     pub(super) async fn make(
         self,
-        name: &'static str,
+        name: String,
         shared: Handle,
         who: Who,
     ) -> Result<Changed, Problem> {
@@ -89,7 +89,7 @@ impl Change {
             let caller = caller.or_else(|| own_caller.map(|own| own.to_string()));
             events::change(
                 who.name(),
-                name,
+                &name,
                 about.policy.unwrap_or("all"),
                 &caller.unwrap_or_default(),
                 &before.summary(),

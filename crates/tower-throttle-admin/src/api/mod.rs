@@ -26,7 +26,7 @@ use serde_json::Value;
 use tracing::Instrument;
 
 use self::{
-    changes::Change,
+    changes::{Change, Changed},
     look_up::LookUp,
     policies::{ControlEntry, Policy},
     request::Question,
@@ -53,16 +53,13 @@ pub(super) fn routes() -> Router<Handle> {
         .route("/denials", get(get_denials))
         .route("/samples", get(get_samples))
         .route("/lookup", post(look_up))
-        .route("/reset", change("reset", Change::Reset))
-        .route("/ban", change("ban", Change::Ban))
-        .route("/unban", change("unban", Change::Unban))
-        .route("/override", change("override", Change::Override))
-        .route(
-            "/clear-override",
-            change("clear-override", Change::ClearOverride),
-        )
-        .route("/mode", change("mode", Change::Mode))
-        .route("/clear-mode", change("clear-mode", Change::ClearMode));
+        .route("/reset", change(Change::Reset))
+        .route("/ban", change(Change::Ban))
+        .route("/unban", change(Change::Unban))
+        .route("/override", change(Change::Override))
+        .route("/clear-override", change(Change::ClearOverride))
+        .route("/mode", change(Change::Mode))
+        .route("/clear-mode", change(Change::ClearMode));
     Router::new().nest("/api/v1", api)
 }
 
@@ -135,21 +132,20 @@ async fn look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<LookU
     Ok(Json(question.look_up(&shared).await?))
 }
 
-/// Returns the route of a change.
-fn change<B: DeserializeOwned + 'static>(
-    name: &'static str,
-    of: fn(B) -> Change,
-) -> MethodRouter<Handle> {
-    post(
-        async move |State(shared): State<Handle>, Extension(who): Extension<Who>, body: Bytes| {
-            let made = of(request::read(&body)?).make(name, shared, who);
-            // It is logged also if the client hangs up.
-            match tokio::spawn(made.in_current_span()).await {
-                Ok(made) => made.map(Json),
-                Err(_) => Err(Code::Panicked.into()),
-            }
-        },
-    )
+/// Returns the route of a change. The last segment of its path is the name of the change.
+fn change<B: DeserializeOwned + 'static>(of: fn(B) -> Change) -> MethodRouter<Handle> {
+    let make = async move |State(shared): State<Handle>,
+                           Extension(who): Extension<Who>,
+                           uri: Uri,
+                           body: Bytes|
+                -> Result<Json<Changed>, Problem> {
+        let name = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+        let made = of(request::read(&body)?).make(name, shared, who);
+        // It is logged also if the client hangs up.
+        let made = tokio::spawn(made.in_current_span()).await;
+        made.map_err(|_| Code::Panicked)?.map(Json)
+    };
+    post(make)
 }
 
 /// Returns whole milliseconds, rounded up.

@@ -21,9 +21,7 @@ async fn buckets_in_several_slots_are_seen_and_reset_policy_by_policy() {
         .expect("a limiter");
     let ann = Operator::new(&limiter);
     let left = async |caller: &str| {
-        let found = ann
-            .post("/api/v1/lookup", json!({ "caller": caller }))
-            .await;
+        let found = ann.look_up(caller).await;
         let policies = found["policies"].as_array().expect("a list").iter();
         let left = policies.map(|policy| policy["remaining"].as_u64());
         left.collect::<Option<Vec<_>>>().expect("all are known")
@@ -40,10 +38,10 @@ async fn buckets_in_several_slots_are_seen_and_reset_policy_by_policy() {
         assert_eq!(left(caller).await, [8 - used, all, 9 - used, 1], "{caller}");
     }
     for caller in &callers {
-        ann.post("/api/v1/reset", json!({ "caller": caller })).await;
+        ann.post("reset", json!({ "caller": caller })).await;
         assert_eq!(left(caller).await, [8, all, 9, 2], "{caller}");
     }
     let one = json!({ "caller": "everyone:", "policy": "all" });
-    ann.post("/api/v1/reset", one).await;
+    ann.post("reset", one).await;
     assert_eq!(left("caller-0").await, [8, 90, 9, 2]);
 }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use axum::{Router, body::Body, extract::ConnectInfo};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_throttle::{control::Control, inspect::Inspectable};
 use tower_throttle_admin::{Access, Admin, Who};
@@ -67,42 +67,79 @@ impl Operator {
         admin.access(access).into_router()
     }
 
+    /// Asks for a path of the API, and expects success.
     pub(crate) async fn get(&self, path: &str) -> Value {
-        let said = self.send(Method::GET, path, String::new()).await;
+        let said = self.call(Method::GET, path, "").await;
         assert_eq!(said.status, 200, "{path}: {}", said.text);
         said.json()
     }
 
     /// Sends a body, and expects success.
     pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
-        let said = self.send(Method::POST, path, body.to_string()).await;
+        let said = self.call(Method::POST, path, body.to_string()).await;
         assert_eq!(said.status, 200, "{path} {body}: {}", said.text);
         said.json()
+    }
+
+    /// Looks a caller up, in all policies.
+    pub(crate) async fn look_up(&self, caller: impl Into<Value>) -> Value {
+        let body = json!({ "caller": caller.into() });
+        self.post("lookup", body).await
     }
 
     /// Sends a body, and expects a problem. Returns its status, code and detail.
     pub(crate) async fn fails(&self, path: &str, body: impl ToString) -> (u16, String, String) {
         let body = body.to_string();
-        let said = self.send(Method::POST, path, body.clone()).await;
+        let said = self.call(Method::POST, path, body.clone()).await;
         let problem = said.json();
         let text = |name: &str| problem[name].as_str().expect("a text").to_owned();
         assert_eq!(problem["status"], said.status.as_u16(), "{body}");
-        let kind = said.headers.get("content-type").expect("a type");
-        assert_eq!(kind, "application/problem+json");
+        assert_eq!(said.kind(), "application/problem+json");
         (said.status.as_u16(), text("code"), text("detail"))
+    }
+
+    /// Sends a request to the API.
+    pub(crate) async fn call(&self, method: Method, path: &str, body: impl Into<Body>) -> Said {
+        self.send(method, &format!("/api/v1/{path}"), body).await
     }
 
     /// Sends a request to a page of its own, whose limits no other call has used.
     pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Said {
-        let response = self.router().oneshot(request(method, path, body)).await;
-        let (head, body) = response.expect("a response").into_parts();
-        let body = body.collect().await.expect("a body").to_bytes();
-        Said {
-            status: head.status,
-            headers: head.headers,
-            text: String::from_utf8(body.to_vec()).expect("text"),
-        }
+        send(&self.router(), request(method, path, body)).await
     }
+}
+
+/// Sends a request to a page.
+pub(crate) async fn send(router: &Router, request: Request<Body>) -> Said {
+    let response = router.clone().oneshot(request).await;
+    let (head, body) = response.expect("a response").into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    Said {
+        status: head.status,
+        headers: head.headers,
+        text: String::from_utf8(body.to_vec()).expect("text"),
+    }
+}
+
+/// Returns the samples of a page.
+pub(crate) async fn samples(router: &Router, query: &str) -> Vec<Value> {
+    let path = format!("/api/v1/samples{query}");
+    let said = send(router, request(Method::GET, &path, "")).await;
+    assert_eq!(
+        (said.status.as_u16(), said.kind()),
+        (200, "application/json")
+    );
+    serde_json::from_str(&said.text).expect("a list")
+}
+
+/// Returns parts of a value: `"a b.0"` for `[value["a"], value["b"][0]]`.
+pub(crate) fn parts(value: &Value, names: &str) -> Value {
+    let part = |name: &str| {
+        let pointer = format!("/{}", name.replace('.', "/"));
+        value.pointer(&pointer).cloned()
+    };
+    let all = names.split(' ').map(|name| part(name).unwrap_or_default());
+    all.collect()
 }
 
 /// A request as the page sends it.
@@ -120,6 +157,11 @@ pub(crate) fn request(method: Method, path: &str, body: impl Into<Body>) -> Requ
 }
 
 impl Said {
+    pub(crate) fn kind(&self) -> &str {
+        let kind = self.headers.get("content-type").expect("a type");
+        kind.to_str().expect("text")
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
     }

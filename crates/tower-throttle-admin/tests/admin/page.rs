@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use axum::{Router, body::Body, routing::get};
-use http::{Method, Request, StatusCode};
-use http_body_util::BodyExt;
-use serde_json::json;
+use http::{HeaderValue, Method, Request, StatusCode};
 use tower::ServiceExt;
 use tower_throttle::{
     MemoryStore, Policy, Quota, RateLimitLayer, TokenBucket, control::Control, key,
 };
 use tower_throttle_admin::{Access, Admin, Who};
 
-use crate::operator::{Operator, request};
+use crate::operator::{self, Operator, Said, request};
 use crate::support::web::{Down, layer_on};
 
 const HOSTILE: &str = "\"><img src=x onerror=alert(1)>\u{202e}<!--'&amp;";
@@ -28,6 +26,13 @@ fn limits(control: &Control) -> RateLimitLayer {
         .name_offenders(|_| Some(HOSTILE.to_owned()))
         .build()
         .expect("limits")
+}
+
+fn set_up() -> (Control, RateLimitLayer, Operator) {
+    let control = Control::in_memory();
+    let limits = limits(&control);
+    let operator = Operator::new(&limits).with(&control);
+    (control, limits, operator)
 }
 
 async fn send(limits: &RateLimitLayer, key: &str, requests: usize) {
@@ -83,16 +88,14 @@ fn text(markup: &str) -> String {
 
 #[tokio::test]
 async fn the_page_shows_what_the_api_says() {
-    let control = Control::in_memory();
-    let limits = limits(&control);
+    let (control, limits, operator) = set_up();
     send(&limits, "ann", 5).await;
     let ban = control.ban("hourly", "bob", Duration::from_secs(3_600));
     ban.author("ann").because("scraping").await.expect("a ban");
-    let operator = Operator::new(&limits).with(&control);
     let page = page(&operator).await;
 
-    let metrics = operator.get("/api/v1/metrics").await;
-    let policies = operator.get("/api/v1/policies").await;
+    let metrics = operator.get("metrics").await;
+    let policies = operator.get("policies").await;
     let table = rows(&page, "policies");
     assert_eq!(table.len(), 2);
     for (index, row) in table.iter().enumerate() {
@@ -115,13 +118,13 @@ async fn the_page_shows_what_the_api_says() {
         ["100 %".to_owned(), decisions.to_string()]
     );
 
-    let top = operator.get("/api/v1/top").await;
+    let top = operator.get("top").await;
     let fingerprint = top[0]["fingerprint"].as_str().expect("a fingerprint");
     let offender = &rows(&page, "top")[0];
     assert_eq!(offender[2], "3", "{offender:?}");
     assert!(between(&page, "<table id=\"top\"", "</table>").contains(fingerprint));
 
-    let denials = operator.get("/api/v1/denials").await;
+    let denials = operator.get("denials").await;
     let shown = rows(&page, "denials");
     assert_eq!(shown.len(), denials.as_array().expect("denials").len());
     assert!(fingerprint.starts_with(shown[0][0].trim_end_matches(['…', ' '])));
@@ -135,7 +138,7 @@ async fn the_page_shows_what_the_api_says() {
     );
     assert!(entry[2].starts_with("in "), "{entry:?}");
 
-    let status = operator.get("/api/v1/status").await;
+    let status = operator.get("status").await;
     let tile = text(&format!(
         ">{}",
         between(&page, "id=\"tile-document\"", "</div>")
@@ -149,8 +152,7 @@ async fn the_page_shows_what_the_api_says() {
 
 #[tokio::test]
 async fn equal_denials_are_one_row() {
-    let control = Control::in_memory();
-    let limits = limits(&control);
+    let (_, limits, operator) = set_up();
     for key in ["ann", "bob"] {
         send(&limits, key, 2).await;
     }
@@ -158,8 +160,7 @@ async fn equal_denials_are_one_row() {
         send(&limits, "ann", 1).await;
         send(&limits, "bob", 1).await;
     }
-    let operator = Operator::new(&limits);
-    let denials = operator.get("/api/v1/denials").await;
+    let denials = operator.get("denials").await;
     assert_eq!(denials.as_array().expect("denials").len(), 6);
     let shown = rows(&page(&operator).await, "denials");
     assert_eq!(shown.len(), 2, "{shown:?}");
@@ -186,15 +187,12 @@ async fn a_page_without_traffic_says_that_there_is_none() {
 
 #[tokio::test]
 async fn a_page_that_only_shows_has_nothing_to_change_anything_with() {
-    let control = Control::in_memory();
-    let limits = limits(&control);
+    let (control, _, operator) = set_up();
     let ban = control.ban("burst", "ann", Duration::from_secs(60));
     ban.await.expect("a ban");
-    let may = Operator::new(&limits).with(&control);
-    assert!(page(&may).await.contains("data-change=\"remove\""));
+    assert!(page(&operator).await.contains("data-change=\"remove\""));
 
-    let only_looks = Operator::new(&limits).with(&control).who_only_looks();
-    let page = page(&only_looks).await;
+    let page = page(&operator.who_only_looks()).await;
     assert!(page.contains(">read-only<"));
     assert!(
         !page.contains("Remove") && !page.contains("<template") && !page.contains("data-change")
@@ -209,22 +207,16 @@ async fn a_page_that_only_shows_has_nothing_to_change_anything_with() {
 
 #[tokio::test]
 async fn texts_of_others_are_no_markup() {
-    let control = Control::in_memory();
-    let limits = limits(&control);
+    let (control, limits, operator) = set_up();
     send(&limits, "ann", 5).await;
     let ban = control.ban("burst", "ann", Duration::from_secs(60));
     let ban = ban.author("<em>").because("'\"><script>alert(1)</script>");
     ban.label("</bdi></td></table><h1>&lt;")
         .await
         .expect("a ban");
-    let operator = Operator::new(&limits).with(&control);
     let shown = page(&operator).await;
-    let answer = look_up(
-        &operator.router(),
-        "caller=%22%3E%3Cimg+src%3Dx%3E&policy=".to_owned(),
-    )
-    .await
-    .1;
+    let asked = [("caller", "\"><img src=x>"), ("policy", "")];
+    let answer = look_up(&operator.router(), &asked).await.text;
     for page in [shown, answer] {
         for markup in [
             "<img",
@@ -252,44 +244,41 @@ async fn texts_of_others_are_no_markup() {
 }
 
 /// Asks by the form of the page.
-async fn look_up(router: &Router, form: String) -> (StatusCode, String) {
+async fn look_up(router: &Router, fields: &[(&str, &str)]) -> Said {
+    let mut form = url::form_urlencoded::Serializer::new(String::new());
+    let form = form.extend_pairs(fields).finish();
+    send_form(router, form).await
+}
+
+async fn send_form(router: &Router, form: String) -> Said {
     let mut request = request(Method::POST, "/look-up", form);
     let headers = request.headers_mut();
-    let kind = "application/x-www-form-urlencoded".parse().expect("a type");
-    headers.insert("content-type", kind);
     headers.remove("x-tower-throttle");
-    headers.insert("origin", "http://localhost".parse().expect("an origin"));
-    headers.insert("sec-fetch-site", "same-origin".parse().expect("a site"));
-    let response = router.clone().oneshot(request).await.expect("a response");
-    let (head, body) = response.into_parts();
-    let body = body.collect().await.expect("a body").to_bytes();
-    (head.status, String::from_utf8(body.to_vec()).expect("text"))
+    for (name, value) in [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("origin", "http://localhost"),
+        ("sec-fetch-site", "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    operator::send(router, request).await
+}
+
+/// Returns the answer to a look-up.
+fn result_of(page: &str) -> &str {
+    let start = "<div id=\"result\" data-part=\"answer\">";
+    between(page, start, "</section>")
 }
 
 #[tokio::test]
 async fn a_browser_without_scripts_looks_a_caller_up() {
-    let control = Control::in_memory();
-    let limits = limits(&control);
+    let (_, limits, operator) = set_up();
     send(&limits, "k 1", 3).await;
-    let operator = Operator::new(&limits).with(&control);
     let router = operator.router();
-    let (status, page) = look_up(
-        &router,
-        "caller=header%3Ax-api-key%3Dk+1&policy=".to_owned(),
-    )
-    .await;
-    assert_eq!(status, StatusCode::OK);
-    let result = between(
-        &page,
-        "<div id=\"result\" data-part=\"answer\">",
-        "</section>",
-    );
-    let found = operator
-        .post(
-            "/api/v1/lookup",
-            json!({ "caller": "header:x-api-key=k 1" }),
-        )
-        .await;
+    let asked = [("caller", "header:x-api-key=k 1"), ("policy", "")];
+    let page = look_up(&router, &asked).await.text;
+    let result = result_of(&page);
+    let found = operator.look_up("header:x-api-key=k 1").await;
     for policy in found["policies"].as_array().expect("policies") {
         let left = format!("{} of {}", policy["remaining"], policy["limit"]);
         let left = left.replace("1000", "1,000");
@@ -302,43 +291,24 @@ async fn a_browser_without_scripts_looks_a_caller_up() {
     assert!(result.contains("✕</span>No room") && result.contains("✓</span>Has room"));
     assert!(text(&format!(">{result}")).contains("Denied by “burst”."));
 
-    let (_, page) = look_up(&router, "caller=k1&policy=burst".to_owned()).await;
-    let result = between(
-        &page,
-        "<div id=\"result\" data-part=\"answer\">",
-        "</section>",
-    );
+    let asked = [("caller", "k1"), ("policy", "burst")];
+    let page = look_up(&router, &asked).await.text;
+    let result = result_of(&page);
     assert_eq!(result.matches("<article").count(), 1);
 
-    let (status, page) = look_up(&router, "caller=k1&policy=absent".to_owned()).await;
+    let asked = [("caller", "k1"), ("policy", "absent")];
+    let Said { status, text, .. } = look_up(&router, &asked).await;
     assert_eq!(status, StatusCode::OK);
-    let problem = between(&page, "id=\"ask-problem\"", "</p>");
+    let problem = between(&text, "id=\"ask-problem\"", "</p>");
     assert!(problem.contains("burst, hourly"), "{problem}");
-    assert!(
-        between(
-            &page,
-            "<div id=\"result\" data-part=\"answer\">",
-            "</section>"
-        )
-        .starts_with("</div>")
-    );
+    assert!(result_of(&text).starts_with("</div>"));
 }
 
 /// Returns the answer to a path.
-async fn fetch(router: &Router, path: &str) -> (StatusCode, String, String) {
-    let request = request(Method::GET, path, "");
-    let response = router.clone().oneshot(request).await.expect("a response");
-    let (head, body) = response.into_parts();
-    let kind = head.headers.get("content-type");
-    let kind = kind
-        .map_or("", |kind| kind.to_str().expect("text"))
-        .to_owned();
-    let body = body.collect().await.expect("a body").to_bytes();
-    (
-        head.status,
-        kind,
-        String::from_utf8(body.to_vec()).expect("text"),
-    )
+async fn fetch(router: &Router, path: &str) -> Said {
+    let said = operator::send(router, request(Method::GET, path, "")).await;
+    assert_eq!(said.status, StatusCode::OK, "{path}");
+    said
 }
 
 #[tokio::test]
@@ -348,39 +318,30 @@ async fn the_page_finds_its_files_wherever_it_is() {
         let access = Access::check(|_| Some(Who::new("ann")));
         Admin::new(&limits).access(access).into_router()
     };
+    let nested = Router::new().nest("/admin", admin());
+    let service = |path| Router::new().nest_service(path, admin());
     for (router, pages) in [
         (admin(), &["/"][..]),
-        (Router::new().nest("/admin", admin()), &["/admin"]),
-        (
-            Router::new().nest_service("/admin", admin()),
-            &["/admin", "/admin/"],
-        ),
-        (
-            Router::new().nest_service("/a/b", admin()),
-            &["/a/b", "/a/b/"],
-        ),
+        (nested, &["/admin"]),
+        (service("/admin"), &["/admin", "/admin/"]),
+        (service("/a/b"), &["/a/b", "/a/b/"]),
     ] {
         for page in pages {
-            let (status, _, markup) = fetch(&router, page).await;
-            assert_eq!(status, StatusCode::OK, "{page}");
-            for (attribute, file) in [
-                ("href", "admin.css"),
-                ("src", "admin.js"),
-                ("href", "admin.svg"),
+            let markup = fetch(&router, page).await.text;
+            for (attribute, file, kind) in [
+                ("href", "admin.css", "text/css"),
+                ("src", "admin.js", "text/javascript"),
+                ("href", "admin.svg", "image/svg+xml"),
             ] {
                 let start = between(&markup, "<script type=\"module\" src=\"", "admin.js");
-                assert!(
-                    markup.contains(&format!("{attribute}=\"{start}{file}\"")),
-                    "{file}"
-                );
+                let link = format!("{attribute}=\"{start}{file}\"");
+                assert!(markup.contains(&link), "{file}");
                 // As a browser resolves it.
                 let folder = page.rsplit_once('/').expect("a slash").0;
                 let path = format!("{folder}/{}", start.trim_start_matches("./")) + file;
-                let (status, kind, text) = fetch(&router, &path).await;
-                assert_eq!(status, StatusCode::OK, "{path}");
-                let kinds = ["text/css", "text/javascript", "image/svg+xml"];
-                assert!(kinds.iter().any(|known| kind.starts_with(known)), "{kind}");
-                assert!(!text.is_empty());
+                let found = fetch(&router, &path).await;
+                assert!(found.kind().starts_with(kind), "{path}: {found:?}");
+                assert!(!found.text.is_empty());
             }
         }
     }
@@ -391,13 +352,13 @@ async fn somebody_unknown_sees_the_form_for_the_token() {
     let limits = limits(&Control::in_memory());
     let access = Access::bearer("a secret of a test".replace(' ', "-")).expect("a secret");
     let router = Admin::new(&limits).access(access).into_router();
-    let (status, kind, page) = fetch(&router, "/").await;
-    assert_eq!(status, StatusCode::OK);
-    assert_eq!(kind, "text/html; charset=utf-8");
+    let said = fetch(&router, "/").await;
+    assert_eq!(said.kind(), "text/html; charset=utf-8");
+    let page = said.text;
     assert!(page.contains("type=\"password\"") && page.contains("action=\"./session\""));
     assert!(!page.contains("burst") && !page.contains("id=\"policies\""));
     for file in ["/admin.css", "/admin.svg"] {
-        assert_eq!(fetch(&router, file).await.0, StatusCode::OK, "{file}");
+        fetch(&router, file).await;
     }
 }
 
@@ -487,22 +448,14 @@ async fn the_guide_has_all_parts_of_the_page() {
 /// A caller of a list is looked up with a click, also without scripts.
 #[tokio::test]
 async fn a_caller_of_a_list_can_be_looked_up() {
-    let control = Control::in_memory();
-    let limits = limits(&control);
+    let (_, limits, operator) = set_up();
     send(&limits, "ann", 5).await;
-    let operator = Operator::new(&limits).with(&control);
     let shown = page(&operator).await;
     let link = between(&shown, "name=\"link\" value=\"", "\"");
     let link = link.replace("&quot;", "\"");
-    let mut form = url::form_urlencoded::Serializer::new(String::new());
-    let form = form.append_pair("caller", "").append_pair("link", &link);
-    let (status, answer) = look_up(&operator.router(), form.finish()).await;
-    assert_eq!(status, StatusCode::OK);
-    let result = between(
-        &answer,
-        "<div id=\"result\" data-part=\"answer\">",
-        "</section>",
-    );
+    let asked = [("caller", ""), ("link", &link)];
+    let answer = look_up(&operator.router(), &asked).await.text;
+    let result = result_of(&answer);
     assert_eq!(result.matches("<article").count(), 1);
     assert!(
         text(&format!(">{result}")).contains("Denied by “burst”."),
@@ -520,10 +473,10 @@ async fn fields_that_the_look_up_does_not_know_are_denied() {
         "link=%22",
         "caller=ann&tier=1",
     ] {
-        let (status, page) = look_up(&operator.router(), form.to_owned()).await;
-        let is_denied = status == StatusCode::BAD_REQUEST;
-        let has_problem = page.contains("is not what this path takes");
-        assert!(is_denied || has_problem, "{form}: {page}");
+        let said = send_form(&operator.router(), form.to_owned()).await;
+        let is_denied = said.status == StatusCode::BAD_REQUEST;
+        let has_problem = said.text.contains("is not what this path takes");
+        assert!(is_denied || has_problem, "{form}: {said:?}");
     }
 }
 
@@ -540,19 +493,12 @@ async fn a_policy_with_tiers_offers_them() {
     let limits = limits.build().expect("limits");
     send(&limits, "ann", 2).await;
     let operator = Operator::new(&limits);
-    let (_, asked) = look_up(&operator.router(), "caller=ann&policy=".to_owned()).await;
+    let asked = [("caller", "ann"), ("policy", "")];
+    let asked = look_up(&operator.router(), &asked).await.text;
     let tier = between(&asked, "name=\"tier\" value=\"", "\"").replace("&quot;", "\"");
     assert_eq!(tier, r#"["plan","3 per hour"]"#);
-    let mut form = url::form_urlencoded::Serializer::new(String::new());
-    let form = form
-        .append_pair("caller", "ann")
-        .append_pair("policy", "")
-        .append_pair("tier", &tier);
-    let (_, answer) = look_up(&operator.router(), form.finish()).await;
-    let result = between(
-        &answer,
-        "<div id=\"result\" data-part=\"answer\">",
-        "</section>",
-    );
+    let asked = [("caller", "ann"), ("policy", ""), ("tier", &tier)];
+    let answer = look_up(&operator.router(), &asked).await.text;
+    let result = result_of(&answer);
     assert!(result.contains("<b>1 of 3 left</b>"), "{result}");
 }

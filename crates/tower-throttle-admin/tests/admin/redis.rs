@@ -4,13 +4,13 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http::{Request, Response};
+use http_body_util::Full;
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{FixedWindow, Policy, RateLimitLayer, RedisStore, control::Control, key};
 
-use crate::operator::{Operator, request};
+use crate::operator::{Operator, parts, samples};
 use crate::support::{DEADLINE, RedisServer, eventually_async};
 
 const KEY: &str = "sk_live_4711";
@@ -52,7 +52,7 @@ impl Process {
         for (name, value) in more.as_object().expect("fields") {
             body[name] = value.clone();
         }
-        self.ann.post(&format!("/api/v1/{path}"), body).await
+        self.ann.post(path, body).await
     }
 }
 
@@ -77,14 +77,14 @@ async fn what_one_process_changes_another_one_does() {
         .await;
     assert_eq!(banned["after"]["policies"][0]["banned_by"], "operator");
     one.change("reset", json!({})).await;
-    let is_known = async || other.ann.get("/api/v1/entries").await[0]["kind"] == "ban";
+    let is_known = async || other.ann.get("entries").await[0]["kind"] == "ban";
     eventually_async("the ban arrives", is_known).await;
     assert_eq!(other.ask().await, 429);
     let found = other.change("lookup", json!({})).await;
     let state = &found["policies"][0];
     assert_eq!(
-        (&state["banned"], &state["entries"][0]["author"]),
-        (&json!(true), &json!("ann"))
+        parts(state, "banned entries.0.author"),
+        json!([true, "ann"])
     );
     assert_eq!(state["remaining"], 2);
 
@@ -93,10 +93,7 @@ async fn what_one_process_changes_another_one_does() {
     let key = state["storage_key"].as_str().expect("a name");
     assert!(key.contains(&fingerprint) && !key.contains(KEY), "{key}");
     let lifted = json!({ "caller": fingerprint, "policy": "plan" });
-    assert_eq!(
-        other.ann.post("/api/v1/unban", lifted).await["changed"],
-        true
-    );
+    assert_eq!(other.ann.post("unban", lifted).await["changed"], true);
     assert_eq!(other.ask().await, 200);
 
     let more = json!({ "quota": "fixed window of 5 per day", "for": "1h" });
@@ -134,7 +131,7 @@ async fn while_redis_is_down_nothing_is_changed_and_the_answer_says_so() {
         for (name, value) in more.as_object().expect("fields") {
             body[name] = value.clone();
         }
-        let (status, code, detail) = one.ann.fails(&format!("/api/v1/{path}"), body).await;
+        let (status, code, detail) = one.ann.fails(path, body).await;
         assert_eq!(
             (status, &*code),
             (503, "store-unavailable"),
@@ -143,20 +140,17 @@ async fn while_redis_is_down_nothing_is_changed_and_the_answer_says_so() {
         assert!(!detail.contains(KEY), "{detail}");
     }
     let mode = json!({ "policy": "plan", "mode": "off" });
-    assert_eq!(one.ann.fails("/api/v1/mode", mode).await.0, 503);
+    assert_eq!(one.ann.fails("mode", mode).await.0, 503);
     // This process decides in place of Redis, and the look-up shows its bucket.
     let found = one.change("lookup", json!({})).await;
     assert_eq!(
-        (
-            &found["policies"][0]["source"],
-            &found["policies"][0]["remaining"]
-        ),
-        (&json!("local"), &json!(2))
+        parts(&found, "policies.0.source policies.0.remaining"),
+        json!(["local", 2])
     );
-    let status = one.ann.get("/api/v1/status").await;
+    let status = one.ann.get("status").await;
     assert_eq!(
-        (&status["stores"][0]["name"], &status["stores"][0]["up"]),
-        (&json!("redis"), &json!(false))
+        parts(&status, "stores.0.name stores.0.up"),
+        json!(["redis", false])
     );
     assert_eq!(one.control.status().version, 0);
     server.run();
@@ -171,35 +165,21 @@ async fn samples_show_how_long_calls_to_redis_take() {
     let one = Process::on(&server);
     one.ask().await;
     let router = one.ann.router();
-    let samples = async || {
-        let asked = request(Method::GET, "/api/v1/samples", "");
-        let response = router.clone().oneshot(asked).await.expect("a response");
-        let body = response.into_body().collect().await.expect("a body");
-        serde_json::from_slice::<Vec<Value>>(&body.to_bytes()).expect("JSON")
-    };
     loop {
         // Other callers, as the denials of one are cached.
         one.change("lookup", json!({})).await;
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        let Some(sample) = samples().await.pop() else {
+        let Some(sample) = samples(&router, "").await.pop() else {
             continue;
         };
         let store = &sample["stores"][0];
-        assert_eq!(
-            (&store["name"], &store["up"]),
-            (&json!("redis"), &json!(true))
-        );
+        assert_eq!(parts(store, "name up"), json!(["redis", true]));
         let number = |name: &str| store[name].as_f64();
         if number("calls").is_some_and(|calls| calls > 0.0) {
-            let (p50, p99) = (
-                number("p50_ms").expect("p50"),
-                number("p99_ms").expect("p99"),
-            );
+            let [p50, p99] = ["p50_ms", "p99_ms"].map(|name| number(name).expect(name));
             assert!(0.0 < p50 && p50 <= p99, "{store}");
-            assert!(
-                number("checks_per_call").is_some_and(|checks| checks >= 1.0),
-                "{store}"
-            );
+            let checks = number("checks_per_call");
+            assert!(checks.is_some_and(|checks| checks >= 1.0), "{store}");
             return;
         }
     }

@@ -175,7 +175,7 @@ async fn a_look_up_shows_what_a_peek_shows_and_writes_nothing() {
         let key = ["a", "b"][random.below(2) as usize];
         let typed = json!({ "caller": format!("header:x-api-key={key}") });
         let before = peek(&layer, key).await;
-        let found = ann.post("/api/v1/lookup", typed).await;
+        let found = ann.post("lookup", typed).await;
         compare(&found, &before, &peek(&layer, key).await);
     }
     drop(kept);
@@ -194,9 +194,8 @@ async fn a_look_up_shows_what_a_peek_shows_and_writes_nothing() {
         "ip:192.0.2.1",
         "everyone:",
     ] {
-        ann.post("/api/v1/lookup", json!({ "caller": caller }))
-            .await;
-        ann.get("/api/v1/policies").await;
+        ann.look_up(caller).await;
+        ann.get("policies").await;
     }
     assert_eq!(writes(&server), count);
     // Some may have expired.
@@ -237,9 +236,7 @@ async fn overrides_tiers_and_prefixes_are_those_of_the_request() {
     assert_eq!(buckets.debit(4).await.expect("Redis").charged(), 4);
     let ann = Operator::new(&layer).with(&control);
     let found = async |caller: Value| {
-        let found = ann
-            .post("/api/v1/lookup", json!({ "caller": caller }))
-            .await;
+        let found = ann.look_up(caller).await;
         [&found["policies"][0], &found["policies"][1]].map(|policy| {
             let [limit, left] = ["limit", "remaining"].map(|name| policy[name].as_u64());
             (limit, left)
@@ -257,7 +254,7 @@ async fn overrides_tiers_and_prefixes_are_those_of_the_request() {
         "caller": "ip:2001:db8:0:1::2", "policy": "tiers", "for": "1h",
         "quota": "fixed window of 20 per 24 hours",
     });
-    ann.post("/api/v1/override", until).await;
+    ann.post("override", until).await;
     let expected = [(Some(20), Some(16)), (Some(9), Some(5))];
     assert_eq!(found(paid).await, expected);
     assert_eq!(found(json!("ip:2001:db8:0:1::2")).await, expected);
@@ -289,9 +286,7 @@ async fn a_reset_deletes_the_caller_s_keys_and_no_others() {
     assert!(all.check("a").await.expect("Redis").is_allowed());
     let ann = Operator::new(&layer);
     let look_up = async |caller: &str| {
-        let found = ann
-            .post("/api/v1/lookup", json!({ "caller": caller }))
-            .await;
+        let found = ann.look_up(caller).await;
         let policies = found["policies"].as_array().expect("a list");
         let names = policies.iter().map(|policy| policy["storage_key"].as_str());
         names
@@ -304,12 +299,12 @@ async fn a_reset_deletes_the_caller_s_keys_and_no_others() {
     // All but permits, of which none is held.
     assert_eq!((of(&own), of(&others)), (9, 9));
     let one = json!({ "caller": "a", "policy": "bans" });
-    let reset = ann.post("/api/v1/reset", one).await;
+    let reset = ann.post("reset", one).await;
     assert_eq!(reset["changed"], true);
     assert_eq!(reset["before"]["policies"][0]["banned_by"], "policy");
     assert_eq!(reset["after"]["policies"][0]["banned"], false);
     assert_eq!(server.keys().len(), stored.len() - 1);
-    ann.post("/api/v1/reset", json!({ "caller": "a" })).await;
+    ann.post("reset", json!({ "caller": "a" })).await;
     let left = server.keys();
     let shared = &own[0];
     assert!(left.contains(shared), "all callers have it");
@@ -320,10 +315,7 @@ async fn a_reset_deletes_the_caller_s_keys_and_no_others() {
             .filter(|name| stored.contains(name))
             .all(|name| left.contains(name))
     );
-    ann.post(
-        "/api/v1/reset",
-        json!({ "caller": "everyone:", "policy": "all" }),
-    )
-    .await;
+    ann.post("reset", json!({ "caller": "everyone:", "policy": "all" }))
+        .await;
     assert!(!server.keys().contains(shared));
 }

@@ -78,7 +78,7 @@ fn each_change_is_one_line_with_author_before_and_after() {
         (0..3).for_each(|_| drop(ask(&layer, get([("x-api-key", KEY)]))));
         runtime().block_on(async {
             for (path, body) in changes() {
-                ann.post(&format!("/api/v1/{path}"), body).await;
+                ann.post(path, body).await;
             }
         });
     });
@@ -152,7 +152,7 @@ fn a_change_that_is_made_in_part_is_logged_and_answered_so() {
         runtime().block_on(async {
             control.ban("bans", KEY, minute).await.expect("made");
             let unban = json!({ "caller": KEY, "policy": "bans" });
-            let (status, code, detail) = ann.fails("/api/v1/unban", unban).await;
+            let (status, code, detail) = ann.fails("unban", unban).await;
             assert_eq!((status, &*code), (503, "store-unavailable"));
             assert!(detail.contains("a part of it was changed before"));
         });
@@ -171,14 +171,13 @@ fn what_has_no_effect_is_not_logged() {
         runtime().block_on(async {
             for path in ["reset", "unban", "clear-override"] {
                 let body = json!({ "caller": KEY, "policy": "plan" });
-                let made = ann.post(&format!("/api/v1/{path}"), body).await;
+                let made = ann.post(path, body).await;
                 assert_eq!(made["changed"], false, "{path}");
             }
-            ann.post("/api/v1/clear-mode", json!({ "policy": "plan" }))
-                .await;
+            ann.post("clear-mode", json!({ "policy": "plan" })).await;
             let long = "x".repeat(257);
             let body = json!({ "caller": KEY, "policy": "plan", "for": "1h", "reason": long });
-            let (status, code, detail) = ann.fails("/api/v1/ban", body).await;
+            let (status, code, detail) = ann.fails("ban", body).await;
             assert_eq!((status, &*code), (400, "malformed"));
             assert!(detail.contains("256"), "{detail}");
         });
@@ -259,13 +258,10 @@ fn no_key_is_in_an_answer_or_in_the_log() {
             calls.push(("lookup", format!("{{\"caller\": {KEY}}}")));
             calls.push(("mode", json!({ "policy": "plan", "mode": KEY }).to_string()));
             for (path, body) in calls {
-                said.push(
-                    ann.send(Method::POST, &format!("/api/v1/{path}"), body)
-                        .await,
-                );
+                said.push(ann.call(Method::POST, path, body).await);
             }
             for path in ["status", "policies", "entries", "metrics", "top", "denials"] {
-                said.push(ann.send(Method::GET, &format!("/api/v1/{path}"), "").await);
+                said.push(ann.call(Method::GET, path, "").await);
             }
         });
     });
@@ -299,8 +295,7 @@ async fn random_changes_of_good_requests_are_answered() {
                 _ => text.insert(place, text[place / 2]),
             }
         }
-        let path = format!("/api/v1/{path}");
-        let said = ann.send(Method::POST, &path, text.clone()).await;
+        let said = ann.call(Method::POST, path, text.clone()).await;
         let is_known = [200, 400, 404, 409].contains(&said.status.as_u16());
         assert!(
             is_known,

@@ -10,7 +10,7 @@ use tower_throttle::{
 };
 use tower_throttle_config::Config;
 
-use crate::operator::Operator;
+use crate::operator::{Operator, parts};
 use crate::support::web::{Down, NOW_S, ask, get, layer_of, layer_on, layer_with, standing_store};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -52,11 +52,8 @@ fn fingerprint(key: &str) -> String {
 async fn the_status_names_all_layers_limiters_and_stores() {
     let (layer, limiter, control) = both();
     let ann = Operator::new(&layer).also(&limiter).also(&layer);
-    let status = ann.get("/api/v1/status").await;
-    assert_eq!(
-        (&status["api"], &status["changes"], &status["who"]),
-        (&json!(1), &json!(true), &json!("ann"))
-    );
+    let status = ann.get("status").await;
+    assert_eq!(parts(&status, "api changes who"), json!([1, true, "ann"]));
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(
         status["limiters"],
@@ -68,24 +65,18 @@ async fn the_status_names_all_layers_limiters_and_stores() {
     let [store] = &status["stores"].as_array().expect("a list")[..] else {
         panic!("one store: {status}");
     };
-    assert_eq!(
-        (&store["name"], &store["up"]),
-        (&json!("memory"), &json!(true))
-    );
+    assert_eq!(parts(store, "name up"), json!(["memory", true]));
     assert_eq!(store["failures"]["timeout"], 0);
-    assert_eq!(
-        (&status["control"], &status["config"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!(parts(&status, "control config"), json!([null, null]));
 
     let ann = ann.with(&control).who_only_looks();
     control.set_mode("plan", Mode::Shadow).await.expect("made");
-    let status = ann.get("/api/v1/status").await;
+    let status = ann.get("status").await;
     assert_eq!(status["changes"], false);
     let document = &status["control"];
     assert_eq!(
-        (&document["version"], &document["entries"]),
-        (&json!(control.status().version), &json!(1))
+        parts(document, "version entries"),
+        json!([control.status().version, 1])
     );
     assert_eq!(document["problem"], Value::Null);
 }
@@ -95,14 +86,11 @@ async fn a_store_that_fails_is_down() {
     let layer = layer_on(Down, plan());
     ask(&layer, get([("x-api-key", "k1")]));
     let ann = Operator::new(&layer);
-    let status = ann.get("/api/v1/status").await;
+    let status = ann.get("status").await;
     let store = &status["stores"][0];
-    assert_eq!(
-        (&store["name"], &store["up"]),
-        (&json!("custom"), &json!(false))
-    );
+    assert_eq!(parts(store, "name up"), json!(["custom", false]));
     assert_eq!(store["failures"]["unavailable"], 1);
-    let metrics = ann.get("/api/v1/metrics").await;
+    let metrics = ann.get("metrics").await;
     assert_eq!(metrics[0]["decisions"]["local"], 1);
     assert_eq!(metrics[0]["store"]["local_buckets"], 1);
 }
@@ -120,7 +108,7 @@ async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
         .because("outage")
         .await
         .expect("made");
-    let policies = ann.get("/api/v1/policies").await;
+    let policies = ann.get("policies").await;
     let policies = policies.as_array().expect("a list");
     let of = |name: &str| {
         let mut found = policies.iter().filter(|policy| policy["name"] == name);
@@ -141,13 +129,10 @@ async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
     );
     let mails = of("mails");
     assert_eq!(mails["index"], 1);
-    assert_eq!(
-        (&mails["mode"], &mails["kind"]),
-        (&json!("off"), &json!("limiter"))
-    );
+    assert_eq!(parts(&mails, "mode kind"), json!(["off", "limiter"]));
     assert_eq!(mails["by_hand"]["reason"], "outage");
 
-    let entries = ann.get("/api/v1/entries").await;
+    let entries = ann.get("entries").await;
     let entries = entries.as_array().expect("a list");
     let kinds: Vec<_> = entries.iter().map(|entry| &entry["kind"]).collect();
     assert_eq!(kinds, ["ban", "override", "mode"]);
@@ -155,13 +140,13 @@ async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
         panic!("{entries:?}");
     };
     assert_eq!(
-        (&ban["policy"], &ban["fingerprint"]),
-        (&json!("plan"), &json!(fingerprint("k1")))
+        parts(ban, "policy fingerprint"),
+        json!(["plan", fingerprint("k1")])
     );
     assert_eq!(ban["until_ms"], (NOW_S + 3_600) * 1_000);
     assert_eq!(
-        (&given["quota"], &given["author"]),
-        (&json!("fixed window of 9 per hour"), &json!("bob"))
+        parts(given, "quota author"),
+        json!(["fixed window of 9 per hour", "bob"])
     );
 }
 
@@ -171,7 +156,7 @@ async fn lists_of_the_document_are_entries() {
     control.deny_ip("203.0.113.0/24").await.expect("made");
     control.allow_key("k1").await.expect("made");
     let ann = Operator::new(&layer).with(&control);
-    let entries = ann.get("/api/v1/entries").await;
+    let entries = ann.get("entries").await;
     let seen = |entry: &Value| {
         (
             entry["kind"].clone(),
@@ -195,7 +180,7 @@ async fn metrics_top_and_denials_say_who_was_denied() {
     for (key, times) in [("k1", 5), ("k2", 3)] {
         (0..times).for_each(|_| drop(ask(&layer, get([("x-api-key", key)]))));
     }
-    let metrics = ann.get("/api/v1/metrics").await;
+    let metrics = ann.get("metrics").await;
     assert_eq!(metrics[0]["limiter"], "api");
     assert_eq!(metrics[0]["requests"]["allowed"], 4);
     assert_eq!(metrics[0]["requests"]["denied"], 4);
@@ -204,7 +189,7 @@ async fn metrics_top_and_denials_say_who_was_denied() {
     assert_eq!(metrics[0]["policies"][0]["checks"]["denied"], 4);
     assert_eq!(metrics[1]["requests"]["denied"], 0);
 
-    let top = ann.get("/api/v1/top").await;
+    let top = ann.get("top").await;
     let counts = top.as_array().expect("a list").iter();
     let counts: Vec<_> = counts
         .map(|one| {
@@ -229,14 +214,14 @@ async fn metrics_top_and_denials_say_who_was_denied() {
             json!(["plan", false, fingerprint("k2"), 1])
         ]
     );
-    let one = ann.get("/api/v1/top?limit=1").await;
+    let one = ann.get("top?limit=1").await;
     assert_eq!(one.as_array().map(Vec::len), Some(1));
 
-    let denials = ann.get("/api/v1/denials").await;
+    let denials = ann.get("denials").await;
     let latest = &denials[0];
     assert_eq!(
-        (&latest["limiter"], &latest["reason"], &latest["method"]),
-        (&json!("api"), &json!("quota_exceeded"), &json!("GET"))
+        parts(latest, "limiter reason method"),
+        json!(["api", "quota_exceeded", "GET"])
     );
     assert_eq!(
         latest["callers"],
@@ -248,11 +233,9 @@ async fn metrics_top_and_denials_say_who_was_denied() {
             .is_some_and(|wait| wait <= 3_600_000)
     );
     let at_ms = latest["at_ms"].as_u64().expect("a time");
-    let later = ann.get(&format!("/api/v1/denials?since={at_ms}")).await;
+    let later = ann.get(&format!("denials?since={at_ms}")).await;
     assert_eq!(later, json!([]));
-    let also = ann
-        .get(&format!("/api/v1/denials?since={}", at_ms - 1))
-        .await;
+    let also = ann.get(&format!("denials?since={}", at_ms - 1)).await;
     assert_ne!(also, json!([]));
 }
 
@@ -261,16 +244,16 @@ async fn a_query_that_is_not_understood_is_a_problem() {
     let (layer, ..) = both();
     let ann = Operator::new(&layer);
     for path in [
-        "/api/v1/top?limit=0",
-        "/api/v1/top?limit=1001",
-        "/api/v1/top?limit=-1",
-        "/api/v1/top?limit=1&limit=2",
-        "/api/v1/top?since=1",
-        "/api/v1/denials?since=",
-        "/api/v1/denials?since=99999999999999999999",
-        "/api/v1/samples?since=now",
+        "top?limit=0",
+        "top?limit=1001",
+        "top?limit=-1",
+        "top?limit=1&limit=2",
+        "top?since=1",
+        "denials?since=",
+        "denials?since=99999999999999999999",
+        "samples?since=now",
     ] {
-        let said = ann.send(http::Method::GET, path, "").await;
+        let said = ann.call(http::Method::GET, path, "").await;
         assert_eq!(
             (said.status.as_u16(), &said.json()["code"]),
             (400, &json!("malformed")),
@@ -287,7 +270,7 @@ async fn a_layer_that_does_not_follow_the_document_is_named() {
     let (alone, _) = layer_of([plan(), alone]);
     let ann = Operator::new(&layer).also(&limiter).also(&alone);
     let followed = async |ann: &Operator| -> Vec<Value> {
-        let policies = ann.get("/api/v1/policies").await;
+        let policies = ann.get("policies").await;
         let policies = policies.as_array().expect("a list").iter();
         policies.map(|policy| policy["followed"].clone()).collect()
     };
@@ -295,7 +278,7 @@ async fn a_layer_that_does_not_follow_the_document_is_named() {
     let ann = ann.with(&control);
     let expected = [true, true, true, false, false].map(Value::from);
     assert_eq!(followed(&ann).await, expected);
-    let status = ann.get("/api/v1/status").await;
+    let status = ann.get("status").await;
     assert_eq!(status["control"]["not_followed"], json!(["alone", "plan"]));
     let page = ann.send(http::Method::GET, "/", "").await.text;
     for text in [
@@ -316,7 +299,7 @@ async fn of_two_policies_of_one_name_the_one_that_does_not_follow_is_named() {
     control.ban("plan", "k1", HOUR).await.expect("made");
     control.set_mode("plan", Mode::Shadow).await.expect("made");
 
-    let policies = ann.get("/api/v1/policies").await;
+    let policies = ann.get("policies").await;
     let policies = policies.as_array().expect("a list").iter();
     let plans = policies.filter(|policy| policy["name"] == "plan");
     let plans: Vec<_> = plans
@@ -337,11 +320,11 @@ async fn of_two_policies_of_one_name_the_one_that_does_not_follow_is_named() {
             (&json!("deaf"), &json!("enforce"), &json!(false), false),
         ]
     );
-    let status = ann.get("/api/v1/status").await;
+    let status = ann.get("status").await;
     assert_eq!(status["control"]["not_followed"], json!(["plan"]));
 
     let question = json!({ "caller": "k1", "policy": "plan" });
-    let found = ann.post("/api/v1/lookup", question).await;
+    let found = ann.post("lookup", question).await;
     let found = found["policies"].as_array().expect("a list").iter();
     let found: Vec<_> = found
         .map(|state| {
@@ -374,7 +357,7 @@ async fn the_layers_of_a_file_follow_its_document() {
     let ann = Operator::new(&limits).also(&deaf).with(&control);
     for quota in ["2 per hour", "3 per hour"] {
         limits.replace(text(quota)).expect("a version");
-        let policies = ann.get("/api/v1/policies").await;
+        let policies = ann.get("policies").await;
         let policies = policies.as_array().expect("a list").iter();
         let followed: Vec<_> = policies.map(|policy| policy["followed"].clone()).collect();
         assert_eq!(followed, [true, true, false]);
@@ -392,6 +375,6 @@ async fn of_all_denials_the_latest_thousand_are_listed() {
     }
     let (first, others) = layers.split_first().expect("layers");
     let ann = others.iter().fold(Operator::new(first), Operator::also);
-    let denials = ann.get("/api/v1/denials").await;
+    let denials = ann.get("denials").await;
     assert_eq!(denials.as_array().map(Vec::len), Some(1_000));
 }

@@ -10,7 +10,6 @@ use std::{
 
 use axum::Router;
 use http::Method;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
@@ -23,7 +22,7 @@ use tower_throttle::{
     store::{Answer, Charge, Check, Store},
 };
 
-use crate::operator::{Operator, request};
+use crate::operator::{self, Operator, parts, request};
 use crate::support::web::{ask, get, layer_on};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -73,17 +72,8 @@ fn layer() -> (RateLimitLayer, Router) {
     (layer, router)
 }
 
-async fn samples_at(router: &Router, path: &str) -> Vec<Value> {
-    let asked = request(Method::GET, path, "");
-    let response = router.clone().oneshot(asked).await.expect("a response");
-    assert_eq!(response.status(), 200);
-    assert_eq!(response.headers()["content-type"], "application/json");
-    let body = response.into_body().collect().await.expect("a body");
-    serde_json::from_slice(&body.to_bytes()).expect("a list")
-}
-
 async fn samples(router: &Router) -> Vec<Value> {
-    samples_at(router, "/api/v1/samples").await
+    operator::samples(router, "").await
 }
 
 /// The sample of the next second.
@@ -155,16 +145,12 @@ async fn a_sample_has_what_happened_in_its_second() {
     assert_eq!(busy["over_ms"], 1_000);
     let limiter = &busy["limiters"][0];
     assert_eq!(
-        [
-            &limiter["allowed"],
-            &limiter["denied"],
-            &limiter["shadow_denied"]
-        ],
-        [&json!(2.0), &json!(3.0), &json!(5.0)]
+        parts(limiter, "allowed denied shadow_denied"),
+        json!([2.0, 3.0, 5.0])
     );
     assert_eq!(
-        (&limiter["sources"]["store"], &limiter["sources"]["local"]),
-        (&json!(5.0), &json!(0.0))
+        parts(limiter, "sources.store sources.local"),
+        json!([5.0, 0.0])
     );
     assert_eq!(
         limiter["policies"],
@@ -251,7 +237,7 @@ async fn samples_after_one_are_those_that_are_new() {
         times.push(next(&router).await["at_ms"].as_u64().expect("a time"));
     }
     let after = async |at_ms: u64| {
-        let samples = samples_at(&router, &format!("/api/v1/samples?since={at_ms}")).await;
+        let samples = operator::samples(&router, &format!("?since={at_ms}")).await;
         let times = samples.iter().map(|one| one["at_ms"].as_u64());
         times
             .map(|at_ms| at_ms.expect("a time"))
@@ -293,13 +279,10 @@ async fn a_store_whose_numbers_panic_leaves_those_of_requests() {
     ask_times(&layer, "k1", 3);
     let busy = next(&router).await;
     let limiter = &busy["limiters"][0];
-    assert_eq!(
-        (&limiter["allowed"], &limiter["denied"]),
-        (&json!(2.0), &json!(1.0))
-    );
+    assert_eq!(parts(limiter, "allowed denied"), json!([2.0, 1.0]));
     assert_eq!(busy["stores"][0]["name"], "custom");
     for path in ["status", "metrics"] {
-        ann.get(&format!("/api/v1/{path}")).await;
+        ann.get(path).await;
     }
     assert_eq!(ann.send(Method::GET, "/", "").await.status, 200);
 }
