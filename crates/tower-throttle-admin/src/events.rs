@@ -48,12 +48,7 @@ pub(crate) fn change(
 ) {
     tracing::info!(
         target: "tower_throttle::admin",
-        who,
-        action,
-        policy,
-        fingerprint,
-        before,
-        after,
+        who, action, policy, fingerprint, before, after,
         "an operator made a change"
     );
 }

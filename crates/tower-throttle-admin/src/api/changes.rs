@@ -10,7 +10,7 @@ use tower_throttle::{
 };
 
 use super::{
-    look_up::{About, CallerPolicy, Found, LookUp},
+    look_up::{About, CallerPolicy, LookUp},
     policies::{Policy, policies, subject},
     request::{Ban, ClearMode, Note, OfCaller, Override, Question, SetMode},
 };
@@ -58,35 +58,35 @@ impl Change {
         who: Who,
     ) -> Result<Changed, Problem> {
         let (about, own_entry) = (self.about(), self.own_entry(&shared));
-        let (mut inspected, found) = match self.concerned(&shared).await {
+        let (mut inspected, before) = match self.concerned(&shared).await {
             Ok(concerned) => concerned,
             // An entry can be removed whatever became of its policy.
-            Err(_) if own_entry.is_some() => Default::default(),
+            Err(_) if own_entry.is_some() => (Vec::new(), about.see(&[], &shared).await),
             Err(problem) => return Err(problem),
         };
-        let before = about.seen(&found, &shared);
         let own_caller = own_entry.and_then(|entry| subject(&entry.action).2.copied());
-        let callers = found.iter().filter_map(|found| found.state.fingerprint);
+        let states = before.states();
+        let callers = states.iter().filter_map(|state| state.fingerprint);
         let callers = callers.chain(own_caller).collect();
         let mut is_changed = false;
         // The document goes first: if it cannot be changed, nothing is.
         let mut outcome = self.edit(callers, &shared, &who, &mut is_changed).await;
         if outcome.is_ok() {
-            outcome = self.reset(&found, &inspected, &mut is_changed).await;
+            outcome = self.reset(states, &inspected, &mut is_changed).await;
         }
         if !inspected.is_empty() {
             // A change of the document has replaced their settings.
             inspected = about.among(&shared)?;
         }
-        let after = about.seen(&about.find(&inspected, &shared).await, &shared);
-        if is_changed
-            || outcome
-                .as_ref()
-                .is_err_and(|failed| failed.may_have_happened)
-        {
+        let after = about.see(&inspected, &shared).await;
+        let is_in_doubt = matches!(&outcome, Err(failed) if failed.may_have_happened);
+        if is_changed || is_in_doubt {
             let doubt = outcome.as_ref().map_or("not confirmed; ", |()| "");
-            let caller = LookUp::from(&found[..]).fingerprint;
-            let caller = caller.or_else(|| own_caller.map(|own| own.to_string()));
+            let own_caller = own_caller.map(|own| own.to_string());
+            let caller = match &before {
+                Seen::Caller(found) => found.fingerprint.clone().or(own_caller),
+                Seen::Policies(_) => None,
+            };
             events::change(
                 who.name(),
                 &name,
@@ -118,11 +118,12 @@ impl Change {
             Self::Ban(Ban { caller, policy, .. })
             | Self::Override(Override { caller, policy, .. })
             | Self::Unban(OfCaller { caller, policy })
-            | Self::ClearOverride(OfCaller { caller, policy }) => {
-                About::policy(policy, Some(&caller.0))
-            }
+            | Self::ClearOverride(OfCaller { caller, policy }) => About {
+                caller: Some(&caller.0),
+                ..About::all(policy)
+            },
             Self::Mode(SetMode { policy, .. }) | Self::ClearMode(ClearMode { policy }) => {
-                About::policy(policy, None)
+                About::all(policy)
             }
         }
     }
@@ -148,19 +149,14 @@ impl Change {
 
     /// Returns the layers and limiters that the change concerns, and what they do with the caller. It is
     /// a problem if the change can have no effect, or one that was not meant.
-    async fn concerned(&self, shared: &Shared) -> Result<(Vec<Inspect>, Vec<Found>), Problem> {
+    async fn concerned(&self, shared: &Shared) -> Result<(Vec<Inspect>, Seen), Problem> {
         let about = self.about();
         let inspected = about.among(shared)?;
-        let found = about.find(&inspected, shared).await;
+        let seen = about.see(&inspected, shared).await;
         if let Some(caller) = about.caller {
-            check_caller(caller, &found, about.policy.is_some())?;
+            check_caller(caller, seen.states(), about.policy.is_some())?;
         }
-        let is_reset = match self {
-            Self::Reset(_) => true,
-            Self::Unban(_) => has_ban_by_policy(&found),
-            _ => false,
-        };
-        if !is_reset {
+        if self.resets(seen.states()).is_none() {
             let control = shared.control.as_ref().ok_or(Code::NoControl)?;
             if !inspected.iter().any(|one| one.follows(control)) {
                 return Err(Code::NotFollowed.into());
@@ -170,7 +166,7 @@ impl Change {
         for state in states.filter(|state| Some(&*state.name) == about.policy) {
             self.check_policy(state)?;
         }
-        Ok((inspected, found))
+        Ok((inspected, seen))
     }
 
     /// Returns a problem if a policy does not take the quota or the mode.
@@ -233,17 +229,12 @@ impl Change {
     /// Resets the caller's buckets, if the change does.
     async fn reset(
         &self,
-        found: &[Found],
+        states: &[CallerState],
         inspected: &[Inspect],
         is_changed: &mut bool,
     ) -> Result<(), Failed> {
-        let has_effect = match self {
-            Self::Reset(_) => found.iter().any(|found| has_used(&found.state)),
-            Self::Unban(_) if has_ban_by_policy(found) => true,
-            _ => return Ok(()),
-        };
         let about = self.about();
-        let Some(caller) = about.caller else {
+        let (Some(caller), Some(has_effect)) = (about.caller, self.resets(states)) else {
             return Ok(());
         };
         for one in inspected {
@@ -252,15 +243,32 @@ impl Change {
         }
         Ok(())
     }
+
+    /// Returns whether a reset of the caller's buckets has an effect. `None`: this resets none.
+    fn resets(&self, states: &[CallerState]) -> Option<bool> {
+        let mut states = states.iter();
+        match self {
+            Self::Reset(_) => Some(states.any(has_used)),
+            Self::Unban(_) => {
+                let is_banned = states.any(|state| state.banned_by_policy_until().is_some());
+                is_banned.then_some(true)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Returns a problem if no policy has the key of a caller, or if the bucket of a policy is that of
 /// others, too.
-fn check_caller(caller: &Caller, found: &[Found], names_policy: bool) -> Result<(), Problem> {
+fn check_caller(
+    caller: &Caller,
+    states: &[CallerState],
+    names_policy: bool,
+) -> Result<(), Problem> {
     let key = caller.key();
     let named = key.as_ref().map(Fingerprint::from);
     let is_everyone = key == Some(Key::everyone());
-    let mut states = found.iter().map(|found| &found.state);
+    let mut states = states.iter();
     let mut others = states.clone().filter(|state| state.fingerprint != named);
     if names_policy && !is_everyone && others.any(|state| state.is_shared) {
         return Err(Code::SharedPolicy.into());
@@ -271,11 +279,6 @@ fn check_caller(caller: &Caller, found: &[Found], names_policy: bool) -> Result<
     let why = states.find_map(|state| state.bucket.as_ref().err());
     let why = why.map_or("no policy has its key", |why| why);
     Err(Problem::from(Code::Malformed).detail(format!("`caller`: {why}")))
-}
-
-fn has_ban_by_policy(found: &[Found]) -> bool {
-    let mut found = found.iter();
-    found.any(|found| found.state.banned_by_policy_until().is_some())
 }
 
 /// Returns whether a caller has used anything. An unknown bucket may be a used one.
@@ -306,15 +309,22 @@ async fn put(
 
 impl About<'_> {
     /// Describes what a change is about.
-    fn seen(self, found: &[Found], shared: &Shared) -> Seen {
+    async fn see(self, inspected: &[Inspect], shared: &Shared) -> Seen {
         match self.caller {
-            Some(_) => Seen::Caller(LookUp::from(found)),
+            Some(caller) => Seen::Caller(self.find(caller, inspected, shared).await),
             None => Seen::Policies(policies(&shared.targets.all(), shared, self.policy)),
         }
     }
 }
 
 impl Seen {
+    fn states(&self) -> &[CallerState] {
+        match self {
+            Self::Caller(found) => &found.states,
+            Self::Policies(_) => &[],
+        }
+    }
+
     /// Describes the policies, for the log.
     fn summary(&self) -> String {
         let each: Vec<String> = match self {

@@ -21,11 +21,14 @@ use crate::{
 };
 
 /// What each policy does with one caller.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct LookUp {
     /// The hash of the caller's key, if all policies with a bucket for each caller read the same.
     pub(crate) fingerprint: Option<String>,
     pub(crate) policies: Vec<CallerPolicy>,
+    /// What `policies` is from.
+    #[serde(skip)]
+    pub(crate) states: Vec<CallerState>,
 }
 
 /// What one policy does with a caller.
@@ -69,9 +72,10 @@ pub(super) struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    pub(super) const fn policy(policy: &'a str, caller: Option<&'a Caller>) -> Self {
+    /// All callers of a policy.
+    pub(super) const fn all(policy: &'a str) -> Self {
         Self {
-            caller,
+            caller: None,
             policy: Some(policy),
             limiter: None,
             tier: None,
@@ -92,19 +96,27 @@ impl<'a> About<'a> {
     }
 
     /// Asks one layer or limiter after the other.
-    pub(super) async fn find(self, inspected: &[Inspect], shared: &Shared) -> Vec<Found> {
-        let mut all = Vec::new();
-        let Some(caller) = self.caller else {
-            return all;
-        };
+    pub(super) async fn find(
+        self,
+        caller: &Caller,
+        inspected: &[Inspect],
+        shared: &Shared,
+    ) -> LookUp {
+        let mut found = LookUp::default();
         for one in inspected {
             let control = shared.control.as_ref();
             let followed = control.map(|control| one.follows(control));
-            let states = one.look_up_in_tier(caller, self.policy, self.tier).await;
-            let states = states.into_iter();
-            all.extend(states.map(|state| Found { state, followed }));
+            for state in one.look_up_in_tier(caller, self.policy, self.tier).await {
+                found.policies.push(CallerPolicy::new(&state, followed));
+                found.states.push(state);
+            }
         }
-        all
+        let own = found.states.iter().filter(|state| !state.is_shared);
+        let mut own = own.filter_map(|state| state.fingerprint);
+        let first = own.next();
+        let is_one = own.all(|other| Some(other) == first);
+        found.fingerprint = first.filter(|_| is_one).map(|one| one.to_string());
+        found
     }
 }
 
@@ -120,9 +132,9 @@ impl Question {
 
     /// Looks the caller up.
     pub(crate) async fn look_up(&self, shared: &Shared) -> Result<LookUp, Problem> {
-        let inspected = self.about().among(shared)?;
-        let found = self.about().find(&inspected, shared).await;
-        Ok(LookUp::from(&found[..]))
+        let about = self.about();
+        let inspected = about.among(shared)?;
+        Ok(about.find(&self.caller.0, &inspected, shared).await)
     }
 }
 
@@ -148,26 +160,6 @@ fn retain(
     Err(Problem::from(code).detail(what))
 }
 
-/// What a policy does with a caller, and whether its layer or limiter follows the control document of
-/// the page. `None`: the page has none.
-pub(super) struct Found {
-    pub(super) state: CallerState,
-    followed: Option<bool>,
-}
-
-impl From<&[Found]> for LookUp {
-    fn from(all: &[Found]) -> Self {
-        let own = all.iter().filter(|found| !found.state.is_shared);
-        let mut own = own.filter_map(|found| found.state.fingerprint);
-        let first = own.next();
-        let is_one = own.all(|other| Some(other) == first);
-        Self {
-            fingerprint: first.filter(|_| is_one).map(|one| one.to_string()),
-            policies: all.iter().map(CallerPolicy::from).collect(),
-        }
-    }
-}
-
 impl CallerPolicy {
     /// Describes it, for the log.
     pub(super) fn summary(&self) -> String {
@@ -182,10 +174,8 @@ impl CallerPolicy {
         let (quota, ban) = (quota.unwrap_or_default(), ban.unwrap_or_default());
         format!("{}/{}: {quota}{left}{ban}", self.limiter, self.policy)
     }
-}
 
-impl From<&Found> for CallerPolicy {
-    fn from(Found { state, followed }: &Found) -> Self {
+    fn new(state: &CallerState, followed: Option<bool>) -> Self {
         let by_hand = state.banned_until;
         let by_policy = state.banned_by_policy_until();
         let bucket = state.bucket.as_ref().ok();
@@ -217,7 +207,7 @@ impl From<&Found> for CallerPolicy {
             },
             source: bucket.map(|bucket| bucket.source.name()),
             error: state.bucket.as_ref().err().cloned(),
-            followed: *followed,
+            followed,
             entries: state.entries.iter().map(ControlEntry::from).collect(),
             storage_key: state.storage_key.clone(),
         }

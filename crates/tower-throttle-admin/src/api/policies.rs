@@ -35,7 +35,7 @@ pub(crate) struct Policy {
 }
 
 /// An entry of the control document.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ControlEntry {
     pub(crate) kind: &'static str,
     pub(crate) policy: Option<String>,
@@ -109,36 +109,29 @@ pub(crate) fn entries(control: Option<&Control>) -> Vec<ControlEntry> {
 
 impl From<&Entry> for ControlEntry {
     fn from(entry: &Entry) -> Self {
-        let action = &entry.action;
-        let (kind, policy, caller) = subject(action);
-        Self {
+        let (kind, policy, caller) = subject(&entry.action);
+        let mut shown = Self {
             kind,
             policy: policy.cloned(),
             fingerprint: caller.map(ToString::to_string),
-            quota: match action {
-                Action::Override { quota, .. } => Some(quota.to_string()),
-                _ => None,
-            },
-            mode: match action {
-                Action::Mode { mode: set, .. } => Some(mode(*set)),
-                _ => None,
-            },
-            list: match action {
-                Action::ListIp { list, .. } | Action::ListKey { list, .. } => {
-                    Some(list_word(*list))
-                }
-                _ => None,
-            },
-            range: match action {
-                Action::ListIp { range, .. } => Some(range.clone()),
-                _ => None,
-            },
             until_ms: entry.until.map(epoch_ms),
             created_ms: epoch_ms(entry.created),
             author: entry.author.clone(),
             reason: entry.reason.clone(),
             label: entry.label.clone(),
+            ..Self::default()
+        };
+        match &entry.action {
+            Action::Override { quota, .. } => shown.quota = Some(quota.to_string()),
+            Action::Mode { mode: set, .. } => shown.mode = Some(mode(*set)),
+            Action::ListKey { list, .. } => shown.list = Some(list_word(*list)),
+            Action::ListIp { list, range, .. } => {
+                shown.list = Some(list_word(*list));
+                shown.range = Some(range.clone());
+            }
+            _ => {}
         }
+        shown
     }
 }
 

@@ -3,7 +3,12 @@
 //! A problem names the field and what it has to be. It repeats nothing that was sent: that may be a
 //! key.
 
-use serde::{Deserialize, de::DeserializeOwned};
+use std::str::FromStr;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error},
+};
 use serde_json::error::Category;
 use tower_throttle::{
     ConfigError, Quota,
@@ -19,7 +24,7 @@ pub(crate) struct Question {
     pub(crate) caller: CallerField,
     pub(crate) policy: Option<String>,
     pub(crate) limiter: Option<String>,
-    pub(crate) tier: Option<QuotaField>,
+    pub(crate) tier: Option<Parsed<Quota>>,
 }
 
 #[derive(Deserialize)]
@@ -27,7 +32,7 @@ pub(crate) struct Question {
 pub(super) struct Ban {
     pub(super) caller: CallerField,
     pub(super) policy: String,
-    pub(super) r#for: EndField,
+    pub(super) r#for: Parsed<End>,
     pub(super) reason: Option<Note>,
     pub(super) label: Option<Note>,
 }
@@ -37,8 +42,8 @@ pub(super) struct Ban {
 pub(super) struct Override {
     pub(super) caller: CallerField,
     pub(super) policy: String,
-    pub(super) quota: QuotaField,
-    pub(super) r#for: EndField,
+    pub(super) quota: Parsed<Quota>,
+    pub(super) r#for: Parsed<End>,
     pub(super) reason: Option<Note>,
     pub(super) label: Option<Note>,
 }
@@ -57,7 +62,7 @@ pub(super) struct SetMode {
     pub(super) policy: String,
     #[serde(with = "ModeField")]
     pub(super) mode: Mode,
-    pub(super) r#for: Option<EndField>,
+    pub(super) r#for: Option<Parsed<End>>,
     pub(super) reason: Option<Note>,
 }
 
@@ -111,42 +116,35 @@ pub(crate) fn caller(parts: &[impl AsRef<str>]) -> Result<Caller, String> {
     })
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct QuotaField(pub(crate) Quota);
+/// A quota, or when a change ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Parsed<T>(pub(crate) T);
 
-impl TryFrom<String> for QuotaField {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let quota = text.parse().map(Self);
-        quota.map_err(|error| what_is_wrong(&error, "10 per second, burst 20"))
+impl<'de, T: FromStr<Err = ConfigError> + Example> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(json)?;
+        text.parse().map(Self).map_err(|error| match error.span() {
+            // Its message repeats the text.
+            Some(at) => D::Error::custom(format!(
+                "it is not understood from byte {} on; write a text such as \"{}\"",
+                at.start,
+                T::EXAMPLE
+            )),
+            None => D::Error::custom(error),
+        })
     }
 }
 
-/// When a change ends: a time from now.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(try_from = "String")]
-pub(super) struct EndField(pub(super) End);
-
-impl TryFrom<String> for EndField {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let end = text.parse().map(Self);
-        end.map_err(|error| what_is_wrong(&error, "15 minutes"))
-    }
+pub(crate) trait Example {
+    const EXAMPLE: &str;
 }
 
-fn what_is_wrong(error: &ConfigError, such_as: &str) -> String {
-    match error.span() {
-        // Its message repeats the text.
-        Some(at) => {
-            let start = at.start;
-            format!("it is not understood from byte {start} on; write a text such as \"{such_as}\"")
-        }
-        None => error.to_string(),
-    }
+impl Example for Quota {
+    const EXAMPLE: &str = "10 per second, burst 20";
+}
+
+impl Example for End {
+    const EXAMPLE: &str = "15 minutes";
 }
 
 /// A reason or a label.

@@ -95,7 +95,8 @@ impl Sampler {
     /// Returns the samples after the one of this time, as JSON. If that is not kept: all.
     pub(super) fn samples_after(&self, at_ms: u64) -> String {
         let state = self.0.state();
-        let known = state.history.iter().position(|one| one.at_ms == at_ms);
+        let mut all = state.history.iter();
+        let known = all.position(|sample| sample.at_ms == at_ms);
         let new = state
             .history
             .iter()
@@ -124,10 +125,7 @@ async fn run(page: Weak<Inner>) {
         let now = Instant::now();
         // The first look has nothing to compare with.
         if let Some(last) = last.replace(now) {
-            let version = page
-                .control
-                .as_ref()
-                .map(|control| control.status().version);
+            let version = page.control.as_ref().map_or(0, |one| one.status().version);
             let sample = Sample::new(now - last, &limiters, &stores, version);
             page.state().keep(sample);
         }
@@ -136,19 +134,14 @@ async fn run(page: Weak<Inner>) {
 
 impl Sample {
     /// `over`: about a second, and longer if the machine was busy or suspended.
-    fn new(
-        over: Duration,
-        limiters: &[Snapshot],
-        stores: &[StoreMetrics],
-        version: Option<u64>,
-    ) -> Self {
+    fn new(over: Duration, limiters: &[Snapshot], stores: &[StoreMetrics], version: u64) -> Self {
         let at_ms = epoch_ms(SystemTime::now());
         let json = json!({
             "at_ms": at_ms,
             "over_ms": ms(over),
             "limiters": limiters.iter().map(|one| limiter(one, over)).collect::<Value>(),
             "stores": stores.iter().map(|one| store(one, over)).collect::<Value>(),
-            "version": version.unwrap_or(0),
+            "version": version,
         });
         Self {
             taken: Instant::now(),

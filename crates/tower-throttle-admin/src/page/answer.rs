@@ -8,7 +8,7 @@ use super::{
     Asked, View, changes,
     entries::what,
     tables::{bar, source_name},
-    text::{Tone, foreign, signed, since, until},
+    text::{Tone, foreign, json, signed, since, until},
     words::{count, plural},
 };
 use crate::api::look_up::{CallerPolicy, LookUp};
@@ -158,7 +158,7 @@ fn tiers(one: &CallerPolicy, view: &View) -> Markup {
                 "Each request chooses its quota. Look up in:"
                 @for tier in tiers {
                     button.small type="submit" form="ask" name="tier"
-                        value=(serde_json::to_string(&(&one.policy, tier)).unwrap_or_default()) { (tier) }
+                        value=(json(&(&one.policy, tier))) { (tier) }
                 }
             }
         }

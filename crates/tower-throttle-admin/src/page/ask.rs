@@ -1,9 +1,10 @@
 //! [`Ask`]: the form of a look-up.
 
 use serde::Deserialize;
+use tower_throttle::Quota;
 
 use crate::{
-    api::request::{CallerField, Question, QuotaField, caller},
+    api::request::{CallerField, Parsed, Question, caller},
     problem::{Code, Problem},
 };
 
@@ -32,7 +33,7 @@ impl Ask {
             self.caller = format!("fingerprint:{fingerprint}");
         }
         if !self.tier.is_empty() {
-            let quota: QuotaField;
+            let quota: Parsed<Quota>;
             (self.policy, quota) = serde_json::from_str(&self.tier).map_err(malformed)?;
             tier = Some(quota);
         }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     View,
     card::Table,
-    text::{foreign, since},
+    text::{foreign, json, since},
     words::{count, duration, plural},
 };
 use crate::api::{
@@ -23,9 +23,8 @@ pub(super) fn caller(
     fingerprint: &str,
     name: Option<&str>,
 ) -> Markup {
-    let link = serde_json::to_string(&(policy, limiter, fingerprint)).unwrap_or_default();
     html! {
-        button.link type="submit" form="ask" formnovalidate name="link" value=(link)
+        button.link type="submit" form="ask" formnovalidate name="link" value=(json(&(policy, limiter, fingerprint)))
             aria-label={ "Look up " (name.unwrap_or(fingerprint)) " in " (policy) } {
             @match name {
                 Some(name) => (foreign(name)),
@@ -68,8 +67,7 @@ fn key_of((limiter, denial): &Denial) -> String {
     let request = (denial.method, &denial.route);
     let fingerprints = denial.fingerprints.iter().map(ToString::to_string);
     let callers = (&denial.policies, fingerprints.collect::<Vec<_>>());
-    let key = (limiter, reason(denial.reason).1, request, callers);
-    serde_json::to_string(&key).unwrap_or_default()
+    json(&(limiter, reason(denial.reason).1, request, callers))
 }
 
 fn denial_row(key: &str, (limiter, denial): &Denial, times: u64, view: &View) -> Markup {

@@ -7,7 +7,7 @@ use super::{
     callers::caller,
     card::Table,
     tables::author,
-    text::{Tone, badge, foreign, since, until},
+    text::{Tone, badge, foreign, json, since, until},
     words::count,
 };
 use crate::api::{policies::ControlEntry, status::Status};
@@ -40,9 +40,8 @@ fn entry_row(entry: &ControlEntry, status: &Status) -> Markup {
     let label = entry.label.as_deref().or(entry.range.as_deref());
     let subject = label.or(print).or(policy).unwrap_or_default();
     let caller_json = print.map(|print| format!("\"fingerprint:{print}\""));
-    let key = serde_json::to_string(&(entry.kind, policy, print, entry.range.as_deref()));
     html! {
-        tr data-key=(key.unwrap_or_default()) data-policy=[policy] data-caller=[caller_json]
+        tr data-key=(json(&(entry.kind, policy, print, &entry.range))) data-policy=[policy] data-caller=[caller_json]
             data-subject=(subject) data-now=(entry.kind) data-outcome="entries-outcome" {
             th scope="row" {
                 (what(entry))

@@ -8,10 +8,10 @@ use super::{
     View,
     answer::answer,
     callers, changes, entries, tables,
-    text::{Tone, badge, foreign, written},
+    text::{Tone, badge, foreign, json, written},
     tiles::tiles,
 };
-use crate::base::Base;
+use crate::{api::policies::Policy, base::Base};
 
 impl View {
     pub(super) fn render(&self, base: &Base) -> String {
@@ -108,18 +108,17 @@ impl View {
 
     fn traffic(&self) -> Markup {
         let has_several = self.has_several_limiters();
-        let mut known = HashSet::new();
-        let mut option = |names: &[&String]| {
-            let value = serde_json::to_string(names).unwrap_or_default();
-            let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
-            let names = if has_several {
-                &names[..]
+        let mut options: Vec<(String, String)> = Vec::new();
+        for Policy { limiter, name, .. } in &self.policies {
+            if has_several {
+                options.push((json(&[limiter]), limiter.clone()));
+                options.push((json(&[limiter, name]), format!("{limiter}: {name}")));
             } else {
-                names.get(1..).unwrap_or_default()
-            };
-            let is_new = !names.is_empty() && known.insert(value.clone());
-            html! { @if is_new { option value=(value) { (names.join(": ")) } } }
-        };
+                options.push((json(&[limiter, name]), name.clone()));
+            }
+        }
+        let mut known = HashSet::new();
+        options.retain(|(value, _)| known.insert(value.clone()));
         html! {
             section.card.scripted aria-labelledby="traffic-title" {
                 div.heading {
@@ -128,9 +127,7 @@ impl View {
                         "of "
                         select id="traffic-of" data-part {
                             option value="" { @if has_several { "all limiters" } @else { "all requests" } }
-                            @for policy in &self.policies {
-                                (option(&[&policy.limiter])) (option(&[&policy.limiter, &policy.name]))
-                            }
+                            @for (value, names) in options { option value=(value) { (names) } }
                         }
                     }
                 }

@@ -1,21 +1,21 @@
 //! The tables of policies, sources and stores.
 
 use maud::{Markup, html};
+use tower_throttle::metrics::StoreMetrics;
 
 use super::{
     View,
     card::{Table, card},
-    text::{Tone, badge, foreign, remarks, signed, until, with_code},
+    text::{Tone, badge, foreign, json, remarks, signed, until, with_code},
     words::{count, plural, share},
 };
-use tower_throttle::metrics::StoreMetrics;
-
 use crate::api::{
     policies::{ControlEntry, Policy},
     recent::Totals,
 };
 
 pub(super) fn policies(view: &View) -> Markup {
+    let policies = view.policies.iter();
     let table = Table {
         id: "policies",
         title: "Policies",
@@ -32,11 +32,7 @@ pub(super) fn policies(view: &View) -> Markup {
         ],
         is_list: false,
         none: "No layer or limiter is shown.",
-        rows: view
-            .policies
-            .iter()
-            .map(|policy| policy_row(policy, view))
-            .collect(),
+        rows: policies.map(|policy| policy_row(policy, view)).collect(),
     };
     table.render(&html! { div id="policies-outcome" {} })
 }
@@ -44,18 +40,16 @@ pub(super) fn policies(view: &View) -> Markup {
 fn policy_row(policy: &Policy, view: &View) -> Markup {
     let counts = checks(policy, view);
     let labels = ["Allowed", "Denied", "Would deny"];
-    let series = serde_json::to_string(&[&policy.limiter, &policy.name]).unwrap_or_default();
-    let mode_tone = if policy.mode == "shadow" {
-        Tone::Warn
-    } else {
-        Tone::Quiet
+    let mode_tone = match policy.mode {
+        "shadow" => Tone::Warn,
+        _ => Tone::Quiet,
     };
     let mode = match policy.enforced_percent {
         percent @ 1..=99 => format!("enforce for {percent} %"),
         _ => policy.mode.to_owned(),
     };
     html! {
-        tr data-key={ (policy.index) "/" (policy.name) } data-series=(series) data-policy=(policy.name)
+        tr data-key={ (policy.index) "/" (policy.name) } data-series=(json(&[&policy.limiter, &policy.name])) data-policy=(policy.name)
             data-subject=(policy.name) data-mode=(policy.mode) data-now={ "mode " (policy.mode) }
             data-by-hand[policy.by_hand.is_some()] data-outcome="policies-outcome" {
             th scope="row" {

@@ -229,10 +229,10 @@ fn caller_policy(policy: &str, remaining: u64) -> CallerPolicy {
 fn policies_without_news_take_a_line_at_the_end() {
     let policies = [("full", 10), ("low", 2), ("empty", 0), ("half", 5)];
     let found = LookUp {
-        fingerprint: None,
         policies: policies
             .map(|(name, left)| caller_policy(name, left))
             .into(),
+        ..LookUp::default()
     };
     let asked = Asked {
         ask: Ask::default(),

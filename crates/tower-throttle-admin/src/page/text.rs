@@ -3,6 +3,7 @@
 //! `maud` escapes all texts. [`written`] leaves out what is not seen.
 
 use maud::{Markup, html};
+use serde::Serialize;
 
 use super::words::{ago, ahead};
 use crate::who::is_hidden;
@@ -43,6 +44,11 @@ pub(super) fn foreign(text: &str) -> Markup {
     html! {
         @if is_whole { bdi { (text) } } @else { bdi title=(text) { (shown) "…" } }
     }
+}
+
+/// Writes texts as JSON, for an attribute.
+pub(super) fn json(texts: &impl Serialize) -> String {
+    serde_json::to_string(texts).unwrap_or_default()
 }
 
 /// Shows what is between backquotes as code.

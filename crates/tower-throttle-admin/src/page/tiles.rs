@@ -30,10 +30,8 @@ fn value(tone: Tone, text: &str) -> Markup {
 pub(super) fn store(status: &Status, recent: &Totals) -> Markup {
     let mut down = status.stores.iter().filter(|store| !store.is_up).peekable();
     let is_down = down.peek().is_some();
-    let is_redis = status
-        .stores
-        .iter()
-        .any(|store| store.breakers_open.is_some());
+    let mut stores = status.stores.iter();
+    let is_redis = stores.any(|store| store.breakers_open.is_some());
     let (all, failed) = (recent.decisions(), recent.undecided());
     let decided = share(all - failed, all);
     let why = recent.failure().unwrap_or("failed");
