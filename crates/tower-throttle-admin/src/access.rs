@@ -169,10 +169,7 @@ impl Access {
             Kind::Check(_) if hosts.is_empty() => host.is_some_and(is_address),
             Kind::Bearer(_) | Kind::Check(_) => host.is_some_and(|host| hosts.has(host)),
         };
-        match is_known {
-            true => Ok(()),
-            false => Err(Code::HostNotListed.into()),
-        }
+        Code::HostNotListed.unless(is_known)
     }
 
     /// Returns whose request it is.

@@ -27,11 +27,9 @@ pub(crate) fn check(head: &RequestHead<'_>) -> Result<(), Problem> {
     let headers = head.headers();
     let is_api = head.uri().path().starts_with("/api/");
     match &*media_type(headers) {
-        "application/json" if only(headers, CUSTOM) == Ok(Some("1")) => Ok(()),
-        "application/json" => Err(Code::NoCustomHeader.into()),
+        "application/json" => Code::NoCustomHeader.unless(only(headers, CUSTOM) == Ok(Some("1"))),
         // Only a browser sends a form, and it says which page the form is on.
-        FORM if !is_api && origin::is_stated(headers) => Ok(()),
-        FORM if !is_api => Err(Code::CrossOrigin.into()),
+        FORM if !is_api => Code::CrossOrigin.unless(origin::is_stated(headers)),
         _ => Err(Code::ContentType.into()),
     }
 }
@@ -51,9 +49,7 @@ fn media_type(headers: &HeaderMap) -> String {
 pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let length = only(headers, "content-length").ok().flatten();
     let length: Option<usize> = length.and_then(|length| length.parse().ok());
-    if length.is_some_and(|length| length > MOST_BYTES) {
-        return Err(Code::TooLarge.into());
-    }
+    Code::TooLarge.unless(length.is_none_or(|length| length <= MOST_BYTES))?;
     let read = timeout(LONGEST, to_bytes(body, MOST_BYTES)).await;
     read.map_err(|_| Code::TooSlow)?.map_err(|error| {
         let is_too_large = error

@@ -42,22 +42,14 @@ pub(crate) fn check(
     let peer = key::peer().address(head);
     // An IPv4 address in IPv6 is read as the IPv4 address.
     let peer = peer.map_err(|_| Problem::from(Code::NoPeer))?;
-    if !peer.is_loopback() {
-        return Err(Code::NotLoopback.into());
-    }
+    Code::NotLoopback.unless(peer.is_loopback())?;
     // A page of another site can let its own name resolve to this machine (DNS rebinding). Then
     // the browser sends that name.
-    if !host.is_some_and(|host| is_local(host) || hosts.has(host)) {
-        return Err(Code::HostNotLocal.into());
-    }
-    if head.headers().keys().any(is_of_a_proxy) {
-        return Err(Code::Forwarded.into());
-    }
-    match head.version() {
-        // nginx uses it by default, and adds no field. Browsers and curl do not.
-        Version::HTTP_09 | Version::HTTP_10 => Err(Code::Forwarded.into()),
-        _ => Ok(()),
-    }
+    let is_known = host.is_some_and(|host| is_local(host) || hosts.has(host));
+    Code::HostNotLocal.unless(is_known)?;
+    // nginx sends these by default, and adds no field. Browsers and curl do not.
+    let is_old = [Version::HTTP_09, Version::HTTP_10].contains(&head.version());
+    Code::Forwarded.unless(!is_old && !head.headers().keys().any(is_of_a_proxy))
 }
 
 fn is_of_a_proxy(name: &HeaderName) -> bool {

@@ -11,8 +11,7 @@ const SITE: &str = "sec-fetch-site";
 /// Returns the host that a request names, with its port: the field `Host`, or what HTTP/2 sends as
 /// `:authority`. A request with both that differ names none.
 pub(crate) fn host<'a>(head: &RequestHead<'a>) -> Result<Option<&'a str>, Problem> {
-    let wrong = |()| Problem::from(Code::Host);
-    let field = only(head.headers(), "host").map_err(wrong)?;
+    let field = only(head.headers(), "host").map_err(|()| Code::Host)?;
     let authority = head.uri().authority().map(Authority::as_str);
     match (field, authority) {
         (Some(field), Some(authority)) if !field.eq_ignore_ascii_case(authority) => {
@@ -27,8 +26,7 @@ pub(crate) fn host<'a>(head: &RequestHead<'a>) -> Result<Option<&'a str>, Proble
 ///
 /// Another site may link to the page: what it may do is to open it in a tab.
 pub(crate) fn check(head: &RequestHead<'_>, host: Option<&str>) -> Result<(), Problem> {
-    let denied = || Problem::from(Code::CrossOrigin);
-    let field = |name| only(head.headers(), name).map_err(|()| denied());
+    let field = |name| only(head.headers(), name).map_err(|()| Code::CrossOrigin);
     let is_read = [Method::GET, Method::HEAD].contains(head.method());
     let site = field(SITE)?;
     let is_own = match site {
@@ -49,10 +47,7 @@ pub(crate) fn check(head: &RequestHead<'_>, host: Option<&str>) -> Result<(), Pr
             Some("null") => site == Some("same-origin"),
             Some(origin) => host.is_some_and(|host| is_origin_of(origin, host)),
         };
-    match is_own {
-        true => Ok(()),
-        false => Err(denied()),
-    }
+    Code::CrossOrigin.unless(is_own)
 }
 
 /// Returns whether a browser says where a request comes from. It is checked by [`check`].

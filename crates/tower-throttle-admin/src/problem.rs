@@ -39,6 +39,16 @@ impl Problem {
     }
 }
 
+impl Code {
+    /// Returns this error unless what it asks for holds.
+    pub(crate) fn unless(self, holds: bool) -> Result<(), Problem> {
+        match holds {
+            true => Ok(()),
+            false => Err(self.into()),
+        }
+    }
+}
+
 impl From<Code> for Problem {
     /// Creates an error whose `detail` is the usual one.
     fn from(code: Code) -> Self {

@@ -89,19 +89,13 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
     let host = origin::host(&head)?;
     shared.access.check_way(&head, host, &shared.hosts)?;
     origin::check(&head, host)?;
-    let visitor = shared
-        .access
-        .visitor(&head, &shared.attempts, shared.now_ms());
-    let visitor = visitor.await?;
-    shared.attempts.count_call(&visitor)?;
-    if visitor.who.is_none() && !is_open(&head) {
-        return Err(Code::NoToken.into());
-    }
+    let (attempts, now_ms) = (&shared.attempts, shared.now_ms());
+    let visitor = shared.access.visitor(&head, attempts, now_ms).await?;
+    attempts.count_call(&visitor)?;
+    Code::NoToken.unless(visitor.who.is_some() || is_open(&head))?;
     if head.method() == Method::POST {
         body::check(&head)?;
-        if !shared.changes && is_change(&head) {
-            return Err(Code::ReadOnly.into());
-        }
+        Code::ReadOnly.unless(shared.changes || !is_change(&head))?;
         body = Body::from(body::read(head.headers(), body).await?);
     }
     let base = Base::of(&parts);

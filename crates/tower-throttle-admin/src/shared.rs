@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     pub(crate) attempts: Attempts,
     /// Looks at the numbers once a second, while an operator looks at the page.
-    pub(crate) sampler: Sampler,
+    pub(crate) sampler: Arc<Sampler>,
 }
 
 impl Shared {

@@ -158,9 +158,8 @@ impl Change {
         }
         if self.resets(seen.states()).is_none() {
             let control = shared.control.as_ref().ok_or(Code::NoControl)?;
-            if !inspected.iter().any(|one| one.follows(control)) {
-                return Err(Code::NotFollowed.into());
-            }
+            let is_followed = inspected.iter().any(|one| one.follows(control));
+            Code::NotFollowed.unless(is_followed)?;
         }
         let states = inspected.iter().flat_map(Inspect::policies);
         for state in states.filter(|state| Some(&*state.name) == about.policy) {
@@ -270,9 +269,8 @@ fn check_caller(
     let is_everyone = key == Some(Key::everyone());
     let mut states = states.iter();
     let mut others = states.clone().filter(|state| state.fingerprint != named);
-    if names_policy && !is_everyone && others.any(|state| state.is_shared) {
-        return Err(Code::SharedPolicy.into());
-    }
+    let is_of_others = !is_everyone && others.any(|state| state.is_shared);
+    Code::SharedPolicy.unless(!names_policy || !is_of_others)?;
     if states.clone().any(|state| state.fingerprint.is_some()) {
         return Ok(());
     }

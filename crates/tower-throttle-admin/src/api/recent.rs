@@ -53,10 +53,9 @@ impl Totals {
 
     /// Names the time: as given, unless it is all time since the process started.
     pub(crate) const fn period(&self, recent: &'static str) -> &'static str {
-        if self.seconds > 0.0 {
-            recent
-        } else {
-            "since this process started"
+        match self.seconds > 0.0 {
+            true => recent,
+            false => "since this process started",
         }
     }
 

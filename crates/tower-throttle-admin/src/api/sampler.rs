@@ -35,9 +35,7 @@ const LINGER: Duration = Duration::from_secs(15 * 60);
 
 /// Takes a sample a second for all pages that are open, from the first look to 15 minutes after the
 /// last one. There is no task before and after.
-pub(crate) struct Sampler(Arc<Inner>);
-
-struct Inner {
+pub(crate) struct Sampler {
     targets: Targets,
     control: Option<Control>,
     state: Mutex<State>,
@@ -61,29 +59,34 @@ struct Sample {
 }
 
 impl Sampler {
-    pub(crate) fn new(targets: Targets, control: Option<Control>) -> Self {
-        Self(Arc::new(Inner {
+    pub(crate) fn new(targets: Targets, control: Option<Control>) -> Arc<Self> {
+        let state = Mutex::default();
+        Arc::new(Self {
             targets,
             control,
-            state: Mutex::default(),
-        }))
+            state,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that an operator looks, and begins to sample unless that is under way. Outside of a
     /// Tokio runtime nothing is sampled.
-    pub(crate) fn look(&self) {
-        let mut state = self.0.state();
+    pub(crate) fn look(self: &Arc<Self>) {
+        let mut state = self.state();
         state.last_look = Some(Instant::now());
         let is_under_way = state.task.as_ref().is_some_and(|task| !task.is_finished());
         if let (false, Ok(runtime)) = (is_under_way, Handle::try_current()) {
             state.forget();
-            state.task = Some(runtime.spawn(run(Arc::downgrade(&self.0))));
+            state.task = Some(runtime.spawn(run(Arc::downgrade(self))));
         }
     }
 
     /// Sums up what happened in this time before now. `None` if nobody has looked before.
     pub(crate) fn totals(&self, time: Duration) -> Option<Totals> {
-        let (state, now) = (self.0.state(), Instant::now());
+        let (state, now) = (self.state(), Instant::now());
         let latest = state.history.iter().rev();
         let mut totals = Totals::default();
         for sample in latest.take_while(|sample| now.duration_since(sample.taken) <= time) {
@@ -94,7 +97,7 @@ impl Sampler {
 
     /// Returns the samples after the one of this time, as JSON. If that is not kept: all.
     pub(super) fn samples_after(&self, at_ms: u64) -> String {
-        let state = self.0.state();
+        let state = self.state();
         let mut all = state.history.iter();
         let known = all.position(|sample| sample.at_ms == at_ms);
         let new = state
@@ -107,7 +110,7 @@ impl Sampler {
 }
 
 /// Samples until nobody has looked for a while, or the page is gone.
-async fn run(page: Weak<Inner>) {
+async fn run(page: Weak<Sampler>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut deltas, mut last) = (Deltas::default(), None);
@@ -149,12 +152,6 @@ impl Sample {
             json: json.to_string(),
             totals: Totals::new(over.as_secs_f64(), limiters, stores),
         }
-    }
-}
-
-impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

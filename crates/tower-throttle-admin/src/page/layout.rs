@@ -23,7 +23,7 @@ impl View {
                     h1 { "tower-throttle " small { (crate::VERSION) } }
                     p.badges { (self.who()) }
                     p.live id="live" { span.scripted { "connecting" } span.unscripted { "as of now" } }
-                    @if self.has_session {
+                    @if self.access.secret().is_some() {
                         form method="post" action={ (base.0) "session-end" } { button.small type="submit" { "Log out" } }
                     }
                 }
@@ -54,7 +54,7 @@ impl View {
         let (who, changes) = (self.status.who.name(), self.status.changes);
         html! {
             // The name that a change is signed with says nothing to a reader who cannot change anything.
-            @match (self.is_for_all_users, changes) {
+            @match (self.access.is_for_all_users(), changes) {
                 (true, false) => "open to all users of this machine",
                 (true, true) => { "open to all users of this machine, as " (foreign(who)) },
                 (false, _) => { "as " (foreign(who)) },

@@ -40,6 +40,7 @@ use tower_throttle::{inspect::Inspect, metrics::Snapshot};
 use self::ask::Ask;
 pub(super) use self::layout::login_page;
 use super::{
+    access::Access,
     api::{
         look_up::LookUp,
         numbers::{self, Denial, Top},
@@ -99,10 +100,7 @@ struct View {
     missed: u64,
     lately: Totals,
     recent: Totals,
-    /// Whether all users of the machine have access.
-    is_for_all_users: bool,
-    /// Whether there is a session that can be ended.
-    has_session: bool,
+    access: Access,
     asked: Option<Asked>,
 }
 
@@ -158,8 +156,7 @@ fn page(shared: &Shared, base: &Base, who: Who, asked: Option<Asked>) -> Respons
         denials: numbers::denials(&inspected, 0),
         lately: totals(LATELY),
         recent: totals(RECENTLY),
-        is_for_all_users: shared.access.is_for_all_users(),
-        has_session: shared.access.secret().is_some(),
+        access: shared.access.clone(),
         asked,
     };
     Html(view.render(base)).into_response()

@@ -15,6 +15,7 @@ use super::{
     tiles,
 };
 use crate::{
+    access::Access,
     api::{
         look_up::{CallerPolicy, LookUp},
         recent::Totals,
@@ -184,8 +185,7 @@ fn view() -> View {
         denials: Vec::new(),
         lately: Totals::default(),
         recent: Totals::default(),
-        is_for_all_users: false,
-        has_session: false,
+        access: Access::check(|_| None),
         asked: None,
     }
 }
