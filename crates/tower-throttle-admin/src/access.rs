@@ -7,7 +7,7 @@ use tower_throttle::{Key, RequestHead};
 use super::{
     attempts::{Attempts, peer},
     bearer::{Bearer, presented},
-    hosts::{Hosts, is_address},
+    hosts::{is_address, is_listed},
     loopback,
     problem::{Code, Problem},
     who::Who,
@@ -159,7 +159,7 @@ impl Access {
         &self,
         head: &RequestHead<'_>,
         host: Option<&str>,
-        hosts: &Hosts,
+        hosts: &[String],
     ) -> Result<(), Problem> {
         let is_known = match self.0 {
             Kind::Loopback { .. } => return loopback::check(head, host, hosts),
@@ -167,7 +167,7 @@ impl Access {
             Kind::Bearer(_) if hosts.is_empty() => true,
             // What the closure reads may be the same for each site that the browser shows.
             Kind::Check(_) if hosts.is_empty() => host.is_some_and(is_address),
-            Kind::Bearer(_) | Kind::Check(_) => host.is_some_and(|host| hosts.has(host)),
+            Kind::Bearer(_) | Kind::Check(_) => host.is_some_and(|host| is_listed(hosts, host)),
         };
         Code::HostNotListed.unless(is_known)
     }

@@ -2,20 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The names of [`Admin::hosts`](crate::Admin::hosts), in lower case.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Hosts(pub(crate) Vec<String>);
-
-impl Hosts {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns whether a host, with or without a port, is one of them.
-    pub(crate) fn has(&self, host: &str) -> bool {
-        let name = name_of(host).map(str::to_ascii_lowercase);
-        name.is_some_and(|name| self.0.contains(&name))
-    }
+/// Returns whether a host, with or without a port, is one of these names, which are in lower case.
+pub(crate) fn is_listed(names: &[String], host: &str) -> bool {
+    let name = name_of(host).map(str::to_ascii_lowercase);
+    name.is_some_and(|name| names.contains(&name))
 }
 
 /// Returns whether a host is `localhost` or an address: what no other site can let its own name
@@ -51,7 +41,7 @@ fn name_of(host: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hosts, is_address, is_local};
+    use super::{is_address, is_listed, is_local};
 
     const LOCAL: [&str; 6] = [
         "localhost",
@@ -105,9 +95,9 @@ mod tests {
 
     #[test]
     fn a_listed_name_is_compared_as_a_whole() {
-        let hosts = Hosts(vec!["limits.example".to_owned()]);
+        let hosts = ["limits.example".to_owned()];
         for host in ["limits.example", "LIMITS.example:9000"] {
-            assert!(hosts.has(host), "{host}");
+            assert!(is_listed(&hosts, host), "{host}");
         }
         for host in [
             "",
@@ -116,7 +106,7 @@ mod tests {
             "limits.example.evil.example",
             "limits.example:a",
         ] {
-            assert!(!hosts.has(host), "{host}");
+            assert!(!is_listed(&hosts, host), "{host}");
         }
     }
 }

@@ -161,7 +161,7 @@ impl<A> Admin<A> {
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let hosts = hosts.into_iter();
         let hosts = hosts.map(|host| host.as_ref().to_ascii_lowercase());
-        self.settings.hosts.0.extend(hosts);
+        self.settings.hosts.extend(hosts);
         self
     }
 
@@ -176,10 +176,7 @@ impl<A> Admin<A> {
 impl Admin<Access> {
     /// Returns the page and its API as a router.
     pub fn into_router(self) -> axum::Router {
-        let Self {
-            mut settings,
-            access,
-        } = self;
+        let (mut settings, access) = (self.settings, self.access);
         if settings.changes && !access.may_change() {
             settings.changes = false;
             events::changes_not_allowed();

@@ -36,15 +36,6 @@ pub(crate) fn routes() -> Router<Handle> {
         .route("/session-end", post(end))
 }
 
-/// Returns the page that asks for the token again, with the status of what went wrong.
-fn form_again(base: &Base, problem: Problem) -> Response {
-    let page = page::login_page(base, problem.message());
-    let (mut head, _) = problem.into_response().into_parts();
-    // `Html` sets that of the page.
-    head.headers.remove(CONTENT_TYPE);
-    (head, Html(page)).into_response()
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Login {
@@ -53,14 +44,20 @@ struct Login {
 
 /// Exchanges the token for the cookie of a session.
 async fn begin(State(shared): State<Handle>, parts: Parts, body: Bytes) -> Response {
-    let problem = match cookie(&shared, &parts, &body).await {
-        Ok(cookie) => return done(&parts.headers, cookie),
-        Err(problem) => problem,
-    };
-    match is_form(&parts.headers) {
-        true => form_again(&Base("./".to_owned()), problem),
-        false => problem.into_response(),
+    match cookie(&shared, &parts, &body).await {
+        Ok(cookie) => done(&parts.headers, cookie),
+        Err(problem) if is_form(&parts.headers) => form_again(problem),
+        Err(problem) => problem.into_response(),
     }
+}
+
+/// Returns the page that asks for the token again, with the status of what went wrong.
+fn form_again(problem: Problem) -> Response {
+    let page = page::login_page(&Base("./".to_owned()), problem.message());
+    let (mut head, _) = problem.into_response().into_parts();
+    // `Html` sets that of the page.
+    head.headers.remove(CONTENT_TYPE);
+    (head, Html(page)).into_response()
 }
 
 async fn cookie(shared: &Handle, parts: &Parts, body: &[u8]) -> Result<HeaderValue, Problem> {

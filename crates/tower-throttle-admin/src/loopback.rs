@@ -7,7 +7,7 @@ use tower_throttle::{
 };
 
 use super::{
-    hosts::{Hosts, is_local},
+    hosts::{is_listed, is_local},
     problem::{Code, Problem},
 };
 
@@ -37,7 +37,7 @@ const OF_PROXIES: [&str; 18] = [
 pub(crate) fn check(
     head: &RequestHead<'_>,
     host: Option<&str>,
-    hosts: &Hosts,
+    hosts: &[String],
 ) -> Result<(), Problem> {
     let peer = key::peer().address(head);
     // An IPv4 address in IPv6 is read as the IPv4 address.
@@ -45,7 +45,7 @@ pub(crate) fn check(
     Code::NotLoopback.unless(peer.is_loopback())?;
     // A page of another site can let its own name resolve to this machine (DNS rebinding). Then
     // the browser sends that name.
-    let is_known = host.is_some_and(|host| is_local(host) || hosts.has(host));
+    let is_known = host.is_some_and(|host| is_local(host) || is_listed(hosts, host));
     Code::HostNotLocal.unless(is_known)?;
     // nginx sends these by default, and adds no field. Browsers and curl do not.
     let is_old = [Version::HTTP_09, Version::HTTP_10].contains(&head.version());

@@ -8,7 +8,6 @@ use super::{
     access::Access,
     api::{epoch_ms, sampler::Sampler},
     attempts::Attempts,
-    hosts::Hosts,
     target::Targets,
 };
 
@@ -25,8 +24,8 @@ pub(crate) struct Settings {
     /// Whether anything may be changed. The guards of the router enforce it; a page leaves its
     /// buttons out by it.
     pub(crate) changes: bool,
-    /// The host names that the page answers to.
-    pub(crate) hosts: Hosts,
+    /// The host names that the page answers to, in lower case.
+    pub(crate) hosts: Vec<String>,
     /// `None`: the machine's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
 }

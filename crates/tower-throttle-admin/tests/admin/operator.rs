@@ -98,6 +98,18 @@ impl Operator {
         (said.status.as_u16(), text("code"), text("detail"))
     }
 
+    /// Sends a body, and expects a problem of this status and code. Returns its detail.
+    pub(crate) async fn denied(
+        &self,
+        path: &str,
+        body: impl ToString,
+        (status, code): (u16, &str),
+    ) -> String {
+        let found = self.fails(path, body).await;
+        assert_eq!((found.0, &*found.1), (status, code), "{path}: {found:?}");
+        found.2
+    }
+
     /// Sends a request to the API.
     pub(crate) async fn call(&self, method: Method, path: &str, body: impl Into<Body>) -> Said {
         self.send(method, &format!("/api/v1/{path}"), body).await

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     app::{App, Options},
     browser::Tab,
-    page::{self, WIDE, button, card, change, look_up, submit},
+    page::{self, button, card, change, look_up, submit},
 };
 
 #[track_caller]
@@ -32,9 +32,7 @@ fn shown(tab: &Tab, app: &App, caller: &str) -> Vec<(String, String)> {
 
 #[test]
 fn a_look_up_shows_what_peek_returns() {
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
-        return;
-    };
+    let Some(mut tab) = Tab::open() else { return };
     for app in &[Options::default(), Options::with_redis()].map(App::start) {
         tab.navigate(&app.admin());
         page::wait_until_live(&tab);

@@ -6,7 +6,7 @@ const POLICY: &str = "content-security-policy: default-src 'none'; script-src 's
     style-src 'nonce-n'; connect-src 'self'\r\n";
 
 fn open(body: &'static str) -> Option<Tab> {
-    let mut tab = Tab::open(1440, 900)?;
+    let mut tab = Tab::open()?;
     tab.navigate(&format!("http://{}/", site::serve_with(POLICY, body)));
     Some(tab)
 }

@@ -236,9 +236,7 @@ fn a_page_for_looking_only_has_no_buttons_of_change() {
 
 #[test]
 fn the_form_for_the_token_is_in_order() {
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
-        return;
-    };
+    let Some(mut tab) = Tab::open() else { return };
     let app = App::start(with_secret());
     tab.navigate(&app.admin());
     tab.wait_until(&format!("{} !== null", css("#token")));

@@ -22,7 +22,7 @@ use tower_throttle_config::Config;
 
 use crate::{
     browser::Tab,
-    page::{self, WIDE, card, look_up, submit},
+    page::{self, card, look_up, submit},
     site,
 };
 
@@ -51,7 +51,7 @@ fn serve<T: Inspectable + Clone, const N: usize>(
 }
 
 fn open(address: SocketAddr) -> Option<Tab> {
-    let mut tab = Tab::open(WIDE.0, WIDE.1)?;
+    let mut tab = Tab::open()?;
     tab.navigate(&format!("http://{address}/admin"));
     Some(tab)
 }
@@ -264,9 +264,7 @@ fn words_of_the_script_are_those_of_the_server() {
         globalThis.words = { count, duration, ago: since('ago'), ahead: since('in') };
         </script>",
     );
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
-        return;
-    };
+    let Some(mut tab) = Tab::open() else { return };
     tab.navigate(&format!("http://{}/", site::serve(PAGE)));
     let mut tried = BTreeSet::new();
     for example in include_str!("../../src/page/words.txt").lines() {

@@ -6,7 +6,7 @@ use crate::{
     app::{App, Options},
     browser::Tab,
     client::ask,
-    page::{WIDE, css, wait_until_live},
+    page::{css, wait_until_live},
     signing_in::{SECRET, sign_in, with_secret},
     site,
 };
@@ -15,7 +15,7 @@ const CHANGE: &str = r#"{"caller":"ann","policy":"burst"}"#;
 
 /// Starts an application, an empty tab, and another site on the port that it returns.
 fn start(options: Options) -> Option<(App, Tab, u16)> {
-    let tab = Tab::open(WIDE.0, WIDE.1)?;
+    let tab = Tab::open()?;
     let site = site::serve("<!doctype html><title>elsewhere</title><p>hello");
     Some((App::start(options), tab, site.port()))
 }

@@ -2,17 +2,17 @@
 
 use serde_json::json;
 
+pub(crate) use crate::browser::WIDE;
 use crate::{
     app::{App, Options},
     browser::Tab,
 };
 
-pub(crate) const WIDE: (u32, u32) = (1440, 900);
 pub(crate) const NARROW: (u32, u32) = (390, 800);
 
 /// Starts an application, and opens its admin page until it is live. `None` without a browser.
 pub(crate) fn open(options: Options) -> Option<(App, Tab)> {
-    let mut tab = Tab::open(WIDE.0, WIDE.1)?;
+    let mut tab = Tab::open()?;
     let app = App::start(options);
     tab.navigate(&app.admin());
     wait_until_live(&tab);

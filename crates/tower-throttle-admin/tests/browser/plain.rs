@@ -10,9 +10,7 @@ use crate::{
 
 #[test]
 fn tables_and_the_look_up_work_without_scripts() {
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
-        return;
-    };
+    let Some(mut tab) = Tab::open() else { return };
     let app = App::start(Options::default());
     app.exhaust("ann");
     tab.disable_scripts();

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     app::{App, Options},
     browser::Tab,
-    page::{self, WIDE},
+    page::{self},
 };
 
 /// Keeps each answer with samples, before the page gets it.
@@ -55,7 +55,7 @@ performance.now = () => 0;
 }";
 
 fn open() -> Option<(App, Tab)> {
-    let mut tab = Tab::open(WIDE.0, WIDE.1)?;
+    let mut tab = Tab::open()?;
     tab.call(
         "Page.addScriptToEvaluateOnNewDocument",
         &json!({ "source": RECORDER }),
@@ -79,9 +79,7 @@ fn assert_nothing_is_lost(app: &App, tab: &Tab) {
 #[test]
 fn samples_show_without_a_flash_and_none_is_lost() {
     let started = Instant::now();
-    let Some((app, mut tab)) = open() else {
-        return;
-    };
+    let Some((app, mut tab)) = open() else { return };
     app.exhaust("ann");
     for id in ["denials", "top"] {
         tab.wait_until(&format!(
@@ -105,9 +103,7 @@ fn samples_show_without_a_flash_and_none_is_lost() {
 
 #[test]
 fn a_page_that_is_answered_late_gets_what_it_missed() {
-    let Some((app, mut tab)) = open() else {
-        return;
-    };
+    let Some((app, mut tab)) = open() else { return };
     app.hold_samples(true);
     app.exhaust("ann");
     sleep(Duration::from_secs(3));

@@ -5,7 +5,7 @@ use tower_throttle_admin::Access;
 use crate::{
     app::{App, Options},
     browser::Tab,
-    page::{WIDE, css, wait_until_live},
+    page::{css, wait_until_live},
 };
 
 pub(crate) const SECRET: &str = "correct-horse-battery-staple";
@@ -32,9 +32,7 @@ pub(crate) fn sign_in(tab: &Tab, token: &str) {
 
 #[test]
 fn a_session_begins_with_the_right_token_only_and_ends() {
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
-        return;
-    };
+    let Some(mut tab) = Tab::open() else { return };
     let app = App::start(with_secret());
     tab.navigate(&app.admin());
     send_token(&tab, "wrong");
@@ -66,9 +64,7 @@ fn a_session_begins_with_the_right_token_only_and_ends() {
 
 #[test]
 fn a_session_works_without_scripts() {
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
-        return;
-    };
+    let Some(mut tab) = Tab::open() else { return };
     let app = App::start(with_secret());
     tab.disable_scripts();
     tab.navigate(&app.admin());

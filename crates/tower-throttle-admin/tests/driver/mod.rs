@@ -40,6 +40,8 @@ const COLLECTOR: &str = "globalThis.cspViolations = [];
     addEventListener('securitypolicyviolation', (event) => globalThis.cspViolations.push(
       `${event.effectiveDirective} blocked ${event.blockedURI || 'inline'} ${event.sample}`));";
 
+pub(crate) const WIDE: (u32, u32) = (1440, 900);
+
 /// A browser process with a profile and one window of its own. It ends when dropped.
 struct Browser {
     runtime: Runtime,
@@ -126,8 +128,8 @@ pub(crate) struct Tab {
 }
 
 impl Tab {
-    /// Opens an empty tab. `None` without a browser; see [`Driver::shared`].
-    pub(crate) fn open(width: u32, height: u32) -> Option<Self> {
+    /// Opens an empty tab in a wide window. `None` without a browser; see [`Driver::shared`].
+    pub(crate) fn open() -> Option<Self> {
         let driver = Driver::shared()?;
         let browser = driver.take().unwrap_or_else(|| {
             // Rarely, a browser that has just started answers nothing.
@@ -140,7 +142,7 @@ impl Tab {
             problems: Vec::new(),
             driver,
         };
-        tab.resize(width, height);
+        tab.resize(WIDE.0, WIDE.1);
         tab.call(
             "Page.addScriptToEvaluateOnNewDocument",
             &json!({ "source": COLLECTOR }),

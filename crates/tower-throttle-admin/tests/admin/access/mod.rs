@@ -79,7 +79,7 @@ impl App {
     }
 
     async fn ask(&self, asked: &Asked) -> Answer {
-        Answer::read(self.router.clone().oneshot(asked.request()).await).await
+        asked.send(&self.router).await
     }
 
     /// Logs in, and returns the cookie.
@@ -170,6 +170,10 @@ impl Asked {
 
     fn bearer(self, token: &str) -> Self {
         self.with("authorization", &format!("Bearer {token}"))
+    }
+
+    async fn send(&self, router: &Router) -> Answer {
+        Answer::read(router.clone().oneshot(self.request()).await).await
     }
 
     fn request(&self) -> Request<Body> {

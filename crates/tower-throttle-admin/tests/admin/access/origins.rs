@@ -1,10 +1,9 @@
 //! Other sites in the operator's browser.
 
 use http::{Method, StatusCode};
-use tower::ServiceExt;
 use tower_http::cors::CorsLayer;
 
-use super::{ANN, Answer, App, Asked, CHANGES, RESET, SECRET, STATUS, ask, form, get, post};
+use super::{ANN, App, Asked, CHANGES, RESET, SECRET, STATUS, ask, form, get, post};
 
 /// What browsers say of a request that another site sends.
 fn from_other_sites(asked: &Asked) -> Vec<Asked> {
@@ -197,10 +196,9 @@ async fn a_preflight_allows_nothing() {
 async fn cors_of_the_application_opens_nothing() {
     let app = App::loopback();
     let open = app.router.clone().layer(CorsLayer::very_permissive());
-    let ask = async |asked: &Asked| Answer::read(open.clone().oneshot(asked.request()).await).await;
     for asked in [post(RESET, ANN), get(STATUS), get("/admin")] {
         let asked = asked.with("origin", "https://evil.example");
-        let old_browser = ask(&asked).await;
+        let old_browser = asked.send(&open).await;
         old_browser.assert_is(403, "cross-origin");
         assert_eq!(
             old_browser.field("access-control-allow-origin"),
@@ -210,7 +208,7 @@ async fn cors_of_the_application_opens_nothing() {
             .with("sec-fetch-site", "cross-site")
             .with("sec-fetch-mode", "cors")
             .with("sec-fetch-dest", "empty");
-        ask(&new_browser).await.assert_is(403, "cross-origin");
+        new_browser.send(&open).await.assert_is(403, "cross-origin");
     }
     assert!(!app.was_reset());
 }

@@ -2,7 +2,6 @@
 
 use axum::Router;
 use http::{Method, StatusCode};
-use tower::ServiceExt;
 use tower_throttle::{Limiter, MemoryStore, TokenBucket};
 use tower_throttle_admin::{Access, Admin};
 
@@ -218,8 +217,7 @@ async fn the_page_is_where_the_application_puts_it() {
         (&service, "/ops/limits", "./limits/session"),
         (&service, "/ops/limits/", "./session"),
     ] {
-        let asked = get(page).request();
-        let answer = Answer::read(router.clone().oneshot(asked).await).await;
+        let answer = get(page).send(router).await;
         assert_eq!(answer.status, StatusCode::OK, "{page}");
         let action = format!(r#"action="{action}""#);
         assert!(answer.body.contains(&action), "{page}: {answer:?}");
@@ -244,8 +242,7 @@ impl Browser {
             Some(body) => form(&target, body),
             None => get(&target),
         };
-        let request = asked.with("cookie", &self.cookie).request();
-        let answer = Answer::read(self.router.clone().oneshot(request).await).await;
+        let answer = asked.with("cookie", &self.cookie).send(&self.router).await;
         if answer.fields.contains_key("set-cookie") {
             let cookie = answer.field("set-cookie");
             cookie

@@ -4,21 +4,16 @@ use std::time::Duration;
 
 use axum::Router;
 use http::StatusCode;
-use tower::ServiceExt;
 use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy, control::Control};
 use tower_throttle_admin::{Access, Admin, Who};
 
-use super::{Answer, Asked, form, get, post};
+use super::{Answer, form, get, post};
 
 /// Ends an attribute, an element, and a script.
 const HOSTILE: &str = "\"'></td></script><img src=x onerror=alert(1)>";
 /// What a key, a label or a reason can hold besides.
 const WORSE: &str =
     "\u{202e}\u{2028}<svg/onload=alert(2)>\"'></textarea></title><script>alert(3)</script>";
-
-async fn ask(router: &Router, asked: &Asked) -> Answer {
-    Answer::read(router.clone().oneshot(asked.request()).await).await
-}
 
 #[track_caller]
 fn assert_is_plain(answer: &Answer) {
@@ -59,26 +54,28 @@ async fn texts_of_others_stay_texts() {
         .allow_changes();
     let router = Router::new().nest("/admin", admin.into_router());
 
-    let page = ask(&router, &get("/admin")).await;
+    let page = get("/admin").send(&router).await;
     assert_is_plain(&page);
     assert!(page.body.contains("&lt;img src=x"), "{page:?}");
     // A look-up by a form, of the key as somebody typed it.
     for caller in [HOSTILE, WORSE] {
         let encoded: String = caller.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let body = format!("caller={encoded}&policy=");
-        let page = ask(&router, &form("/admin/look-up", &body)).await;
+        let page = form("/admin/look-up", &body).send(&router).await;
         assert_is_plain(&page);
         // Of a policy that is not there.
         let body = format!("caller=ann&policy={encoded}");
-        let page = ask(&router, &form("/admin/look-up", &body)).await;
+        let page = form("/admin/look-up", &body).send(&router).await;
         assert_is_plain(&page);
     }
     // The API is JSON, and no browser takes it for a page.
-    let entries = ask(&router, &get("/admin/api/v1/entries")).await;
+    let entries = get("/admin/api/v1/entries").send(&router).await;
     assert!(entries.body.contains("<img"), "{entries:?}");
     assert_eq!(entries.field("content-type"), "application/json");
     let body = serde_json::json!({ "caller": WORSE, "policy": HOSTILE });
-    let look_up = ask(&router, &post("/admin/api/v1/lookup", &body.to_string())).await;
+    let look_up = post("/admin/api/v1/lookup", &body.to_string())
+        .send(&router)
+        .await;
     assert_eq!(look_up.field("content-type"), "application/json");
     assert!(look_up.body.contains(r#""banned":true"#), "{look_up:?}");
 }

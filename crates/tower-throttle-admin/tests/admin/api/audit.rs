@@ -8,34 +8,23 @@ use tokio::{runtime::Runtime, task::yield_now};
 use tower::ServiceExt;
 use tower_throttle::{
     Decision, Fingerprint, FixedWindow, Key, Limiter, MemoryStore, Penalty, Policy, RateLimitLayer,
-    StoreError,
-    control::Control,
-    key,
+    StoreError, key,
     store::{Answer, Charge, Check, Store},
 };
 
+use super::{ask_times, page, plan};
 use crate::operator::{Operator, request};
 use crate::{
     logged::logged,
     support::{
         eventually_async,
         random::Random,
-        web::{Slow, ask, get, standing_store},
+        web::{Slow, standing_store},
     },
 };
 
 /// A key that is nowhere else.
 const KEY: &str = "sk_live_4711";
-
-fn page() -> (RateLimitLayer, Control, Operator) {
-    let (store, _) = standing_store();
-    let control = store.control();
-    let plan = Policy::new("plan", FixedWindow::per_hour(2)).key(key::header("x-api-key"));
-    let builder = RateLimitLayer::builder().store(store).policy(plan);
-    let layer = builder.control(control.clone()).build().expect("a layer");
-    let ann = Operator::new(&layer).with(&control);
-    (layer, control, ann)
-}
 
 fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -73,9 +62,9 @@ fn admin_lines(log: &[String]) -> Vec<&String> {
 
 #[test]
 fn each_change_is_one_line_with_author_before_and_after() {
-    let (layer, _, ann) = page();
+    let (layer, _, ann) = page([plan()]);
     let log = logged(|| {
-        (0..3).for_each(|_| drop(ask(&layer, get([("x-api-key", KEY)]))));
+        ask_times(&layer, KEY, 3);
         runtime().block_on(async {
             for (path, body) in changes() {
                 ann.post(path, body).await;
@@ -148,12 +137,11 @@ fn a_change_that_is_made_in_part_is_logged_and_answered_so() {
         .expect("a layer");
     let ann = Operator::new(&layer).with(&control);
     let log = logged(|| {
-        (0..2).for_each(|_| drop(ask(&layer, get([("x-api-key", KEY)]))));
+        ask_times(&layer, KEY, 2);
         runtime().block_on(async {
             control.ban("bans", KEY, minute).await.expect("made");
             let unban = json!({ "caller": KEY, "policy": "bans" });
-            let (status, code, detail) = ann.fails("unban", unban).await;
-            assert_eq!((status, &*code), (503, "store-unavailable"));
+            let detail = ann.denied("unban", unban, (503, "store-unavailable")).await;
             assert!(detail.contains("a part of it was changed before"));
         });
     });
@@ -166,7 +154,7 @@ fn a_change_that_is_made_in_part_is_logged_and_answered_so() {
 
 #[test]
 fn what_has_no_effect_is_not_logged() {
-    let (_, control, ann) = page();
+    let (_, control, ann) = page([plan()]);
     let log = logged(|| {
         runtime().block_on(async {
             for path in ["reset", "unban", "clear-override"] {
@@ -177,8 +165,7 @@ fn what_has_no_effect_is_not_logged() {
             ann.post("clear-mode", json!({ "policy": "plan" })).await;
             let long = "x".repeat(257);
             let body = json!({ "caller": KEY, "policy": "plan", "for": "1h", "reason": long });
-            let (status, code, detail) = ann.fails("ban", body).await;
-            assert_eq!((status, &*code), (400, "malformed"));
+            let detail = ann.denied("ban", body, (400, "malformed")).await;
             assert!(detail.contains("256"), "{detail}");
         });
     });
@@ -231,10 +218,10 @@ fn a_change_is_made_and_logged_also_if_the_client_hangs_up() {
 
 #[test]
 fn no_key_is_in_an_answer_or_in_the_log() {
-    let (layer, control, ann) = page();
+    let (layer, control, ann) = page([plan()]);
     let mut said = Vec::new();
     let log = logged(|| {
-        (0..3).for_each(|_| drop(ask(&layer, get([("x-api-key", KEY)]))));
+        ask_times(&layer, KEY, 3);
         runtime().block_on(async {
             let mut calls: Vec<_> = changes()
                 .into_iter()
@@ -279,7 +266,7 @@ fn no_key_is_in_an_answer_or_in_the_log() {
 /// Requests that are nearly right: some have an effect, and none is an error of the server.
 #[tokio::test]
 async fn random_changes_of_good_requests_are_answered() {
-    let (_, _, ann) = page();
+    let (_, _, ann) = page([plan()]);
     let mut random = Random::new();
     let good = changes();
     let mut statuses = std::collections::BTreeSet::new();

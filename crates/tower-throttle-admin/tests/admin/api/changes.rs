@@ -4,40 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tower_throttle::{
-    Concurrency, Fingerprint, FixedWindow, Key, Penalty, Policy, RateLimitLayer, TokenBucket,
+    Concurrency, Fingerprint, Key, Penalty, Policy, TokenBucket,
     control::{Control, Mode},
     key,
 };
 
+use super::{ask_times, page, plan, status};
 use crate::operator::{Operator, parts};
-use crate::support::web::{Down, NOW_S, ask, get, layer_of, layer_on, layer_with, standing_store};
+use crate::support::web::{Down, NOW_S, layer_of, layer_on, layer_with};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-
-fn plan() -> Policy {
-    Policy::new("plan", FixedWindow::per_hour(2)).key(key::header("x-api-key"))
-}
-
-/// A layer that follows a document, and its operator.
-fn page<const N: usize>(policies: [Policy; N]) -> (RateLimitLayer, Control, Operator) {
-    let (store, _) = standing_store();
-    let control = store.control();
-    let builder = RateLimitLayer::builder().store(store);
-    let builder = policies
-        .into_iter()
-        .fold(builder, |builder, policy| builder.policy(policy));
-    let layer = builder.control(control.clone()).build().expect("a layer");
-    let ann = Operator::new(&layer).with(&control);
-    (layer, control, ann)
-}
-
-fn status(layer: &RateLimitLayer, key: &str) -> u16 {
-    ask(layer, get([("x-api-key", key)])).status.as_u16()
-}
-
-fn ask_times(layer: &RateLimitLayer, times: usize) {
-    (0..times).for_each(|_| drop(ask(layer, get([("x-api-key", "k1")]))));
-}
 
 fn remaining(state: &Value) -> &Value {
     &state["policies"][0]["remaining"]
@@ -52,7 +28,7 @@ async fn a_reset_lets_the_next_request_in() {
             .await
     };
     assert_eq!(reset().await["changed"], false);
-    ask_times(&layer, 3);
+    ask_times(&layer, "k1", 3);
     status(&layer, "k2");
     assert_eq!(status(&layer, "k1"), 429);
     let done = reset().await;
@@ -151,7 +127,7 @@ async fn an_unban_also_lifts_the_ban_of_a_penalty() {
     let bans = Policy::new("bans", Penalty::after(1).lasting(Duration::from_secs(600)));
     let bans = bans.key(key::header("x-api-key")).strike_on_denial();
     let (layer, control, ann) = page([plan().cost(2), bans]);
-    ask_times(&layer, 2);
+    ask_times(&layer, "k1", 2);
     control
         .ban("bans", "k1", Duration::from_secs(60))
         .await
@@ -170,7 +146,7 @@ async fn an_unban_also_lifts_the_ban_of_a_penalty() {
         .await;
     assert_eq!(status(&layer, "k1"), 200);
     // Without a document, the ban of a penalty can be lifted all the same.
-    ask_times(&layer, 2);
+    ask_times(&layer, "k1", 2);
     let bob = Operator::new(&layer);
     let body = json!({ "caller": "k1", "policy": "bans" });
     assert_eq!(bob.post("unban", body.clone()).await["changed"], true);
@@ -208,14 +184,13 @@ async fn an_override_gives_a_caller_another_quota() {
     assert_eq!(clear().await["changed"], false);
     let penalty = "penalty after 3 strikes, lasting 1 minute";
     let body = json!({ "caller": "k1", "policy": "plan", "quota": penalty, "for": "1h" });
-    let (status, code, _) = ann.fails("override", body).await;
-    assert_eq!((status, &*code), (409, "cannot-override"));
+    ann.denied("override", body, (409, "cannot-override")).await;
 }
 
 #[tokio::test]
 async fn a_mode_is_switched_and_cleared() {
     let (layer, _, ann) = page([plan()]);
-    ask_times(&layer, 3);
+    ask_times(&layer, "k1", 3);
     let made = ann.post("mode", json!({ "policy": "plan", "mode": "shadow", "for": "15 minutes", "reason": "denies too much" })).await;
     assert_eq!(
         parts(&made, "changed before.0.mode after.0.mode"),
@@ -249,8 +224,7 @@ async fn a_mode_is_switched_and_cleared() {
 async fn a_policy_that_cannot_be_a_shadow_policy_keeps_its_mode() {
     let (_, control, ann) = page([Policy::new("slots", Concurrency::new(2)).shared()]);
     let body = json!({ "policy": "slots", "mode": "shadow" });
-    let (status, code, _) = ann.fails("mode", body).await;
-    assert_eq!((status, &*code), (409, "cannot-shadow"));
+    ann.denied("mode", body, (409, "cannot-shadow")).await;
     assert_eq!(control.status().version, 0);
     let made = ann
         .post("mode", json!({ "policy": "slots", "mode": "off" }))
@@ -261,7 +235,7 @@ async fn a_policy_that_cannot_be_a_shadow_policy_keeps_its_mode() {
 #[tokio::test]
 async fn a_fingerprint_of_the_list_of_offenders_can_be_banned() {
     let (layer, _, ann) = page([plan()]);
-    ask_times(&layer, 3);
+    ask_times(&layer, "k1", 3);
     let top = ann.get("top").await;
     let body = json!({ "caller": top[0]["fingerprint"], "policy": "plan", "for": "1h" });
     assert_eq!(ann.post("ban", body).await["changed"], true);
@@ -286,11 +260,10 @@ const CHANGES: [(&str, &str); 7] = [
 #[tokio::test]
 async fn without_allowance_nothing_can_be_changed() {
     let (layer, control, ann) = page([plan()]);
-    ask_times(&layer, 3);
+    ask_times(&layer, "k1", 3);
     let bob = ann.who_only_looks();
     for (path, body) in CHANGES {
-        let (status, code, _) = bob.fails(path, body).await;
-        assert_eq!((status, &*code), (403, "read-only"), "{path}");
+        bob.denied(path, body, (403, "read-only")).await;
     }
     assert_eq!((status(&layer, "k1"), control.status().version), (429, 0));
 }
@@ -300,15 +273,13 @@ async fn without_a_document_callers_can_be_reset_and_nothing_else() {
     let (layer, _) = layer_of([plan()]);
     let ann = Operator::new(&layer);
     for (path, body) in CHANGES.iter().skip(1) {
-        let (status, code, _) = ann.fails(path, body).await;
-        assert_eq!((status, &*code), (409, "no-control"), "{path}");
+        ann.denied(path, body, (409, "no-control")).await;
     }
     // The layer does not follow this one.
     let other = Control::in_memory();
     let ann = ann.with(&other);
     for (path, body) in CHANGES.iter().skip(1) {
-        let (status, code, _) = ann.fails(path, body).await;
-        assert_eq!((status, &*code), (409, "not-followed"), "{path}");
+        ann.denied(path, body, (409, "not-followed")).await;
     }
     assert_eq!(other.status().version, 0);
 }
@@ -328,8 +299,7 @@ async fn a_policy_that_is_not_shown_cannot_be_changed() {
     let (_, control, ann) = page([plan()]);
     for (path, body) in CHANGES.iter().skip(1) {
         let body = body.replace("plan", "plans");
-        let (status, code, detail) = ann.fails(path, body).await;
-        assert_eq!((status, &*code), (404, "unknown-policy"), "{path}");
+        let detail = ann.denied(path, body, (404, "unknown-policy")).await;
         assert!(detail.ends_with("there are plan"), "{detail}");
     }
     assert_eq!(control.status().version, 0);
@@ -339,8 +309,13 @@ async fn a_policy_that_is_not_shown_cannot_be_changed() {
 async fn a_store_that_is_down_is_said_to_be() {
     let layer = layer_on(Down, plan());
     let ann = Operator::new(&layer);
-    let (status, code, detail) = ann.fails("reset", json!({ "caller": "k1" })).await;
-    assert_eq!((status, &*code), (503, "store-unavailable"));
+    let detail = ann
+        .denied(
+            "reset",
+            json!({ "caller": "k1" }),
+            (503, "store-unavailable"),
+        )
+        .await;
     assert!(
         detail.starts_with("the caller may have been reset ("),
         "{detail}"

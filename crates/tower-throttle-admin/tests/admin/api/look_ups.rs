@@ -7,15 +7,12 @@ use tower_throttle::{
     key::{self, PeerAddr},
 };
 
+use super::{ask_times, plan};
 use crate::operator::{Operator, parts};
 use crate::{
     logged::logged,
     support::web::{ask, at_once, get, layer_of, standing_store},
 };
-
-fn plan() -> Policy {
-    Policy::new("plan", FixedWindow::per_hour(2)).key(key::header("x-api-key"))
-}
 
 #[tokio::test]
 async fn a_look_up_shows_what_a_peek_shows_and_takes_nothing() {
@@ -167,7 +164,7 @@ async fn bans_say_whose_they_are() {
     };
     let free = (json!(false), Value::Null, Value::Null);
     assert_eq!(found().await, [free.clone(), free.clone()]);
-    (0..2).for_each(|_| drop(ask(&layer, get([("x-api-key", "k1")]))));
+    ask_times(&layer, "k1", 2);
     let now_ms = tower_throttle::Clock::now_us(&*clock) / 1_000;
     let by_policy = (json!(true), json!("policy"), json!(now_ms + 60_000));
     assert_eq!(found().await, [free, by_policy.clone()]);
@@ -219,8 +216,7 @@ async fn an_extractor_that_panics_is_a_problem_of_the_call_alone() {
     let layer = layer_of([Policy::new("user", FixedWindow::per_day(2)).key(expects)]).0;
     let ann = Operator::new(&layer);
     let of_request = json!({ "caller": "header:x-user=7" });
-    let (status, code, _) = ann.fails("lookup", of_request).await;
-    assert_eq!((status, &*code), (500, "panicked"));
+    ann.denied("lookup", of_request, (500, "panicked")).await;
     let found = ann.look_up("number:7");
     assert_eq!(found.await["policies"][0]["remaining"], 2);
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use serde_json::{Value, json};
-use tower_throttle::{FixedWindow, Policy, RateLimitLayer, key};
 
+use super::{ask_times, plan};
 use crate::operator::{self, Operator};
-use crate::support::web::{ask, get, standing_store};
 
 struct Section {
     method: Method,
@@ -93,13 +92,8 @@ fn compare(written: &Value, answered: &Value, is_shortened: bool, path: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn the_page_of_the_api_has_the_fields_of_all_answers() {
-    let (store, _) = standing_store();
-    let control = store.control();
-    let plan = Policy::new("plan", FixedWindow::per_hour(2)).key(key::header("x-api-key"));
-    let builder = RateLimitLayer::builder().store(store).policy(plan);
-    let layer = builder.control(control.clone()).build().expect("a layer");
-    let ann = Operator::new(&layer).with(&control);
-    (0..3).for_each(|_| drop(ask(&layer, get([("x-api-key", "k1")]))));
+    let (layer, _, ann) = super::page([plan()]);
+    ask_times(&layer, "k1", 3);
     let ban = json!({ "caller": "k2", "policy": "plan", "for": "1h", "reason": "r", "label": "l" });
     ann.post("ban", ban).await;
 

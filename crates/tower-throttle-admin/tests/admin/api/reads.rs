@@ -10,14 +10,11 @@ use tower_throttle::{
 };
 use tower_throttle_config::Config;
 
+use super::{ask_times, plan};
 use crate::operator::{Operator, parts};
 use crate::support::web::{Down, NOW_S, ask, get, layer_of, layer_on, layer_with, standing_store};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-
-fn plan() -> Policy {
-    Policy::new("plan", FixedWindow::per_hour(2)).key(key::header("x-api-key"))
-}
 
 /// A layer `api` and a limiter `mail` on one store, and their document.
 fn both() -> (RateLimitLayer, Limiter, Control) {
@@ -178,7 +175,7 @@ async fn metrics_top_and_denials_say_who_was_denied() {
     let (layer, limiter, control) = both();
     let ann = Operator::new(&layer).also(&limiter).with(&control);
     for (key, times) in [("k1", 5), ("k2", 3)] {
-        (0..times).for_each(|_| drop(ask(&layer, get([("x-api-key", key)]))));
+        ask_times(&layer, key, times);
     }
     let metrics = ann.get("metrics").await;
     assert_eq!(metrics[0]["limiter"], "api");

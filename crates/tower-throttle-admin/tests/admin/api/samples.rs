@@ -22,8 +22,9 @@ use tower_throttle::{
     store::{Answer, Charge, Check, Store},
 };
 
+use super::ask_times;
 use crate::operator::{self, Operator, parts, request};
-use crate::support::web::{ask, get, layer_on};
+use crate::support::web::layer_on;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -86,10 +87,6 @@ async fn next(router: &Router) -> Value {
 async fn begin(router: &Router) {
     assert_eq!(samples(router).await, [Value::Null; 0]);
     sleep(Duration::from_millis(500)).await;
-}
-
-fn ask_times(layer: &RateLimitLayer, key: &str, times: usize) {
-    (0..times).for_each(|_| drop(ask(layer, get([("x-api-key", key)]))));
 }
 
 fn tasks() -> usize {
