@@ -98,7 +98,7 @@ macro_rules! codes {
 
         impl Code {
             /// Returns its status, its name and its usual detail.
-            pub(crate) const fn row(self) -> (StatusCode, &'static str, &'static str) {
+            const fn row(self) -> (StatusCode, &'static str, &'static str) {
                 match self {
                     $(Self::$variant => (StatusCode::$status, $name, $detail),)+
                 }

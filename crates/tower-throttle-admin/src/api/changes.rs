@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use tower_throttle::{
     Fingerprint, Key, StoreError,
     control::{self, Action, Caller, ControlError, Entry, Mode},
@@ -31,16 +32,6 @@ pub(super) enum Change {
     ClearMode(ClearMode),
 }
 
-/// The answer to a change.
-#[derive(Serialize)]
-pub(super) struct Changed {
-    changed: bool,
-    before: Seen,
-    after: Seen,
-    /// Why what is stored in the control document does not apply as a whole.
-    problem: Option<String>,
-}
-
 /// What a change is about, before or after it.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -56,7 +47,7 @@ impl Change {
         name: String,
         shared: Handle,
         who: Who,
-    ) -> Result<Changed, Problem> {
+    ) -> Result<Value, Problem> {
         let (about, own_entry) = (self.about(), self.own_entry(&shared));
         let (mut inspected, before) = match self.concerned(&shared).await {
             Ok(concerned) => concerned,
@@ -76,7 +67,7 @@ impl Change {
         }
         if !inspected.is_empty() {
             // A change of the document has replaced their settings.
-            inspected = about.among(&shared)?;
+            inspected = about.among(&shared).unwrap_or_default();
         }
         let after = about.see(&inspected, &shared).await;
         let is_in_doubt = matches!(&outcome, Err(failed) if failed.may_have_happened);
@@ -97,12 +88,13 @@ impl Change {
             );
         }
         match outcome {
-            Ok(()) => Ok(Changed {
-                changed: is_changed,
-                before,
-                after,
-                problem: shared.control.as_ref().and_then(|one| one.status().problem),
-            }),
+            Ok(()) => Ok(json!({
+                "changed": is_changed,
+                "before": before,
+                "after": after,
+                // Why what is stored in the control document does not apply as a whole.
+                "problem": shared.control.as_ref().and_then(|one| one.status().problem),
+            })),
             Err(Failed { problem, .. }) if is_changed => {
                 let what = format!("{}; a part of it was changed before", problem.message());
                 Err(problem.detail(what))

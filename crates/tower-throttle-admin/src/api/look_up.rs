@@ -153,11 +153,12 @@ fn retain(
         return Ok(());
     }
     let listed: Vec<_> = known.iter().take(MOST).map(String::as_str).collect();
-    let mut what = format!("{}; there are {}", code.row().2, listed.join(", "));
+    let problem = Problem::from(code);
+    let mut what = format!("{}; there are {}", problem.message(), listed.join(", "));
     if known.len() > MOST {
         what.push_str(&format!(" and {} more", known.len() - MOST));
     }
-    Err(Problem::from(code).detail(what))
+    Err(problem.detail(what))
 }
 
 impl CallerPolicy {

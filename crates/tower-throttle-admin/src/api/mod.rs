@@ -26,7 +26,7 @@ use serde_json::Value;
 use tracing::Instrument;
 
 use self::{
-    changes::{Change, Changed},
+    changes::Change,
     look_up::LookUp,
     policies::{ControlEntry, Policy},
     request::Question,
@@ -138,7 +138,7 @@ fn change<B: DeserializeOwned + 'static>(of: fn(B) -> Change) -> MethodRouter<Ha
                            Extension(who): Extension<Who>,
                            uri: Uri,
                            body: Bytes|
-                -> Result<Json<Changed>, Problem> {
+                -> Result<Json<Value>, Problem> {
         let name = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
         let made = of(request::read(&body)?).make(name, shared, who);
         // It is logged also if the client hangs up.
