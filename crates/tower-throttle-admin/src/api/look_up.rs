@@ -96,14 +96,9 @@ impl<'a> About<'a> {
     }
 
     /// Asks one layer or limiter after the other.
-    pub(super) async fn find(
-        self,
-        caller: &Caller,
-        inspected: &[Inspect],
-        shared: &Shared,
-    ) -> LookUp {
+    pub(super) async fn find(self, caller: &Caller, all: &[Inspect], shared: &Shared) -> LookUp {
         let mut found = LookUp::default();
-        for one in inspected {
+        for one in all {
             let control = shared.control.as_ref();
             let followed = control.map(|control| one.follows(control));
             for state in one.look_up_in_tier(caller, self.policy, self.tier).await {
