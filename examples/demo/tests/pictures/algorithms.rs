@@ -75,7 +75,7 @@ fn open_with_helpers(demo: &Demo, tab: &mut Tab) {
 #[test]
 fn each_picture_changes_with_a_request_and_moves_by_itself() {
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 900) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open_with_helpers(&demo, &mut tab);
@@ -113,7 +113,7 @@ fn each_picture_changes_with_a_request_and_moves_by_itself() {
 #[test]
 fn a_denied_request_shows_its_wait_in_the_picture() {
     let demo = Demo::slow(None);
-    let Some(mut tab) = Tab::open(1280, 900) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open_with_helpers(&demo, &mut tab);
@@ -133,7 +133,7 @@ fn a_denied_request_shows_its_wait_in_the_picture() {
 #[test]
 fn pictures_at_rest_ask_for_no_frames() {
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 900) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open_with_helpers(&demo, &mut tab);
@@ -151,7 +151,7 @@ fn pictures_at_rest_ask_for_no_frames() {
 #[test]
 fn pictures_jump_where_the_user_wants_no_motion() {
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 900) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     let media = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
@@ -172,7 +172,7 @@ fn pictures_jump_where_the_user_wants_no_motion() {
 #[test]
 fn a_card_has_the_command_that_sends_the_same_request() {
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 900) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open_with_helpers(&demo, &mut tab);
@@ -210,7 +210,7 @@ fn a_card_has_the_command_that_sends_the_same_request() {
 #[test]
 fn the_switch_of_the_page_starts_and_stops_traffic_on_the_pictures() {
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 900) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open_with_helpers(&demo, &mut tab);
@@ -234,7 +234,7 @@ fn the_switch_of_the_page_starts_and_stops_traffic_on_the_pictures() {
 #[test]
 fn a_card_links_to_the_visitor_on_the_admin_page() {
     let demo = Demo::slow(None);
-    let Some(mut tab) = Tab::open(1280, 900) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open_with_helpers(&demo, &mut tab);
@@ -261,7 +261,7 @@ fn a_card_links_to_the_visitor_on_the_admin_page() {
 #[test]
 fn a_picture_shows_what_an_operator_decided() {
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 900) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open_with_helpers(&demo, &mut tab);

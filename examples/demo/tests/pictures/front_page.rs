@@ -82,7 +82,7 @@ fn wait_until_on_screen(tab: &Tab, route: &str, text: &str) {
 #[test]
 fn each_pressed_card_shows_its_response_on_a_wide_and_on_a_narrow_screen() {
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 800) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     for (width, height) in [(1280, 800), (380, 700)] {
@@ -113,7 +113,7 @@ fn each_pressed_card_shows_its_response_on_a_wide_and_on_a_narrow_screen() {
 fn a_denial_shows_its_wait_and_headers_in_the_card() {
     const ROUTE: &str = "GET /api/stacked";
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 800) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open(&demo, &mut tab);
@@ -162,7 +162,7 @@ fn a_denial_shows_its_wait_and_headers_in_the_card() {
 fn a_mark_shows_an_earlier_response() {
     const ROUTE: &str = "POST /api/weighted";
     let demo = Demo::start(&[]);
-    let Some(mut tab) = Tab::open(1280, 800) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open(&demo, &mut tab);
@@ -185,7 +185,7 @@ fn a_mark_shows_an_earlier_response() {
 #[test]
 fn bars_show_what_is_left_before_the_first_poll() {
     let demo = Demo::slow(None);
-    let Some(mut tab) = Tab::open(1280, 800) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     // The browser sends no key for the page: its address is the caller.
@@ -222,7 +222,7 @@ fn bars_show_what_is_left_before_the_first_poll() {
 fn each_control_is_reached_by_tab_and_shows_its_focus() {
     let redis = RedisServer::start();
     let demo = Demo::start(&["--redis", &redis.url()]);
-    let Some(mut tab) = Tab::open(1280, 800) else {
+    let Some(mut tab) = Tab::open() else {
         return;
     };
     open(&demo, &mut tab);

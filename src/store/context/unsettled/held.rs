@@ -15,10 +15,7 @@ use crate::{
     charge::{Charge, Check, Operation},
     metrics::{Recorder, settlements::SettlementResult},
     quota::hold::{HoldDemand, start_us},
-    store::{
-        Answer, StoreFuture,
-        context::{SharedStore, StoreContext},
-    },
+    store::{Answer, StoreFuture, context::SharedStore},
     util::{lock::lock, time::later},
 };
 
@@ -126,8 +123,8 @@ impl Held {
         self.end_move(state, |state| self.register(state, decided.decided_at_us()));
     }
 
-    pub(super) fn context(&self) -> &Arc<StoreContext> {
-        &self.store.context
+    pub(super) const fn store(&self) -> &SharedStore {
+        &self.store
     }
 
     fn unsettled(&self) -> &Unsettled {

@@ -121,7 +121,7 @@ impl Unsettled {
         }
         drop(queue);
         match wakes_at {
-            None => Renewal::start(held.context(), runtime, Vec::new()),
+            None => Renewal::start(&held.store().context, runtime, Vec::new()),
             Some(wakes_at) if due < wakes_at => self.is_earlier.notify_one(),
             Some(_) => {}
         }
