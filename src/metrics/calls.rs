@@ -14,8 +14,8 @@ pub(crate) struct Calls {
 impl Calls {
     pub(crate) fn new() -> Self {
         Self {
-            seconds: Recording::new(&CALL_SECONDS),
-            checks: Recording::new(&CHECKS_PER_CALL),
+            seconds: Recording::of_seconds(CALL_SECONDS),
+            checks: Recording::new(CHECKS_PER_CALL),
         }
     }
 

@@ -27,11 +27,9 @@ pub(super) const LINE: usize = 8;
 /// written. Different counters are read one after the other, so a request may be in one of them
 /// and not yet in the next.
 pub(super) struct Counters {
-    own: [OnceLock<Shard>; NUMBERS],
-    shared: Shard,
+    own: [OnceLock<Box<[Line]>>; NUMBERS],
+    shared: Box<[Line]>,
 }
-
-type Shard = Box<[Line]>;
 
 /// Threads write to different lines, so that none has to fetch the line of another.
 #[derive(Default)]
@@ -83,7 +81,7 @@ impl Counters {
     }
 }
 
-fn new_shard(lines: usize) -> Shard {
+fn new_shard(lines: usize) -> Box<[Line]> {
     (0..lines).map(|_| Line::default()).collect()
 }
 

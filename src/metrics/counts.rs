@@ -1,5 +1,7 @@
 //! Structs of counts, one for each value of a label.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// Defines a struct of counts whose field names are the values of a label.
 macro_rules! counts {
     (
@@ -21,6 +23,14 @@ macro_rules! counts {
                 [$((stringify!($field), self.$field)),+].into_iter()
             }
 
+            /// Takes the counts in the order of the fields.
+            pub(crate) const fn from_array(
+                counts: [u64; [$(stringify!($field)),+].len()],
+            ) -> Self {
+                let [$($field),+] = counts;
+                Self { $($field),+ }
+            }
+
             pub(super) fn add(&mut self, other: &Self) {
                 $(self.$field = self.$field.wrapping_add(other.$field);)+
             }
@@ -36,3 +46,24 @@ macro_rules! counts {
 }
 
 pub(super) use counts;
+
+/// Counts that many threads add to, in the order of the fields of such a struct.
+#[derive(Debug)]
+pub(crate) struct Tally<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Tally<N> {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; N])
+    }
+
+    /// Adds 1 in a place, if there is one.
+    pub(crate) fn add(&self, place: usize) {
+        if let Some(count) = self.0.get(place) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn load(&self) -> [u64; N] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+}

@@ -1,130 +1,185 @@
-//! All metrics: their names, and where their samples come from.
+//! All metrics: their names, and their samples.
 
 use super::{histogram::Histogram, snapshot::Snapshot, store::StoreMetrics, sums::by_name};
 
 /// A metric family: all samples of one name.
-#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Family {
-    /// Has no suffix, also if it is a counter.
+    /// Without a suffix, even for a counter.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) help: &'static str,
+    pub(super) samples: Vec<Sample>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    #[default]
     Counter,
     Gauge,
     Histogram,
 }
 
-#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// Belongs to the kind, as `_total` does to a counter.
+    pub(super) suffix: &'static str,
+    pub(super) labels: Vec<(&'static str, String)>,
+    pub(super) value: Value,
+}
+
 pub(super) enum Value {
     Count(u64),
     Number(f64),
 }
 
-type Label<'a> = (&'static str, &'a str);
+impl Family {
+    fn new(kind: Kind, name: &'static str, help: &'static str) -> Self {
+        Self {
+            name,
+            kind,
+            help,
+            samples: Vec::new(),
+        }
+    }
 
-/// Takes all samples: a text, or a recorder.
-pub(super) trait Sink {
-    /// Begins a family, to which the next samples belong. Each family begins once.
-    fn family(&mut self, family: Family);
+    fn add(&mut self, suffix: &'static str, labels: &[(&'static str, &str)], value: Value) {
+        let labels = labels.iter();
+        self.samples.push(Sample {
+            suffix,
+            labels: labels
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect(),
+            value,
+        });
+    }
 
-    /// Adds a sample. `suffix` belongs to the kind, as `_total` does to a counter.
-    fn sample(&mut self, suffix: &'static str, labels: &[Label<'_>], value: Value);
+    /// Adds the sample of a counter or a gauge.
+    fn count(&mut self, labels: &[(&'static str, &str)], count: u64) {
+        let is_counter = self.kind == Kind::Counter;
+        let suffix = if is_counter { "_total" } else { "" };
+        self.add(suffix, labels, Value::Count(count));
+    }
+
+    /// Adds a histogram in the form of Prometheus: each range counts all values up to its bound.
+    fn histogram(&mut self, owner: (&'static str, &str), histogram: &Histogram) {
+        let mut up_to = 0;
+        let bounds = histogram.bounds.iter().map(|bound| format!("{bound:?}"));
+        let bounds = bounds.chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(&histogram.counts) {
+            up_to += count;
+            self.add("_bucket", &[owner, ("le", &bound)], Value::Count(up_to));
+        }
+        self.add("_sum", &[owner], Value::Number(histogram.sum));
+        self.add("_count", &[owner], Value::Count(up_to));
+    }
 }
 
-/// Writes all metrics of these layers and limiters, and of their stores.
-pub(super) fn write_all<'a>(
-    sink: &mut impl Sink,
-    snapshots: impl IntoIterator<Item = &'a Snapshot>,
-) {
+/// Returns all metrics of these layers and limiters, and of their stores.
+pub(super) fn all<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> Vec<Family> {
     let snapshots: Vec<_> = snapshots.into_iter().collect();
     let stores = by_name(snapshots.iter().map(|snapshot| &snapshot.store));
-    let limiters = by_name(snapshots);
-    write_counts(sink, &limiters);
-    write_waits(sink, &limiters);
-    write_stores(sink, &stores);
+    let mut families = Vec::from(of_limiters(&by_name(snapshots)));
+    families.extend(of_stores(&stores));
+    families
 }
 
-/// Writes what each limiter counted of its requests.
-fn write_counts(sink: &mut impl Sink, limiters: &[Snapshot]) {
-    sink.family(Family {
-        name: "tower_throttle_requests",
-        kind: Kind::Counter,
-        help: "Requests by result. Each request is counted once.",
-    });
+fn of_limiters(limiters: &[Snapshot]) -> [Family; 6] {
+    let mut requests = Family::new(
+        Kind::Counter,
+        "tower_throttle_requests",
+        "Requests by result. Each request is counted once.",
+    );
+    let mut checks = Family::new(
+        Kind::Counter,
+        "tower_throttle_checks",
+        "Checks by policy and result.",
+    );
+    let mut bans = Family::new(
+        Kind::Counter,
+        "tower_throttle_bans",
+        "Bans that a policy started.",
+    );
+    let mut decisions = Family::new(
+        Kind::Counter,
+        "tower_throttle_decisions",
+        "Decisions by where they came from.",
+    );
+    let mut wait_seconds = Family::new(
+        Kind::Histogram,
+        "tower_throttle_wait_seconds",
+        "How long callers waited to be admitted, of those that had to wait.",
+    );
+    let mut waiting = Family::new(
+        Kind::Gauge,
+        "tower_throttle_waiting",
+        "Callers that wait to be admitted.",
+    );
     for limiter in limiters {
+        let name = ("limiter", limiter.limiter());
         for (result, count) in limiter.requests.by_result() {
-            let labels = [("limiter", limiter.limiter()), ("result", result)];
-            sink.sample("_total", &labels, Value::Count(count));
+            requests.count(&[name, ("result", result)], count);
         }
-    }
-    sink.family(Family {
-        name: "tower_throttle_checks",
-        kind: Kind::Counter,
-        help: "Checks by policy and result.",
-    });
-    for limiter in limiters {
-        for (policy, checks) in limiter.policies() {
-            for (result, count) in checks.by_result() {
-                let limiter = ("limiter", limiter.limiter());
-                let labels = [limiter, ("policy", policy), ("result", result)];
-                sink.sample("_total", &labels, Value::Count(count));
+        for (policy, counts) in limiter.policies() {
+            for (result, count) in counts.by_result() {
+                checks.count(&[name, ("policy", policy), ("result", result)], count);
             }
         }
-    }
-    sink.family(Family {
-        name: "tower_throttle_bans",
-        kind: Kind::Counter,
-        help: "Bans that a policy started.",
-    });
-    for limiter in limiters {
         for (policy, count) in limiter.bans() {
-            let labels = [("limiter", limiter.limiter()), ("policy", policy)];
-            sink.sample("_total", &labels, Value::Count(count));
+            bans.count(&[name, ("policy", policy)], count);
         }
-    }
-    sink.family(Family {
-        name: "tower_throttle_decisions",
-        kind: Kind::Counter,
-        help: "Decisions by where they came from.",
-    });
-    for limiter in limiters {
         for (source, count) in limiter.decisions.by_source() {
-            let labels = [("limiter", limiter.limiter()), ("source", source)];
-            sink.sample("_total", &labels, Value::Count(count));
+            decisions.count(&[name, ("source", source)], count);
+        }
+        wait_seconds.histogram(name, &limiter.wait_seconds);
+        waiting.count(&[name], limiter.waiting);
+    }
+    [requests, checks, bans, decisions, wait_seconds, waiting]
+}
+
+/// Returns the metrics of stores. A histogram or gauge that no store has is left out.
+fn of_stores(stores: &[StoreMetrics]) -> Vec<Family> {
+    let mut families = Vec::new();
+    for (name, histogram_of, help) in STORE_HISTOGRAMS {
+        let mut family = Family::new(Kind::Histogram, name, help);
+        for store in stores {
+            if let Some(histogram) = histogram_of(store) {
+                family.histogram(("store", &store.name), histogram);
+            }
+        }
+        families.push(family);
+    }
+    let mut failures = Family::new(
+        Kind::Counter,
+        "tower_throttle_store_failures",
+        "Checks that the store did not decide, by the kind of failure.",
+    );
+    let mut settlements = Family::new(
+        Kind::Counter,
+        "tower_throttle_settlements",
+        "Holds by what became of them.",
+    );
+    for store in stores {
+        let name = ("store", &*store.name);
+        for (kind, count) in store.failures.by_kind() {
+            failures.count(&[name, ("kind", kind)], count);
+        }
+        for (result, count) in store.settlements.by_result() {
+            settlements.count(&[name, ("result", result)], count);
         }
     }
+    families.extend([failures, settlements]);
+    for (name, number_of, help) in STORE_GAUGES {
+        let mut family = Family::new(Kind::Gauge, name, help);
+        for store in stores {
+            if let Some(number) = number_of(store) {
+                family.count(&[("store", &store.name)], number);
+            }
+        }
+        families.push(family);
+    }
+    families.retain(|family| family.kind == Kind::Counter || !family.samples.is_empty());
+    families
 }
 
-/// Writes how long the callers of each limiter waited, and how many wait.
-fn write_waits(sink: &mut impl Sink, limiters: &[Snapshot]) {
-    sink.family(Family {
-        name: "tower_throttle_wait_seconds",
-        kind: Kind::Histogram,
-        help: "How long callers waited to be admitted, of those that had to wait.",
-    });
-    for limiter in limiters {
-        write_histogram(sink, ("limiter", limiter.limiter()), &limiter.wait_seconds);
-    }
-    sink.family(Family {
-        name: "tower_throttle_waiting",
-        kind: Kind::Gauge,
-        help: "Callers that wait to be admitted.",
-    });
-    for limiter in limiters {
-        let labels = [("limiter", limiter.limiter())];
-        sink.sample("", &labels, Value::Count(limiter.waiting));
-    }
-}
-
-type HistogramOf = fn(&StoreMetrics) -> Option<&Histogram>;
-type NumberOf = fn(&StoreMetrics) -> Option<u64>;
-
-const STORE_HISTOGRAMS: [(&str, HistogramOf, &str); 2] = [
+const STORE_HISTOGRAMS: [(&str, fn(&StoreMetrics) -> Option<&Histogram>, &str); 2] = [
     (
         "tower_throttle_store_call_seconds",
         |store| store.call_seconds.as_ref(),
@@ -137,7 +192,7 @@ const STORE_HISTOGRAMS: [(&str, HistogramOf, &str); 2] = [
     ),
 ];
 
-const STORE_GAUGES: [(&str, NumberOf, &str); 11] = [
+const STORE_GAUGES: [(&str, fn(&StoreMetrics) -> Option<u64>, &str); 11] = [
     (
         "tower_throttle_store_up",
         |store| Some(store.is_up.into()),
@@ -194,66 +249,3 @@ const STORE_GAUGES: [(&str, NumberOf, &str); 11] = [
         "Control documents that do not apply as they are stored.",
     ),
 ];
-
-/// Writes the numbers of each store. A family that no store has is left out.
-fn write_stores(sink: &mut impl Sink, stores: &[StoreMetrics]) {
-    for (name, histogram_of, help) in STORE_HISTOGRAMS {
-        let found = stores.iter();
-        let found = found.filter_map(|store| Some((&*store.name, histogram_of(store)?)));
-        let found: Vec<_> = found.collect();
-        if !found.is_empty() {
-            let kind = Kind::Histogram;
-            sink.family(Family { name, kind, help });
-        }
-        for (store, histogram) in found {
-            write_histogram(sink, ("store", store), histogram);
-        }
-    }
-    sink.family(Family {
-        name: "tower_throttle_store_failures",
-        kind: Kind::Counter,
-        help: "Checks that the store did not decide, by the kind of failure.",
-    });
-    for store in stores {
-        for (kind, count) in store.failures.by_kind() {
-            let labels = [("store", &*store.name), ("kind", kind)];
-            sink.sample("_total", &labels, Value::Count(count));
-        }
-    }
-    sink.family(Family {
-        name: "tower_throttle_settlements",
-        kind: Kind::Counter,
-        help: "Holds by what became of them.",
-    });
-    for store in stores {
-        for (result, count) in store.settlements.by_result() {
-            let labels = [("store", &*store.name), ("result", result)];
-            sink.sample("_total", &labels, Value::Count(count));
-        }
-    }
-    for (name, number_of, help) in STORE_GAUGES {
-        let found = stores.iter();
-        let found = found.filter_map(|store| Some((&*store.name, number_of(store)?)));
-        let found: Vec<_> = found.collect();
-        if !found.is_empty() {
-            let kind = Kind::Gauge;
-            sink.family(Family { name, kind, help });
-        }
-        for (store, number) in found {
-            sink.sample("", &[("store", store)], Value::Count(number));
-        }
-    }
-}
-
-/// Writes a histogram in the form of Prometheus: each range counts all values up to its bound.
-fn write_histogram(sink: &mut impl Sink, owner: Label<'_>, histogram: &Histogram) {
-    let mut up_to = 0;
-    let bounds = histogram.bounds.iter().map(|bound| format!("{bound:?}"));
-    let bounds = bounds.chain(["+Inf".to_owned()]);
-    for (bound, count) in bounds.zip(&histogram.counts) {
-        up_to += count;
-        sink.sample("_bucket", &[owner, ("le", &bound)], Value::Count(up_to));
-    }
-    sink.sample("_sum", &[owner], Value::Number(histogram.sum));
-    sink.sample("_count", &[owner], Value::Count(up_to));
-}

@@ -66,92 +66,86 @@ impl Histogram {
     }
 }
 
-/// The ranges of a histogram, in the whole numbers that are recorded.
-#[derive(Debug)]
-pub(crate) struct Ranges {
-    /// The upper bounds, in ascending order.
-    pub(crate) bounds: &'static [u64],
-    /// How many of the recorded numbers are one in the snapshot.
-    pub(crate) scale: f64,
-}
-
 /// Nanoseconds in a second, and in a millisecond.
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
 /// How long script calls take: 0.1 ms to 1 s. A check takes 50 ms at most, by default.
 #[cfg(feature = "redis")]
-pub(crate) static CALL_SECONDS: Ranges = Ranges {
-    bounds: &[
-        MS / 10,
-        MS / 4,
-        MS / 2,
-        MS,
-        5 * MS / 2,
-        5 * MS,
-        10 * MS,
-        25 * MS,
-        50 * MS,
-        100 * MS,
-        250 * MS,
-        500 * MS,
-        SECOND,
-    ],
-    scale: SECOND as f64,
-};
+pub(crate) const CALL_SECONDS: &[u64] = &[
+    MS / 10,
+    MS / 4,
+    MS / 2,
+    MS,
+    5 * MS / 2,
+    5 * MS,
+    10 * MS,
+    25 * MS,
+    50 * MS,
+    100 * MS,
+    250 * MS,
+    500 * MS,
+    SECOND,
+];
 
 /// How many checks share a call.
 #[cfg(feature = "redis")]
-pub(crate) static CHECKS_PER_CALL: Ranges = Ranges {
-    bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256],
-    scale: 1.0,
-};
+pub(crate) const CHECKS_PER_CALL: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// How long callers wait to be admitted: 1 ms, in which timers tick, to a minute.
-pub(crate) static WAIT_SECONDS: Ranges = Ranges {
-    bounds: &[
-        MS,
-        5 * MS,
-        10 * MS,
-        25 * MS,
-        50 * MS,
-        100 * MS,
-        250 * MS,
-        500 * MS,
-        SECOND,
-        5 * SECOND / 2,
-        5 * SECOND,
-        10 * SECOND,
-        30 * SECOND,
-        60 * SECOND,
-    ],
-    scale: SECOND as f64,
-};
+pub(crate) const WAIT_SECONDS: &[u64] = &[
+    MS,
+    5 * MS,
+    10 * MS,
+    25 * MS,
+    50 * MS,
+    100 * MS,
+    250 * MS,
+    500 * MS,
+    SECOND,
+    5 * SECOND / 2,
+    5 * SECOND,
+    10 * SECOND,
+    30 * SECOND,
+    60 * SECOND,
+];
 
 /// Records values, without a lock and without an allocation.
 ///
 /// A snapshot that is taken meanwhile may have a value in its counts and not yet in its sum.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    ranges: &'static Ranges,
+    /// The upper bounds of the ranges, in ascending order.
+    bounds: &'static [u64],
+    /// How many of the recorded numbers are one in the snapshot.
+    scale: f64,
     /// One more than there are bounds.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Recording {
-    pub(crate) fn new(ranges: &'static Ranges) -> Self {
+    /// Records whole numbers.
+    pub(crate) fn new(bounds: &'static [u64]) -> Self {
+        let ranges = 0..=bounds.len();
         Self {
-            ranges,
-            counts: (0..=ranges.bounds.len())
-                .map(|_| AtomicU64::new(0))
-                .collect(),
+            bounds,
+            scale: 1.0,
+            counts: ranges.map(|_| AtomicU64::new(0)).collect(),
             sum: AtomicU64::new(0),
         }
     }
 
+    /// Records durations. `bounds` are in nanoseconds, and the snapshot is in seconds.
+    pub(crate) fn of_seconds(bounds: &'static [u64]) -> Self {
+        Self {
+            scale: SECOND as f64,
+            ..Self::new(bounds)
+        }
+    }
+
     pub(crate) fn record(&self, value: u64) {
-        let range = self.ranges.bounds.partition_point(|bound| *bound < value);
+        let range = self.bounds.partition_point(|bound| *bound < value);
         if let Some(count) = self.counts.get(range) {
             count.fetch_add(1, Ordering::Relaxed);
             self.sum.fetch_add(value, Ordering::Relaxed);
@@ -164,12 +158,12 @@ impl Recording {
     }
 
     pub(crate) fn snapshot(&self) -> Histogram {
-        let Ranges { bounds, scale } = self.ranges;
+        let scaled = |number: u64| number as f64 / self.scale;
         let counts = self.counts.iter();
         Histogram {
-            bounds: bounds.iter().map(|bound| *bound as f64 / scale).collect(),
+            bounds: self.bounds.iter().map(|bound| scaled(*bound)).collect(),
             counts: counts.map(|count| count.load(Ordering::Relaxed)).collect(),
-            sum: self.sum.load(Ordering::Relaxed) as f64 / scale,
+            sum: scaled(self.sum.load(Ordering::Relaxed)),
         }
     }
 }
@@ -183,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_range_includes_its_bound() {
-        let recording = Recording::new(&WAIT_SECONDS);
+        let recording = Recording::of_seconds(WAIT_SECONDS);
         for value_ms in [0, 1, 2, 5, 60_000, 60_001] {
             recording.record_duration(Duration::from_millis(value_ms));
         }
@@ -203,7 +197,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_of_what_was_recorded_since_a_former_look() {
-        let recording = Recording::new(&WAIT_SECONDS);
+        let recording = Recording::of_seconds(WAIT_SECONDS);
         assert_eq!(recording.snapshot().quantile(0.5), None);
         recording.record_duration(Duration::from_secs(30));
         let former = recording.snapshot();
@@ -225,7 +219,10 @@ mod tests {
 
     #[test]
     fn histograms_of_one_metric_add_up() {
-        let (one, other) = (Recording::new(&WAIT_SECONDS), Recording::new(&WAIT_SECONDS));
+        let (one, other) = (
+            Recording::of_seconds(WAIT_SECONDS),
+            Recording::of_seconds(WAIT_SECONDS),
+        );
         one.record_duration(Duration::from_secs(1));
         other.record_duration(Duration::from_secs(2));
         other.record_duration(Duration::from_millis(1));

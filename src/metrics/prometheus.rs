@@ -1,8 +1,9 @@
 //! Snapshots in the text formats of Prometheus and OpenMetrics.
 
+use std::fmt::Write;
+
 use super::{
-    exposition::{Exposition, Format},
-    families::write_all,
+    families::{Family, Kind, Value, all},
     snapshot::Snapshot,
 };
 
@@ -35,14 +36,14 @@ pub const OPENMETRICS_CONTENT_TYPE: &str =
 /// ```
 #[must_use]
 pub fn to_prometheus<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> String {
-    write(Format::Prometheus, snapshots)
+    text(&all(snapshots), "_total")
 }
 
 /// Does the same as [`to_prometheus`] in the format of OpenMetrics 1.0.
 /// [`OPENMETRICS_CONTENT_TYPE`] is its type.
 #[must_use]
 pub fn to_openmetrics<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> String {
-    write(Format::OpenMetrics, snapshots)
+    text(&all(snapshots), "") + "# EOF\n"
 }
 
 impl Snapshot {
@@ -59,8 +60,38 @@ impl Snapshot {
     }
 }
 
-fn write<'a>(format: Format, snapshots: impl IntoIterator<Item = &'a Snapshot>) -> String {
-    let mut text = Exposition::new(format);
-    write_all(&mut text, snapshots);
-    text.finish()
+/// Writes all families. `counter_suffix`: what the family of a counter has behind its name. Its
+/// samples end in `_total`, and only OpenMetrics takes that off the family.
+fn text(families: &[Family], counter_suffix: &str) -> String {
+    let mut text = String::new();
+    for family in families {
+        let name = family.name;
+        let (kind, suffix) = match family.kind {
+            Kind::Counter => ("counter", counter_suffix),
+            Kind::Gauge => ("gauge", ""),
+            Kind::Histogram => ("histogram", ""),
+        };
+        // Writing to a string never fails.
+        let _ = writeln!(text, "# HELP {name}{suffix} {}", escaped(family.help));
+        let _ = writeln!(text, "# TYPE {name}{suffix} {kind}");
+        for sample in &family.samples {
+            let labels = sample.labels.iter();
+            let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
+            let labels = labels.collect::<Vec<_>>().join(",");
+            let _ = write!(text, "{name}{}{{{labels}}} ", sample.suffix);
+            let _ = match sample.value {
+                Value::Count(count) => writeln!(text, "{count}"),
+                Value::Number(number) => writeln!(text, "{number}"),
+            };
+        }
+    }
+    text
+}
+
+/// Escapes a text as both formats ask for in label values. OpenMetrics asks for the same in
+/// `HELP`; this crate's own have nothing to escape.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }

@@ -2,11 +2,11 @@
 
 use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
-use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_recorder};
+use ::metrics::{Key, KeyName, Level, Metadata, Recorder, with_recorder};
 use tokio::time::sleep;
 
 use super::{
-    families::{Family, Kind, Sink, Value, write_all},
+    families::{Family, Kind, Sample, Value, all},
     snapshot::Snapshot,
 };
 
@@ -53,11 +53,7 @@ use super::{
 ///
 /// Clones publish the same.
 #[derive(Clone)]
-pub struct Publisher(Arc<Inner>);
-
-struct Inner {
-    snapshots: Box<dyn Fn() -> Vec<Snapshot> + Send + Sync>,
-}
+pub struct Publisher(Arc<dyn Fn() -> Vec<Snapshot> + Send + Sync>);
 
 impl Publisher {
     /// Creates a publisher of these snapshots, which are taken each time.
@@ -65,18 +61,19 @@ impl Publisher {
     where
         S: IntoIterator<Item = Snapshot>,
     {
-        Self(Arc::new(Inner {
-            snapshots: Box::new(move || snapshots().into_iter().collect()),
-        }))
+        Self(Arc::new(move || snapshots().into_iter().collect()))
     }
 
     /// Publishes what was counted until now.
     pub fn publish(&self) {
-        let snapshots = (self.0.snapshots)();
+        let families = all(&(self.0)());
         with_recorder(|recorder| {
-            let family = Family::default();
-            let mut pass = Pass { recorder, family };
-            write_all(&mut pass, &snapshots);
+            for family in families {
+                describe(recorder, &family);
+                for sample in family.samples {
+                    pass_on(recorder, family.name, family.kind, sample);
+                }
+            }
         });
     }
 
@@ -98,53 +95,30 @@ impl fmt::Debug for Publisher {
 
 static METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// Passes samples to a recorder.
-struct Pass<'a> {
-    recorder: &'a dyn Recorder,
-    family: Family,
-}
-
-impl Sink for Pass<'_> {
-    fn family(&mut self, family: Family) {
-        self.family = family;
-        let describe = |suffix, is_counter: bool| {
-            let name = KeyName::from(format!("{}{suffix}", family.name));
-            match is_counter {
-                true => self
-                    .recorder
-                    .describe_counter(name, None, family.help.into()),
-                false => self.recorder.describe_gauge(name, None, family.help.into()),
-            }
-        };
-        match family.kind {
-            Kind::Counter => describe("_total", true),
-            Kind::Gauge => describe("", false),
-            Kind::Histogram => {
-                describe("_bucket", true);
-                describe("_count", true);
-                describe("_sum", false);
-            }
-        }
-    }
-
-    fn sample(&mut self, suffix: &'static str, labels: &[(&'static str, &str)], value: Value) {
-        let labels = labels.iter();
-        let labels = labels.map(|(label, value)| Label::new(*label, (*value).to_owned()));
-        let name = format!("{}{suffix}", self.family.name);
-        let key = Key::from_parts(name, labels.collect::<Vec<_>>());
-        match value {
-            Value::Count(count) if self.family.kind != Kind::Gauge => {
-                let counter = self.recorder.register_counter(&key, &METADATA);
-                counter.absolute(count);
-            }
-            Value::Count(count) => self.set(&key, count as f64),
-            Value::Number(number) => self.set(&key, number),
+fn describe(recorder: &dyn Recorder, family: &Family) {
+    let name = |suffix| KeyName::from(format!("{}{suffix}", family.name));
+    let counter = |suffix| recorder.describe_counter(name(suffix), None, family.help.into());
+    let gauge = |suffix| recorder.describe_gauge(name(suffix), None, family.help.into());
+    match family.kind {
+        Kind::Counter => counter("_total"),
+        Kind::Gauge => gauge(""),
+        Kind::Histogram => {
+            counter("_bucket");
+            counter("_count");
+            gauge("_sum");
         }
     }
 }
 
-impl Pass<'_> {
-    fn set(&self, key: &Key, value: f64) {
-        self.recorder.register_gauge(key, &METADATA).set(value);
+fn pass_on(recorder: &dyn Recorder, name: &str, kind: Kind, sample: Sample) {
+    let labels: Vec<_> = sample.labels.iter().map(Into::into).collect();
+    let key = Key::from_parts(format!("{name}{}", sample.suffix), labels);
+    let set = |value| recorder.register_gauge(&key, &METADATA).set(value);
+    match sample.value {
+        Value::Count(count) if kind != Kind::Gauge => {
+            recorder.register_counter(&key, &METADATA).absolute(count);
+        }
+        Value::Count(count) => set(count as f64),
+        Value::Number(number) => set(number),
     }
 }

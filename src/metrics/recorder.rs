@@ -1,7 +1,7 @@
 //! [`Recorder`]: counts the requests of one layer or limiter.
 
 use std::{
-    array, fmt,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,17 +12,13 @@ use std::{
 use super::{
     counter::Counters,
     observe::{Observe, Observed, RequestResult, StoreEvent},
-    places::{
-        ALLOWED, BANNED, BANS, CANCELLED, Checked, DENIED, IMPOSSIBLE, KEY_MISSING, LINES, LISTED,
-        MISCONFIGURED, SOURCES, STORE_FAILED, place_of, policy_counts,
-    },
-    snapshot::{Decisions, Requests, Snapshot},
+    snapshot::{Checks, Decisions, Requests, Snapshot},
     store::StoreMetrics,
     waits::Waits,
 };
 use crate::{
-    Clock, Decision, PolicyDecision, StoreError, decision::DenialReason, offenders::Offenders,
-    policy_name::Name,
+    Clock, Decision, PolicyDecision, Source, StoreError, decision::DenialReason,
+    offenders::Offenders, policy_name::Name,
 };
 
 /// Counts the requests of one layer or limiter: one addition for the request, and one for each
@@ -34,6 +30,7 @@ pub(crate) struct Recorder {
     /// The number of the layer or limiter, which no other one of the process has or had.
     id: usize,
     name: Arc<str>,
+    /// A line for each [`RequestResult`], with a place for each [`Source`].
     requests: Arc<Counters>,
     policies: Box<[PolicyCounters]>,
     /// Those of policies that former settings had, the latest first. They may return.
@@ -49,6 +46,42 @@ struct PolicyCounters {
     name: Name,
     counters: Arc<Counters>,
     line: usize,
+}
+
+/// The lines of the counters of requests.
+const RESULTS: usize = RequestResult::Cancelled as usize + 1;
+/// The place of requests that no source decided, behind those of the sources.
+const UNDECIDED: usize = Source::StoreFailure as usize + 1;
+
+/// The places in the line of a policy: in the order of [`Checks`], and then its [bans](BANS).
+#[derive(Clone, Copy)]
+enum Checked {
+    Allowed,
+    Near,
+    Denied,
+    Impossible,
+    KeyMissing,
+    ShadowDenied,
+    Unknown,
+}
+
+const BANS: usize = Checked::Unknown as usize + 1;
+
+impl Checked {
+    #[inline(always)]
+    fn by(policy: &PolicyDecision) -> Self {
+        if !policy.is_denied() {
+            if policy.has_ample_room() {
+                Self::Allowed
+            } else {
+                Self::Near
+            }
+        } else if policy.is_impossible() {
+            Self::Impossible
+        } else {
+            Self::Denied
+        }
+    }
 }
 
 /// How many policies that are gone keep their counters. Of more, those that went first start at 0
@@ -76,7 +109,7 @@ impl Recorder {
         let is_known = |name: &Name| known.iter().any(|known| known.name == *name);
         let new = names.iter().filter(|name| !is_known(name)).count();
         // Those of requests are before the first policies.
-        let first = if former.is_some() { 0 } else { LINES };
+        let first = if former.is_some() { 0 } else { RESULTS };
         let counters = Arc::new(Counters::new(first + new));
         let mut lines = first..;
         let policies = names.into_iter().map(|name| {
@@ -145,11 +178,15 @@ impl Recorder {
         if bans {
             self.bans_started(decision);
         }
-        let reason = decision.denial_reason_by(|| bans);
-        let (line, place) = place_of(decision, reason);
-        self.requests.add(line, place);
+        let result = RequestResult::by(decision, decision.denial_reason_by(|| bans));
+        let place = match result {
+            RequestResult::NotLimited => UNDECIDED,
+            RequestResult::StoreFailed => Source::StoreFailure as usize,
+            _ => decision.source() as usize,
+        };
+        self.requests.add(result as usize, place);
         if self.observer.is_some() {
-            self.observe(RequestResult::of(decision), Some(decision), None);
+            self.observe(result, Some(decision), None);
         }
     }
 
@@ -194,14 +231,12 @@ impl Recorder {
 
     /// `policy`: the one that found no key.
     fn undecided(&self, result: RequestResult, policy: Option<&Name>) {
-        let (line, place) = match result {
-            RequestResult::KeyMissing => KEY_MISSING,
-            RequestResult::Misconfigured => MISCONFIGURED,
-            RequestResult::Cancelled => CANCELLED,
-            RequestResult::Listed => LISTED,
-            _ => STORE_FAILED,
+        let place = match result {
+            RequestResult::StoreFailed => Source::StoreFailure as usize,
+            RequestResult::Listed => Source::List as usize,
+            _ => UNDECIDED,
         };
-        self.requests.add(line, place);
+        self.requests.add(result as usize, place);
         if let Some(policy) = policy {
             self.add(policy, Checked::KeyMissing as usize);
         }
@@ -275,53 +310,29 @@ impl Recorder {
 
     /// Returns the numbers as they are now, with those of the store.
     pub(crate) fn snapshot(&self, store: StoreMetrics) -> Snapshot {
-        let lines = [ALLOWED, DENIED, IMPOSSIBLE, BANNED].map(|line| self.requests.sum(line));
-        let [allowed, denied, impossible, banned] =
-            lines.map(|line| line.into_iter().take(SOURCES).sum());
-        let [
-            [.., not_limited, cancelled, misconfigured],
-            [.., key_missing, store_failed, listed],
-            [.., exempt, _, _],
-            [.., banned_by_hand, _, _],
-        ] = lines;
-        let requests = Requests {
-            allowed,
-            denied,
-            banned: banned + banned_by_hand,
-            impossible,
-            key_missing,
-            listed,
-            store_failed,
-            misconfigured,
-            not_limited,
-            exempt,
-            cancelled,
-        };
-        let by_source = |place: usize| lines.iter().filter_map(|line| line.get(place)).sum();
-        let [store_decided, cache, lease, local, failed]: [u64; SOURCES] =
-            array::from_fn(by_source);
-        let decisions = Decisions {
-            list: exempt + listed + banned_by_hand,
-            store: store_decided,
-            cache,
-            lease,
-            local,
-            store_failure: failed + store_failed,
-        };
-        let policies = self.policies.iter();
-        let policies = policies.map(|own| {
-            let counts = policy_counts(own.counters.sum(own.line));
-            (own.name.clone(), counts)
+        let mut results = [0; RESULTS];
+        let mut sources = [0; UNDECIDED];
+        for (line, result) in results.iter_mut().enumerate() {
+            let counts = self.requests.sum(line);
+            *result = counts.iter().sum();
+            for (source, count) in sources.iter_mut().zip(counts) {
+                *source += count;
+            }
+        }
+        let policies = self.policies.iter().map(|own| {
+            let [checks @ .., bans] = own.counters.sum(own.line);
+            (own.name.clone(), Checks::from_array(checks), bans)
         });
-        Snapshot::new(
-            self.id,
-            Arc::clone(&self.name),
-            requests,
-            decisions,
-            policies.collect(),
-            &self.waits,
+        Snapshot {
+            id: self.id,
+            limiter: Arc::clone(&self.name),
+            requests: Requests::from_array(results),
+            decisions: Decisions::from_array(sources),
+            policies: policies.collect(),
+            wait_seconds: self.waits.seconds(),
+            waiting: self.waits.waiting(),
             store,
-        )
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! What became of the holds of a store.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::counts::counts;
 
 counts! {
@@ -36,7 +34,7 @@ impl Settlements {
     }
 }
 
-/// What became of one hold.
+/// What became of one hold, in the order of the fields of [`Settlements`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettlementResult {
     Charged,
@@ -44,29 +42,4 @@ pub(crate) enum SettlementResult {
     Released,
     Late,
     Lost,
-}
-
-/// Counts settlements in the order of [`SettlementResult`].
-#[derive(Debug, Default)]
-pub(crate) struct SettlementCounts([AtomicU64; 5]);
-
-impl SettlementCounts {
-    pub(crate) fn record(&self, result: SettlementResult) {
-        if let Some(count) = self.0.get(result as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn snapshot(&self) -> Settlements {
-        let counts = self.0.each_ref();
-        let [charged, partial, released, late, lost] =
-            counts.map(|count| count.load(Ordering::Relaxed));
-        Settlements {
-            charged,
-            partial,
-            released,
-            late,
-            lost,
-        }
-    }
 }

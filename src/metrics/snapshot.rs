@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    counts::counts, histogram::Histogram, store::StoreMetrics, sums::Numbers, waits::Waits,
-};
+use super::{counts::counts, histogram::Histogram, store::StoreMetrics, sums::Numbers};
 use crate::policy_name::Name;
 
 counts! {
@@ -86,29 +84,6 @@ counts! {
     }
 }
 
-/// What is counted of one policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct PolicyCounts {
-    pub(super) checks: Checks,
-    /// The bans that it has started.
-    pub(super) bans: u64,
-}
-
-impl PolicyCounts {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.checks.add(&other.checks);
-        self.bans = self.bans.wrapping_add(other.bans);
-    }
-
-    /// Returns what was counted after a former look.
-    fn since(&self, former: &Self) -> Self {
-        Self {
-            checks: self.checks.since(&former.checks),
-            bans: self.bans.saturating_sub(former.bans),
-        }
-    }
-}
-
 /// The numbers of a layer or limiter, as they were at one moment.
 ///
 /// All are counted from the time when it was built, and only in this process.
@@ -122,13 +97,14 @@ impl PolicyCounts {
 #[non_exhaustive]
 pub struct Snapshot {
     /// The number of the layer or limiter, which no other one of the process has.
-    id: usize,
-    limiter: Arc<str>,
+    pub(super) id: usize,
+    pub(super) limiter: Arc<str>,
     /// What became of the requests.
     pub requests: Requests,
     /// Where their decisions came from.
     pub decisions: Decisions,
-    policies: Vec<(Name, PolicyCounts)>,
+    /// The checks of each policy, and the bans that it has started.
+    pub(super) policies: Vec<(Name, Checks, u64)>,
     /// How long callers waited to be admitted: with
     /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to), in a queue, or in
     /// [`acquire`](crate::Limiter::acquire). Callers that did not have to wait are not counted.
@@ -141,27 +117,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn new(
-        id: usize,
-        limiter: Arc<str>,
-        requests: Requests,
-        decisions: Decisions,
-        policies: Vec<(Name, PolicyCounts)>,
-        waits: &Waits,
-        store: StoreMetrics,
-    ) -> Self {
-        Self {
-            id,
-            limiter,
-            requests,
-            decisions,
-            policies,
-            wait_seconds: waits.seconds(),
-            waiting: waits.waiting(),
-            store,
-        }
-    }
-
     /// Returns the name of the layer or limiter, which is the label `limiter`.
     #[must_use]
     pub fn limiter(&self) -> &str {
@@ -171,7 +126,7 @@ impl Snapshot {
     /// Returns each policy with its checks, in the order of configuration.
     pub fn policies(&self) -> impl ExactSizeIterator<Item = (&str, &Checks)> {
         let policies = self.policies.iter();
-        policies.map(|(name, counts)| (&*name.text, &counts.checks))
+        policies.map(|(name, checks, _)| (&*name.text, checks))
     }
 
     /// Returns the checks of a policy by its name.
@@ -188,24 +143,26 @@ impl Snapshot {
     /// [ban by hand](crate::Limiter::ban), before which the caller was not banned.
     pub fn bans(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
         let policies = self.policies.iter();
-        policies.map(|(name, counts)| (&*name.text, counts.bans))
+        policies.map(|(name, _, bans)| (&*name.text, *bans))
     }
 
     /// Returns what was counted after a former look at the same layer or limiter. What is there now
     /// stays, and so does the store.
     pub(super) fn since(&self, former: &Self) -> Self {
-        let before = |name: &Name| {
-            let mut policies = former.policies.iter();
-            let found = policies.find(|(known, _)| known == name);
-            found.map(|(_, counts)| *counts).unwrap_or_default()
-        };
-        let policies = self.policies.iter();
+        let policies = self.policies.iter().map(|(name, checks, bans)| {
+            let mut known = former.policies.iter();
+            match known.find(|(known, ..)| known == name) {
+                None => (name.clone(), *checks, *bans),
+                Some((_, before, bans_before)) => {
+                    let bans = bans.saturating_sub(*bans_before);
+                    (name.clone(), checks.since(before), bans)
+                }
+            }
+        });
         Self {
             requests: self.requests.since(&former.requests),
             decisions: self.decisions.since(&former.decisions),
-            policies: policies
-                .map(|(name, counts)| (name.clone(), counts.since(&before(name))))
-                .collect(),
+            policies: policies.collect(),
             wait_seconds: self.wait_seconds.since(&former.wait_seconds),
             ..self.clone()
         }
@@ -227,10 +184,13 @@ impl Numbers for Snapshot {
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.requests.add(&other.requests);
         self.decisions.add(&other.decisions);
-        for (name, counts) in &other.policies {
-            match self.policies.iter_mut().find(|(own, _)| own == name) {
-                Some((_, own)) => own.add(counts),
-                None => self.policies.push((name.clone(), *counts)),
+        for (name, checks, bans) in &other.policies {
+            match self.policies.iter_mut().find(|(own, ..)| own == name) {
+                Some((_, own, own_bans)) => {
+                    own.add(checks);
+                    *own_bans = own_bans.wrapping_add(*bans);
+                }
+                None => self.policies.push((name.clone(), *checks, *bans)),
             }
         }
     }

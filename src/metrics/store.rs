@@ -1,7 +1,5 @@
 //! The numbers of a store.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::sums::by_name;
 use super::{counts::counts, histogram::Histogram, settlements::Settlements, sums::Numbers};
 
@@ -222,62 +220,31 @@ impl StoreFailures {
     pub fn total(&self) -> u64 {
         self.by_kind().map(|(_, count)| count).sum()
     }
-}
 
-/// Counts failures in the order of [`StoreFailures::by_kind`].
-#[derive(Debug, Default)]
-pub(crate) struct FailureCounts([AtomicU64; 9]);
-
-impl FailureCounts {
-    /// Counts a failure of the kind that the log names so. Other errors are none of the store.
-    pub(crate) fn record(&self, kind: &str) {
-        let mut kinds = StoreFailures::default().by_kind().zip(&self.0);
-        if let Some((_, count)) = kinds.find(|((name, _), _)| *name == kind) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn snapshot(&self) -> StoreFailures {
-        let counts = self.0.each_ref();
-        let [
-            timeout,
-            unavailable,
-            not_sent,
-            not_connected,
-            overloaded,
-            refused,
-            redirected,
-            foreign_reply,
-            corrupt_state,
-        ] = counts.map(|count| count.load(Ordering::Relaxed));
-        StoreFailures {
-            timeout,
-            unavailable,
-            not_sent,
-            not_connected,
-            overloaded,
-            refused,
-            redirected,
-            foreign_reply,
-            corrupt_state,
-        }
+    /// Returns the place of a kind, as the log names it. Other errors are none of the store.
+    pub(crate) fn place_of(kind: &str) -> Option<usize> {
+        Self::default().by_kind().position(|(name, _)| name == kind)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sums::by_name, FailureCounts, StoreMetrics};
+    use super::{
+        super::{counts::Tally, sums::by_name},
+        StoreFailures, StoreMetrics,
+    };
 
     /// Each kind is counted in the field of its own name.
     #[test]
     fn a_kind_has_the_field_of_its_name() {
-        let counts = FailureCounts::default();
-        let kinds = counts.snapshot().by_kind().map(|(kind, _)| kind);
+        let counts = Tally::new();
+        let kinds = StoreFailures::default().by_kind().map(|(kind, _)| kind);
         for (kind, times) in kinds.zip(1..) {
-            (0..times).for_each(|_| counts.record(kind));
+            let place = StoreFailures::place_of(kind).unwrap_or(usize::MAX);
+            (0..times).for_each(|_| counts.add(place));
         }
-        counts.record("would_wait");
-        let failures = counts.snapshot();
+        assert_eq!(StoreFailures::place_of("would_wait"), None);
+        let failures = StoreFailures::from_array(counts.load());
         let shown = format!("{failures:?}");
         for ((kind, count), times) in failures.by_kind().zip(1..) {
             assert_eq!(count, times, "{kind}");

@@ -19,7 +19,7 @@ pub(crate) struct Waits {
 impl Waits {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            seconds: Recording::new(&WAIT_SECONDS),
+            seconds: Recording::of_seconds(WAIT_SECONDS),
             waiting: AtomicU64::new(0),
         })
     }

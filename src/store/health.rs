@@ -13,10 +13,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     Decision, Source, StoreError,
-    metrics::{
-        Recorder, StoreEvent,
-        store::{FailureCounts, StoreFailures},
-    },
+    metrics::{Recorder, StoreEvent, counts::Tally, store::StoreFailures},
     telemetry,
     util::lock::lock,
 };
@@ -32,7 +29,7 @@ pub(super) struct Health {
     overload_logged_ms: AtomicU64,
     /// Counts replies from a failure on until the store counts as recovered.
     replies: watch::Sender<u64>,
-    failures: FailureCounts,
+    failures: Tally<9>,
     /// The recorders of layers and limiters on this store that have an observer.
     observed: Mutex<Vec<Weak<Recorder>>>,
 }
@@ -63,7 +60,7 @@ impl Default for Health {
             last_failure_ms: AtomicU64::new(0),
             overload_logged_ms: AtomicU64::new(0),
             replies: watch::Sender::new(0),
-            failures: FailureCounts::default(),
+            failures: Tally::new(),
             observed: Mutex::default(),
         }
     }
@@ -73,7 +70,9 @@ impl Health {
     /// Counts a failure, and logs what an answer says about the store, if that is a change.
     pub(super) fn record(&self, answer: &Result<Decision, StoreError>) {
         if let Err(error) = answer {
-            self.failures.record(error.kind_name());
+            if let Some(place) = StoreFailures::place_of(error.kind_name()) {
+                self.failures.add(place);
+            }
         }
         match answer {
             Ok(decision) => self.answered(decision),
@@ -163,7 +162,7 @@ impl Health {
 
     /// Returns how often the store did not decide.
     pub(super) fn failures(&self) -> StoreFailures {
-        self.failures.snapshot()
+        StoreFailures::from_array(self.failures.load())
     }
 
     /// Returns whether the store decides, as it was logged.

@@ -126,3 +126,38 @@ fn callers_that_wait_are_seen_under_all_versions() {
     let found = snapshot(&two);
     assert_eq!((found.waiting, found.wait_seconds.count()), (0, 1));
 }
+
+/// Counts are read in the order of fields.
+#[test]
+fn a_result_and_a_source_have_the_field_of_their_name() {
+    use crate::{Source, metrics::RequestResult as Result};
+
+    let results = [
+        Result::Allowed,
+        Result::Denied,
+        Result::Banned,
+        Result::Impossible,
+        Result::KeyMissing,
+        Result::Listed,
+        Result::StoreFailed,
+        Result::Misconfigured,
+        Result::NotLimited,
+        Result::Exempt,
+        Result::Cancelled,
+    ];
+    let sources = [
+        Source::List,
+        Source::Store,
+        Source::Cache,
+        Source::Lease,
+        Source::Local,
+        Source::StoreFailure,
+    ];
+    let found = snapshot(&first(&[]));
+    let named = found.requests.by_result().map(|(name, _)| name);
+    assert!(named.eq(results.map(Result::as_str)));
+    assert!(results.into_iter().map(|result| result as usize).eq(0..11));
+    let named = found.decisions.by_source().map(|(name, _)| name);
+    assert!(named.eq(sources.map(Source::name)));
+    assert!(sources.into_iter().map(|source| source as usize).eq(0..6));
+}

@@ -163,7 +163,7 @@ impl Held {
     }
 
     pub(super) fn count(&self, result: SettlementResult) {
-        self.unsettled().results.record(result);
+        self.unsettled().results.add(result as usize);
     }
 
     pub(crate) fn policy(&self) -> &str {

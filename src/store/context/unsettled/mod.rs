@@ -27,7 +27,10 @@ use self::{
 };
 use crate::{
     Decision, PolicyDecision, StoreError,
-    metrics::settlements::{SettlementCounts, SettlementResult, Settlements},
+    metrics::{
+        counts::Tally,
+        settlements::{SettlementResult, Settlements},
+    },
     store::StoreFuture,
     util::{lock::lock, random::random_between, runtime::runtime_with_timers},
 };
@@ -60,7 +63,7 @@ impl Settlement {
 /// The holds of this process in one store that are not settled.
 pub(crate) struct Unsettled {
     units: AtomicU64,
-    results: SettlementCounts,
+    results: Tally<5>,
     /// Which part of the elder half of a hold's life passes before it is extended. It differs
     /// between processes, so that they do not all extend their holds of a bucket together.
     delayed_part: f64,
@@ -85,7 +88,7 @@ impl Default for Unsettled {
     fn default() -> Self {
         Self {
             units: AtomicU64::new(0),
-            results: SettlementCounts::default(),
+            results: Tally::new(),
             delayed_part: random_between(0.1, 0.25),
             gathered: Arc::default(),
             queue: Mutex::default(),
@@ -102,7 +105,7 @@ impl Unsettled {
 
     /// Returns what became of the holds that were settled.
     pub(crate) fn settlements(&self) -> Settlements {
-        self.results.snapshot()
+        Settlements::from_array(self.results.load())
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
