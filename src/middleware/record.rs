@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::Response;
+use smallvec::SmallVec;
 
 use super::{denied::Denial, key::known_method, respond::respond, settings::Settings};
 use crate::{
     Decision, Fingerprint, Key, RequestHead, Source,
-    offenders::{Details, Identity, NewDenial, Route},
+    offenders::{DeniedCaller, Details, Identity},
     policy_name::Name,
 };
 
@@ -24,25 +25,24 @@ impl Settings {
         let offenders = &self.engine.recorder.offenders;
         let callers = denial.interned_names(&self.engine);
         let callers = callers.map(|name| offenders.caller(name, key_of(name)));
+        let callers: SmallVec<[DeniedCaller<'_>; 2]> = callers.collect();
         // A store in memory decides by the clock of the lists.
         let in_memory = denial.decision.filter(|decision| {
             decision.source() == Source::Store && self.engine.store.memory().is_some()
         });
-        let new = NewDenial {
-            reason: denial.reason,
-            decided_at_us: in_memory.map(Decision::decided_at_us),
-            callers: callers.collect(),
-        };
+        let decided_at_us = in_memory.map(Decision::decided_at_us);
         let details = || Details {
             retry_after: denial.retry_after(),
             method: known_method(head),
-            route: route(head),
+            #[cfg(feature = "axum")]
+            route: head.extensions().get().cloned(),
         };
-        offenders.record(&new, details, |caller, key| {
-            self.identify(&caller.policy.text, key, head)
-        });
+        let identify =
+            |caller: &DeniedCaller<'_>, key: &Key| self.identify(&caller.policy.text, key, head);
+        offenders.record(denial.reason, decided_at_us, &callers, details, identify);
         respond(denial, &self.response, &self.fields, head)
     }
+
     fn identify(&self, policy: &str, key: &Key, head: &RequestHead<'_>) -> Identity {
         let stored = self.engine.policy(policy).and_then(|policy| {
             let demand = Cow::Borrowed(&policy.demand);
@@ -54,14 +54,4 @@ impl Settings {
         let name = self.name_offender.as_ref().filter(|_| !is_shared);
         Identity::new(key, stored, name.and_then(|name| (name.0)(head)))
     }
-}
-
-#[cfg(feature = "axum")]
-fn route(head: &RequestHead<'_>) -> Option<Route> {
-    head.extensions().get().cloned()
-}
-
-#[cfg(not(feature = "axum"))]
-fn route(_: &RequestHead<'_>) -> Option<Route> {
-    None
 }

@@ -1,11 +1,13 @@
 //! The list of callers and the ring of denials, behind one lock.
 
+use std::collections::VecDeque;
+
 use smallvec::SmallVec;
 
 use super::{
-    DeniedCaller, NewDenial,
+    DeniedCaller, RecentDenial,
     known::{Identity, Known},
-    recent::{Details, Kept, Recent, time},
+    recent::{Details, Kept, LENGTH, time},
     space_saving::SpaceSaving,
     top::{Offender, TopDenied},
 };
@@ -21,28 +23,21 @@ const LONGEST_REPEAT_US: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct DenialLists {
     callers: SpaceSaving<Known>,
-    pub(super) recent: Recent,
+    /// The last denials, the latest at the end.
+    recent: VecDeque<Kept>,
+    /// How many denials there were, with those that are not kept any longer.
+    pub(super) recorded: u64,
     /// The number of the period that the counts are of.
     period: u64,
-    /// The last denial in the ring, if all its callers have keys.
-    last: Option<Last>,
-}
-
-/// A denial in the ring that may be repeated.
-#[derive(Debug)]
-struct Last {
-    ids: SmallVec<[u64; 2]>,
-    reason: DenialReason,
-    at_us: u64,
 }
 
 impl DenialLists {
     pub(super) const fn new() -> Self {
         Self {
             callers: SpaceSaving::new(),
-            recent: Recent::new(),
+            recent: VecDeque::new(),
+            recorded: 0,
             period: 0,
-            last: None,
         }
     }
 
@@ -92,25 +87,31 @@ impl DenialLists {
     /// Returns whether the last denial in the ring stands for this one: the same policies denied the
     /// same callers for the same reason within a millisecond. A client that does not slow down would
     /// fill the ring with itself.
-    pub(super) fn repeats(&self, denial: &NewDenial<'_>, at_us: u64) -> bool {
-        let ids = denial.callers.iter().map(|caller| &caller.id);
-        self.last.as_ref().is_some_and(|last| {
-            last.reason == denial.reason
+    pub(super) fn repeats(
+        &self,
+        reason: DenialReason,
+        callers: &[DeniedCaller<'_>],
+        at_us: u64,
+    ) -> bool {
+        self.recent.back().is_some_and(|last| {
+            last.reason == reason
                 && at_us.abs_diff(last.at_us) < LONGEST_REPEAT_US
-                && last.ids.iter().eq(ids)
+                && !last.ids.is_empty()
+                && last.ids.iter().eq(callers.iter().map(|caller| &caller.id))
         })
     }
 
     /// Puts a denial into the ring.
-    pub(super) fn remember(&mut self, denial: &NewDenial<'_>, details: Details, at_us: u64) {
-        let (reason, callers) = (denial.reason, &denial.callers);
+    pub(super) fn remember(
+        &mut self,
+        reason: DenialReason,
+        callers: &[DeniedCaller<'_>],
+        details: Details,
+        at_us: u64,
+    ) {
         let have_keys = callers.iter().all(|caller| caller.key.is_some());
-        let last = || Last {
-            ids: callers.iter().map(|caller| caller.id).collect(),
-            reason,
-            at_us,
-        };
-        self.last = (have_keys && !callers.is_empty()).then(last);
+        let ids = callers.iter().filter(|_| have_keys);
+        let ids = ids.map(|caller| caller.id).collect();
         let policies = callers.iter().map(|caller| {
             let known = self.callers.listed(caller.id);
             let fingerprint = known.map(|known| known.identity.fingerprint);
@@ -119,10 +120,20 @@ impl DenialLists {
         let kept = Kept {
             at_us,
             reason,
+            ids,
             policies: policies.collect(),
             details,
         };
-        self.recent.push(kept);
+        if self.recent.len() == LENGTH {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(kept);
+        self.recorded += 1;
+    }
+
+    /// Returns the denials in the ring, the latest first.
+    pub(super) fn recent(&self) -> impl Iterator<Item = RecentDenial> {
+        self.recent.iter().rev().map(Kept::to_public)
     }
 
     pub(super) fn top(&self) -> TopDenied {

@@ -24,10 +24,7 @@ use std::{
 use smallvec::SmallVec;
 
 use self::lists::DenialLists;
-pub(crate) use self::{
-    known::Identity,
-    recent::{Details, Route},
-};
+pub(crate) use self::{known::Identity, recent::Details};
 pub use self::{
     recent::RecentDenial,
     top::{Offender, TopDenied},
@@ -52,15 +49,6 @@ pub(crate) struct Offenders {
     clock: Arc<dyn Clock>,
 }
 
-/// A denial that is to be recorded.
-pub(crate) struct NewDenial<'a> {
-    pub(crate) reason: DenialReason,
-    /// When it was decided, if by the clock of the lists. The rows of denials in memory show what it
-    /// saves not to read it again.
-    pub(crate) decided_at_us: Option<u64>,
-    pub(crate) callers: SmallVec<[DeniedCaller<'a>; 2]>,
-}
-
 /// A caller that a policy denied, or the policy that found no key.
 pub(crate) struct DeniedCaller<'a> {
     pub(crate) policy: &'a Name,
@@ -68,13 +56,6 @@ pub(crate) struct DeniedCaller<'a> {
     /// A secret hash of both. Its 64 bits are enough: one of a billion callers is taken for a
     /// listed one in a process of ten million.
     id: u64,
-}
-
-/// What tells the callers of an enforced policy from those of a shadow policy.
-#[derive(Clone, Copy)]
-enum Kind {
-    Denied,
-    WouldBeDenied,
 }
 
 impl Offenders {
@@ -87,8 +68,11 @@ impl Offenders {
             clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
         })
     }
-    fn id(&self, policy: &Name, kind: Kind, key: &Key) -> u64 {
-        self.hash.hash_64(policy.hash, kind as u8, key.as_bytes())
+
+    /// `shadow`: whether the policy is a shadow policy, whose callers are listed apart.
+    fn id(&self, policy: &Name, shadow: bool, key: &Key) -> u64 {
+        self.hash
+            .hash_64(policy.hash, shadow.into(), key.as_bytes())
     }
 
     /// Returns a caller whom a policy denied.
@@ -96,24 +80,27 @@ impl Offenders {
         DeniedCaller {
             policy,
             key,
-            id: key.map_or(0, |key| self.id(policy, Kind::Denied, key)),
+            id: key.map_or(0, |key| self.id(policy, false, key)),
         }
     }
 
-    /// Records a denial. `details`: what the ring has of it, too, unless it repeats the last one.
-    /// `identify` is called for callers that are not listed, which is slow.
+    /// Records a denial. `decided_at_us`: when it was decided, if by the clock of the lists. The rows
+    /// of denials in memory show what it saves not to read it again. `details`: what the ring has of
+    /// it, too, unless it repeats the last one. `identify` is called for callers that are not listed,
+    /// which is slow.
     pub(crate) fn record(
         &self,
-        denial: &NewDenial<'_>,
+        reason: DenialReason,
+        decided_at_us: Option<u64>,
+        callers: &[DeniedCaller<'_>],
         details: impl FnOnce() -> Details,
         identify: impl Fn(&DeniedCaller<'_>, &Key) -> Identity,
     ) {
-        let at_us = denial.decided_at_us;
-        let at_us = at_us.unwrap_or_else(|| clock::read(&*self.clock));
+        let at_us = decided_at_us.unwrap_or_else(|| clock::read(&*self.clock));
         let Some(mut lists) = self.lists_at(at_us) else {
             return;
         };
-        let unlisted = lists.count(&denial.callers, at_us);
+        let unlisted = lists.count(callers, at_us);
         if !unlisted.is_empty() {
             // The closure is the application's, and may read these lists.
             drop(lists);
@@ -127,8 +114,8 @@ impl Offenders {
                 lists.list(caller, false, identity, at_us);
             }
         }
-        if !lists.repeats(denial, at_us) {
-            lists.remember(denial, details(), at_us);
+        if !lists.repeats(reason, callers, at_us) {
+            lists.remember(reason, callers, details(), at_us);
         }
     }
 
@@ -143,7 +130,7 @@ impl Offenders {
         let caller = DeniedCaller {
             policy,
             key: Some(key),
-            id: self.id(policy, Kind::WouldBeDenied, key),
+            id: self.id(policy, true, key),
         };
         let Some(mut lists) = self.lists_at(at_us) else {
             return;
@@ -181,17 +168,17 @@ impl Offenders {
 
     /// Returns the last denials, the latest first.
     pub(crate) fn recent(&self) -> Vec<RecentDenial> {
-        lock(&self.lists).recent.latest().collect()
+        lock(&self.lists).recent().collect()
     }
 
     /// Returns the denials since the last call, the latest first: those that the ring still has.
     /// `seen`: how many there had been at the last call, which this updates.
     pub(crate) fn recent_since(&self, seen: &mut u64) -> Vec<RecentDenial> {
         let lists = lock(&self.lists);
-        let count = lists.recent.count();
-        let new = count.saturating_sub(std::mem::replace(seen, count));
+        let new = lists.recorded.saturating_sub(*seen);
+        *seen = lists.recorded;
         let new = usize::try_from(new).unwrap_or(usize::MAX);
-        lists.recent.latest().take(new).collect()
+        lists.recent().take(new).collect()
     }
 
     /// Returns the key of a listed caller, if it is kept: if the store finds no bucket by a fingerprint.

@@ -3,10 +3,9 @@
 use std::{collections::HashMap, sync::Barrier, thread};
 
 use proptest::prelude::*;
-use smallvec::smallvec;
 
 use super::{
-    Details, Identity, NewDenial, Offender, Offenders, TopDenied,
+    Details, Identity, Offender, Offenders, TopDenied,
     recent::time,
     space_saving::{ENTRIES, SpaceSaving},
 };
@@ -266,17 +265,17 @@ fn the_table_of_places_stays_small() {
 /// Denies a caller by a policy.
 fn deny(offenders: &Offenders, policy: &Name, caller: u64) {
     let key = Key::from(caller);
-    let denial = NewDenial {
-        reason: DenialReason::QuotaExceeded,
-        decided_at_us: None,
-        callers: smallvec![offenders.caller(policy, Some(&key))],
-    };
+    let callers = [offenders.caller(policy, Some(&key))];
     let details = || Details {
         retry_after: None,
         method: None,
+        #[cfg(feature = "axum")]
         route: None,
     };
-    offenders.record(&denial, details, |_, key| Identity::new(key, None, None));
+    let reason = DenialReason::QuotaExceeded;
+    offenders.record(reason, None, &callers, details, |_, key| {
+        Identity::new(key, None, None)
+    });
 }
 
 #[test]
