@@ -5,9 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::{
-    Decision, DenialReason, PolicyDecision, RequestHead, StoreError,
-    engine::Engine,
-    key::{KeyError, Missing, Reason},
+    Decision, DenialReason, PolicyDecision, RequestHead, StoreError, engine::Engine, key::KeyError,
     policy_name::Name,
 };
 
@@ -55,7 +53,7 @@ impl<'a> Denied<'a> {
     /// to a [`Responder`](crate::Responder).
     #[must_use]
     pub fn key_error(&self) -> Option<KeyError> {
-        self.denial.missing_key().map(Missing::into_error)
+        self.denial.missing_key.cloned()
     }
 
     /// Returns the decision, if a store made one.
@@ -106,9 +104,9 @@ impl From<StoreError> for DenialReason {
 /// application [`Misconfigured`](DenialReason::Misconfigured).
 impl From<KeyError> for DenialReason {
     fn from(error: KeyError) -> Self {
-        match error.reason() {
-            Reason::Missing(_) => Self::KeyMissing,
-            Reason::Misconfigured(_) => Self::Misconfigured,
+        match error.advice() {
+            None => Self::KeyMissing,
+            Some(_) => Self::Misconfigured,
         }
     }
 }
@@ -121,7 +119,7 @@ pub(super) struct Denial<'a> {
     /// The policy that found no key, or whose key is on the deny list.
     policy: Option<&'a str>,
     /// What the request lacks.
-    missing_key: Option<Missing>,
+    pub(super) missing_key: Option<&'a KeyError>,
 }
 
 impl From<DenialReason> for Denial<'_> {
@@ -157,19 +155,15 @@ impl<'a> Denial<'a> {
     }
 
     /// `policy`: the one that found no key, if it was not the lists that found no address.
-    pub(super) fn from_key_error(policy: Option<&'a str>, error: &KeyError) -> Self {
-        match error.reason() {
-            Reason::Missing(missing) => Self {
+    pub(super) fn from_key_error(policy: Option<&'a str>, error: &'a KeyError) -> Self {
+        match error.advice() {
+            None => Self {
                 policy,
-                missing_key: Some(missing),
+                missing_key: Some(error),
                 ..DenialReason::KeyMissing.into()
             },
-            Reason::Misconfigured(_) => DenialReason::Misconfigured.into(),
+            Some(_) => DenialReason::Misconfigured.into(),
         }
-    }
-
-    pub(super) fn missing_key(self) -> Option<Missing> {
-        self.missing_key
     }
 
     pub(super) fn policy_names(self) -> impl Iterator<Item = &'a str> {

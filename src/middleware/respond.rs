@@ -34,8 +34,7 @@ pub(super) fn respond(
         .map(|wait| wait.saturating_add(random_up_to(settings.retry_after_jitter)));
     // A misconfiguration is logged once, with what to change.
     if denial.reason != DenialReason::Misconfigured {
-        let missing = denial.missing_key();
-        telemetry::denied(denial.reason, retry_after, missing.as_ref(), || {
+        telemetry::denied(denial.reason, retry_after, denial.missing_key, || {
             denial.policy_names()
         });
     }

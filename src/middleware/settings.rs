@@ -23,7 +23,7 @@ use super::{
 use crate::{
     Decision, RequestHead,
     engine::{Engine, HasEngine},
-    key::{KeyError, Reason},
+    key::KeyError,
     policy_name::Name,
     telemetry,
     util::interned::Interned,
@@ -108,19 +108,19 @@ impl Settings {
     #[cold]
     pub(super) fn record_unchecked(&self, policy: &Name, error: Option<&KeyError>) {
         let recorder = &self.engine.recorder;
-        match error.map(|error| (error, error.reason())) {
-            Some((error, Reason::Missing(missing))) => {
+        let advice = error.and_then(KeyError::advice);
+        match error.filter(|_| advice.is_none()) {
+            Some(missing) => {
                 recorder.shadow_key_missing(policy);
-                telemetry::shadow_key_missing(&policy.text, &missing);
-                self.log_key_error(error);
-            }
-            Some((_, Reason::Misconfigured(advice))) => {
-                recorder.shadow_unknown(policy);
-                if !self.logged.shadow.swap(true, Ordering::Relaxed) {
-                    telemetry::shadow_misconfigured(advice);
-                }
+                telemetry::shadow_key_missing(&policy.text, missing);
+                self.log_key_error(missing);
             }
             None => recorder.shadow_unknown(policy),
+        }
+        if let Some(advice) = advice {
+            if !self.logged.shadow.swap(true, Ordering::Relaxed) {
+                telemetry::shadow_misconfigured(advice);
+            }
         }
     }
 
@@ -130,18 +130,14 @@ impl Settings {
         let is_first = |flag: &AtomicBool| {
             !flag.load(Ordering::Relaxed) && !flag.swap(true, Ordering::Relaxed)
         };
-        match error.reason() {
-            Reason::Missing(missing) => {
-                if let Some(name) = missing.extension() {
-                    if is_first(&self.logged.extension) {
-                        telemetry::extension_missing(name);
-                    }
-                }
+        if let Some(name) = error.extension() {
+            if is_first(&self.logged.extension) {
+                telemetry::extension_missing(name);
             }
-            Reason::Misconfigured(advice) => {
-                if is_first(&self.logged.misconfigured) {
-                    telemetry::misconfigured(advice);
-                }
+        }
+        if let Some(advice) = error.advice() {
+            if is_first(&self.logged.misconfigured) {
+                telemetry::misconfigured(advice);
             }
         }
     }

@@ -160,7 +160,8 @@ where
         header: X_FORWARDED_FOR,
         ipv6_prefix: DEFAULT_IPV6_PREFIX,
         error,
-        logged: Arc::default(),
+        logged_peer: Arc::default(),
+        logged_header: Arc::default(),
     }
 }
 
@@ -172,14 +173,10 @@ pub struct ClientIp {
     header: HeaderName,
     ipv6_prefix: u8,
     error: Option<ConfigError>,
-    logged: Arc<Logged>,
-}
-
-/// What was logged already.
-#[derive(Debug, Default)]
-struct Logged {
-    untrusted_peer: AtomicBool,
-    other_header: AtomicBool,
+    /// Whether a peer that is not trusted was logged.
+    logged_peer: Arc<AtomicBool>,
+    /// Whether another header of a trusted peer was logged.
+    logged_header: Arc<AtomicBool>,
 }
 
 impl ClientIp {
@@ -230,7 +227,7 @@ impl ClientIp {
         let peer = peer_address(head)?;
         // A client that connects directly ends the search at once.
         if !self.is_trusted(peer) {
-            if !self.logged.untrusted_peer.load(Ordering::Relaxed) {
+            if !self.logged_peer.load(Ordering::Relaxed) {
                 self.look_for_a_proxy(head, peer);
             }
             return Ok(peer);
@@ -251,7 +248,7 @@ impl ClientIp {
                 break;
             }
         }
-        if hop == peer && !self.logged.other_header.load(Ordering::Relaxed) {
+        if hop == peer && !self.logged_header.load(Ordering::Relaxed) {
             self.look_for_another_header(head, peer);
         }
         Ok(hop)
@@ -261,7 +258,7 @@ impl ClientIp {
     fn look_for_a_proxy(&self, head: &RequestHead<'_>, peer: IpAddr) {
         if head.is_sent()
             && head.headers().contains_key(&self.header)
-            && !self.logged.untrusted_peer.swap(true, Ordering::Relaxed)
+            && !self.logged_peer.swap(true, Ordering::Relaxed)
         {
             telemetry::untrusted_proxy(peer, &self.header);
         }
@@ -273,7 +270,7 @@ impl ClientIp {
         let known = [X_FORWARDED_FOR, FORWARDED, X_REAL_IP];
         let other = known.iter().find(is_there);
         if let Some(other) = other.filter(|_| head.is_sent() && !is_there(&&self.header)) {
-            if !self.logged.other_header.swap(true, Ordering::Relaxed) {
+            if !self.logged_header.swap(true, Ordering::Relaxed) {
                 telemetry::other_forwarding_header(peer, &self.header, other);
             }
         }

@@ -56,10 +56,10 @@ impl KeyExtractor for Header {
             };
         }
         let lines = head.headers().get_all(name).iter();
-        match only(lines.map(|line| line.as_bytes().trim_ascii())) {
-            Ok(None | Some([])) => Err(missing(Source::Header)),
-            Ok(Some(value)) => Ok(Key::from(value)),
-            Err(Unclear) => Err(missing(Source::Headers)),
+        let values = lines.map(|line| line.as_bytes().trim_ascii());
+        match only(values, missing(Source::Headers))? {
+            None | Some([]) => Err(missing(Source::Header)),
+            Some(value) => Ok(Key::from(value)),
         }
     }
 
@@ -73,17 +73,15 @@ impl KeyExtractor for Header {
     }
 }
 
-/// They are not the same.
-struct Unclear;
-
-/// Returns the value that all of them have.
-fn only<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Unclear> {
-    let Some(first) = values.next() else {
-        return Ok(None);
-    };
-    match values.all(|value| value == first) {
-        true => Ok(Some(first)),
-        false => Err(Unclear),
+/// Returns the value that all of them have, or `ambiguous` if they differ.
+fn only<T: PartialEq>(
+    mut values: impl Iterator<Item = T>,
+    ambiguous: KeyError,
+) -> Result<Option<T>, KeyError> {
+    let first = values.next();
+    match values.all(|value| Some(&value) == first.as_ref()) {
+        true => Ok(first),
+        false => Err(ambiguous),
     }
 }
 
@@ -122,10 +120,11 @@ impl KeyExtractor for BearerToken {
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         let error = |source| KeyError::missing_from(source, Some("authorization"));
         let lines = head.headers().get_all(AUTHORIZATION).iter();
-        match only(lines.map(|line| token_of(line.as_bytes()))) {
-            Ok(None | Some(None)) => Err(error(Source::BearerToken)),
-            Ok(Some(Some(token))) if token.iter().all(u8::is_ascii_graphic) => Ok(Key::from(token)),
-            Ok(Some(Some(_))) | Err(Unclear) => Err(error(Source::BearerTokens)),
+        let tokens = lines.map(|line| token_of(line.as_bytes()));
+        match only(tokens, error(Source::BearerTokens))?.flatten() {
+            None => Err(error(Source::BearerToken)),
+            Some(token) if token.iter().all(u8::is_ascii_graphic) => Ok(Key::from(token)),
+            Some(_) => Err(error(Source::BearerTokens)),
         }
     }
 

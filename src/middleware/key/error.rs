@@ -8,23 +8,15 @@ use crate::util::interned::{InternTable, Interned};
 ///
 /// It names the header, cookie or type that the key is read from, but never a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyError(Reason);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    Missing(Missing),
-    Misconfigured(&'static str),
-}
-
-/// What a request lacks, or has several of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub struct KeyError {
     source: Source,
-    /// `None` for a closure, or if the process has too many names.
+    /// What the key is read from. `None` for a closure, or if the process has too many names. For
+    /// a misconfigured application, what to change.
     name: Option<&'static str>,
     has_alternatives: bool,
 }
 
+/// What a request lacks, or has several of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Unknown,
@@ -39,6 +31,8 @@ pub(super) enum Source {
     Extension,
     /// Several readings, of a closure.
     Several,
+    /// The application is misconfigured.
+    Misconfigured,
 }
 
 impl Source {
@@ -68,11 +62,11 @@ impl KeyError {
     }
 
     pub(super) const fn missing_from(source: Source, name: Option<&'static str>) -> Self {
-        Self(Reason::Missing(Missing {
+        Self {
             source,
             name,
             has_alternatives: false,
-        }))
+        }
     }
 
     /// Creates the error of a misconfigured application, in which every request would fail.
@@ -81,60 +75,59 @@ impl KeyError {
     /// never sent to a client.
     #[must_use]
     pub const fn misconfigured(advice: &'static str) -> Self {
-        Self(Reason::Misconfigured(advice))
+        Self::missing_from(Source::Misconfigured, Some(advice))
     }
 
     /// Returns whether the request lacks the key.
     #[must_use]
     pub const fn is_missing(&self) -> bool {
-        matches!(self.0, Reason::Missing(missing) if !missing.source.is_ambiguous())
+        !self.is_ambiguous() && self.advice().is_none()
     }
 
     /// Returns whether the request has a key that could be read in several ways. If it is neither
     /// that nor [missing](Self::is_missing), the application is misconfigured.
     #[must_use]
     pub const fn is_ambiguous(&self) -> bool {
-        matches!(self.0, Reason::Missing(missing) if missing.source.is_ambiguous())
+        self.source.is_ambiguous()
     }
 
-    pub(crate) const fn reason(&self) -> Reason {
-        self.0
+    /// Returns what to change, if the application is misconfigured.
+    pub(crate) const fn advice(&self) -> Option<&'static str> {
+        match self.source {
+            Source::Misconfigured => self.name,
+            _ => None,
+        }
+    }
+
+    /// Returns the type of the extension, if it is the only thing that could be the key.
+    pub(crate) fn extension(&self) -> Option<&'static str> {
+        let is_only = self.source == Source::Extension && !self.has_alternatives;
+        self.name.filter(|_| is_only)
     }
 
     /// Combines this error with that of the alternative, `other`.
     pub(super) fn with_alternative(self, other: Self) -> Self {
-        match self.0 {
-            Reason::Missing(missing) if missing.source != Source::Unknown => {
-                Self(Reason::Missing(Missing {
-                    has_alternatives: true,
-                    ..missing
-                }))
-            }
-            _ => other,
+        match self.source {
+            Source::Unknown | Source::Misconfigured => other,
+            _ => Self {
+                has_alternatives: true,
+                ..self
+            },
         }
     }
 }
 
-impl Missing {
-    pub(crate) const fn into_error(self) -> KeyError {
-        KeyError(Reason::Missing(self))
-    }
-
-    /// Returns the type of the extension, if it is the only thing that could be the key.
-    pub(crate) fn extension(self) -> Option<&'static str> {
-        let is_only = self.source == Source::Extension && !self.has_alternatives;
-        self.name.filter(|_| is_only)
-    }
-}
-
-impl fmt::Display for Missing {
+impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(advice) = self.advice() {
+            return f.write_str(advice);
+        }
         f.write_str(match self.source.is_ambiguous() {
             true => "ambiguous client key",
             false => "missing client key",
         })?;
         let lacks = match self.source {
-            Source::Unknown | Source::Several => return Ok(()),
+            Source::Unknown | Source::Several | Source::Misconfigured => return Ok(()),
             Source::Header => "no header",
             Source::Headers => "different values in header",
             Source::Cookie => "no cookie",
@@ -151,15 +144,6 @@ impl fmt::Display for Missing {
             f.write_str(", and none of its alternatives")?;
         }
         f.write_str(")")
-    }
-}
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Reason::Missing(missing) => missing.fmt(f),
-            Reason::Misconfigured(advice) => f.write_str(advice),
-        }
     }
 }
 

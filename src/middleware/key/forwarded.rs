@@ -6,6 +6,7 @@
 
 use std::{
     borrow::Cow,
+    iter,
     net::{IpAddr, Ipv6Addr},
 };
 
@@ -34,10 +35,7 @@ pub(super) fn entries_from_right(
     lines
         .into_iter()
         .rev()
-        .flat_map(move |line| Elements {
-            rest: Some(line.as_bytes()),
-            quotes: syntax == Syntax::Forwarded,
-        })
+        .flat_map(move |line| elements_from_right(line.as_bytes(), syntax == Syntax::Forwarded))
         .take(MAX_HOPS)
         .map(move |element| {
             let element = element.trim_ascii();
@@ -50,31 +48,24 @@ pub(super) fn entries_from_right(
 
 /// Splits a line at its commas, from the right. If `quotes` is set, commas inside quotes
 /// do not count.
-struct Elements<'a> {
-    rest: Option<&'a [u8]>,
-    quotes: bool,
-}
-
-impl<'a> Iterator for Elements<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let line = self.rest?;
+fn elements_from_right(line: &[u8], quotes: bool) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(line);
+    iter::from_fn(move || {
+        let line = rest.take()?;
         let mut quoted = false;
         for (at, byte) in line.iter().enumerate().rev() {
             match byte {
-                b'"' if self.quotes => quoted = !quoted || is_escaped(line, at),
+                b'"' if quotes => quoted = !quoted || is_escaped(line, at),
                 b',' if !quoted => {
                     let (left, right) = line.split_at(at);
-                    self.rest = Some(left);
+                    rest = Some(left);
                     return right.get(1..);
                 }
                 _ => {}
             }
         }
-        self.rest = None;
         Some(line)
-    }
+    })
 }
 
 /// Returns whether an odd number of backslashes precedes this position.

@@ -87,7 +87,6 @@ pub(crate) mod request_head;
 mod source;
 
 pub(crate) use self::address::key_of_address;
-pub(crate) use self::error::{Missing, Reason};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::known::{MatchedRoute, matched_route};
