@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version, header::CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Response, Version, header::CONTENT_TYPE};
 
 use crate::{DenialReason, RequestHead};
 
@@ -52,48 +52,32 @@ impl GrpcDenials {
     /// answer is plain HTTP.
     pub(super) fn content_type(self, head: &RequestHead<'_>) -> Option<HeaderValue> {
         let is_post = head.method() == Method::POST;
-        // gRPC needs HTTP/2. Over HTTP/1 the content type proves nothing.
-        let is_call = is_post && head.version() >= Version::HTTP_2;
-        match (self, Dialect::of(head.headers())) {
-            (Self::Always, Some(Dialect::Web(own))) => Some(own.clone()),
-            (Self::Always, _) => Some(GRPC),
-            (Self::AutoWithWeb, Some(Dialect::Web(own))) if is_post => Some(own.clone()),
-            (Self::AutoWithWeb, Some(Dialect::Grpc)) if is_post => Some(GRPC),
-            (Self::Auto, Some(Dialect::Grpc)) if is_call => Some(GRPC),
-            _ => None,
+        let given = head.headers().get(CONTENT_TYPE);
+        let is_named = |name| given.is_some_and(|given| has_name(given, name));
+        let grpc = is_named("application/grpc").then_some(GRPC);
+        let is_web = is_named("application/grpc-web") || is_named("application/grpc-web-text");
+        // A gRPC-Web call is answered in its own content type.
+        let web = given.filter(|_| is_web).cloned();
+        match self {
+            // gRPC needs HTTP/2. Over HTTP/1 the content type proves nothing.
+            Self::Auto => grpc.filter(|_| is_post && head.version() >= Version::HTTP_2),
+            Self::AutoWithWeb => web.or(grpc).filter(|_| is_post),
+            Self::Always => Some(web.unwrap_or(GRPC)),
+            Self::Never => None,
         }
     }
 }
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// The protocol that a content type names.
-enum Dialect<'a> {
-    Grpc,
-    /// gRPC-Web, with the content type of its response.
-    Web(&'a HeaderValue),
-}
-
-impl<'a> Dialect<'a> {
-    /// Matches the name exactly, or before `+` or `;`.
-    fn of(headers: &'a HeaderMap) -> Option<Self> {
-        let given = headers.get(CONTENT_TYPE)?;
-        let is_named = |name: &str| {
-            let halves = given.as_bytes().split_at_checked(name.len());
-            halves.is_some_and(|(start, rest)| {
-                let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b';'));
-                start.eq_ignore_ascii_case(name.as_bytes())
-                    && (rest.first() == Some(&b'+') || ends(rest.trim_ascii_start()))
-            })
-        };
-        if is_named("application/grpc") {
-            Some(Self::Grpc)
-        } else if is_named("application/grpc-web") || is_named("application/grpc-web-text") {
-            Some(Self::Web(given))
-        } else {
-            None
-        }
-    }
+/// Returns whether a content type has this name: exactly, or before `+` or `;`.
+fn has_name(content_type: &HeaderValue, name: &str) -> bool {
+    let halves = content_type.as_bytes().split_at_checked(name.len());
+    halves.is_some_and(|(start, rest)| {
+        let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b';'));
+        start.eq_ignore_ascii_case(name.as_bytes())
+            && (rest.first() == Some(&b'+') || ends(rest.trim_ascii_start()))
+    })
 }
 
 /// Makes a gRPC denial. With `retry_after: None`, clients do not retry.

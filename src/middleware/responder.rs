@@ -141,7 +141,7 @@ impl Responder {
     }
 
     /// The decision may be of any policies.
-    const fn fields(&self) -> Fields {
+    fn fields(&self) -> Fields {
         Fields::new(self.0.format, self.0.shadow_with_headers)
     }
 }

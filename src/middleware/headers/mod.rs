@@ -17,7 +17,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// How decisions are written as header fields.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
     format: HeaderFormat,
     /// `RateLimit-Policy` of a request to which all policies apply, if it is always the
@@ -47,15 +47,11 @@ pub(super) enum SetBy {
 
 impl Fields {
     /// For decisions of any policies.
-    pub(super) const fn new(format: HeaderFormat, with_shadows: bool) -> Self {
+    pub(super) fn new(format: HeaderFormat, with_shadows: bool) -> Self {
         Self {
             format,
-            policy: None,
-            policies: 0,
-            known: Vec::new(),
-            has_partition_keys: false,
             with_shadows,
-            hidden: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -88,17 +84,14 @@ impl Fields {
             policies: policies.len(),
             known: if may_differ { policies } else { Vec::new() },
             has_partition_keys,
-            with_shadows: false,
-            hidden: Vec::new(),
+            ..Self::default()
         }
     }
 
     /// Hides these fields of the inner service from clients.
-    pub(super) fn hiding(self, hidden: impl Iterator<Item = HeaderName>) -> Self {
-        Self {
-            hidden: hidden.collect(),
-            ..self
-        }
+    pub(super) fn hiding(mut self, hidden: impl Iterator<Item = HeaderName>) -> Self {
+        self.hidden = hidden.collect();
+        self
     }
 
     /// Removes what clients do not see.

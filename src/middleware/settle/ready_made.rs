@@ -19,31 +19,25 @@ use crate::{ConfigError, telemetry};
 ///
 /// Under a [cost](crate::Policy::cost) of 0, a failure costs one unit.
 #[must_use]
-pub const fn failures() -> Failures {
-    Failures
+pub const fn failures() -> impl Settler + Copy {
+    charge_failure
 }
 
-/// Made by [`failures`].
-#[derive(Clone, Copy, Debug)]
-pub struct Failures;
-
-impl Settler for Failures {
-    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
-        if outcome.is_denied_within() {
-            return Settle::Release;
-        }
-        let Some(status) = outcome.status() else {
-            return charge(outcome);
-        };
-        let is_failure = status.is_client_error() || status.is_server_error();
-        match outcome.grpc_status() {
-            _ if is_failure => charge(outcome),
-            Some(0) => Settle::Release,
-            Some(_) => charge(outcome),
-            None if !is_grpc(outcome) => Settle::Release,
-            None if outcome.is_end() => charge(outcome),
-            None => Settle::AtEnd,
-        }
+fn charge_failure(outcome: &Outcome<'_>) -> Settle {
+    if outcome.is_denied_within() {
+        return Settle::Release;
+    }
+    let Some(status) = outcome.status() else {
+        return charge(outcome);
+    };
+    let is_failure = status.is_client_error() || status.is_server_error();
+    match outcome.grpc_status() {
+        _ if is_failure => charge(outcome),
+        Some(0) => Settle::Release,
+        Some(_) => charge(outcome),
+        None if !is_grpc(outcome) => Settle::Release,
+        None if outcome.is_end() => charge(outcome),
+        None => Settle::AtEnd,
     }
 }
 
