@@ -111,9 +111,9 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What a store hashes callers' keys with: a secret, or none.
+/// What callers' keys are hashed with: a secret, or none.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Secret(Option<[u8; 32]>);
+pub(crate) struct Secret(pub(crate) Option<[u8; 32]>);
 
 impl Secret {
     #[cfg(feature = "redis")]

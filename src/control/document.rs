@@ -38,36 +38,9 @@ pub(super) struct Document {
     pub(super) changes: HashMap<Subject, Last>,
 }
 
-/// Why a text is not taken. The limits that were known before stay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
-    TooLarge,
-    TooManyEntries { count: usize },
-    NewerFormat { format: u64 },
-    NoDocument { reason: String },
-}
-
-impl Unreadable {
-    fn new(reason: impl Into<String>) -> Self {
-        let reason = reason.into();
-        Self::NoDocument { reason }
-    }
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => write!(f, "it is larger than {MAX_BYTES} bytes"),
-            Self::TooManyEntries { count } => {
-                write!(f, "it has {count} entries; the most are {MAX_ENTRIES}")
-            }
-            Self::NewerFormat { format } => write!(
-                f,
-                "it has format {format}, and this version reads format {FORMAT}; update this process"
-            ),
-            Self::NoDocument { reason } => write!(f, "it is no control document: {reason}"),
-        }
-    }
+/// Returns why a text is no document.
+fn not_one(reason: impl fmt::Display) -> String {
+    format!("it is no control document: {reason}")
 }
 
 #[derive(Deserialize)]
@@ -87,30 +60,33 @@ struct Reading {
 
 impl Document {
     /// Reads a text. An empty one is a document without changes.
-    pub(super) fn parse(text: &[u8]) -> Result<Self, Unreadable> {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::default());
         }
         if text.len() > MAX_BYTES {
-            return Err(Unreadable::TooLarge);
+            return Err(format!("it is larger than {MAX_BYTES} bytes"));
         }
-        let no_json = |error: serde_json::Error| Unreadable::new(error.to_string());
-        let Format { format } = serde_json::from_slice(text).map_err(no_json)?;
+        let Format { format } = serde_json::from_slice(text).map_err(not_one)?;
         if format > FORMAT {
-            return Err(Unreadable::NewerFormat { format });
+            return Err(format!(
+                "it has format {format}, and this version reads format {FORMAT}; update this process"
+            ));
         }
-        let read: Reading = serde_json::from_slice(text).map_err(no_json)?;
+        let read: Reading = serde_json::from_slice(text).map_err(not_one)?;
         let head = start(read.version, &read.write);
         if !text.starts_with(head.as_bytes()) || read.write.len() != 16 {
-            return Err(Unreadable::new(format!("it does not start with {head}")));
+            return Err(not_one(format!("it does not start with {head}")));
         }
         let count = read.changes.len();
         if count > MAX_ENTRIES {
-            return Err(Unreadable::TooManyEntries { count });
+            return Err(format!(
+                "it has {count} entries; the most are {MAX_ENTRIES}"
+            ));
         }
         let mut changes = HashMap::with_capacity(count);
         for (number, wire) in (1..).zip(read.changes) {
-            let wrong = |reason| Unreadable::new(format!("change {number}: {reason}"));
+            let wrong = |reason: String| not_one(format!("change {number}: {reason}"));
             let (subject, last) = wire.read().map_err(wrong)?;
             if last.ms() > read.version {
                 return Err(wrong("it is later than the document".to_owned()));
@@ -124,16 +100,16 @@ impl Document {
     }
 
     /// Reads a text, and refuses it if its version leaves no later ones.
-    pub(super) fn parse_at(text: &[u8], now: SystemTime) -> Result<Self, Unreadable> {
+    pub(super) fn parse_at(text: &[u8], now: SystemTime) -> Result<Self, String> {
         let document = Self::parse(text)?;
         match document.version > milliseconds(now).saturating_add(MOST_AHEAD_MS) {
-            true => Err(Unreadable::new("its version is a century after now")),
+            true => Err(not_one("its version is a century after now")),
             false => Ok(document),
         }
     }
 
     /// Returns the text, with a mark of its own: two texts of one version differ in their heads.
-    pub(super) fn text(&self) -> Result<Vec<u8>, Unreadable> {
+    pub(super) fn text(&self) -> Result<Vec<u8>, String> {
         let changes = self.changes.iter();
         let changes = changes.map(|(subject, last)| (last.ms(), wire::text(subject, last)));
         let mut changes: Vec<_> = changes.collect();
@@ -144,7 +120,7 @@ impl Document {
         // What no process can read would end all changes, so it is never written.
         match Self::parse(&text)? == *self {
             true => Ok(text),
-            false => Err(Unreadable::new("it would be read as another one")),
+            false => Err(not_one("it would be read as another one")),
         }
     }
 

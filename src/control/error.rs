@@ -2,7 +2,6 @@
 
 use std::{error::Error, fmt};
 
-use super::document::Unreadable;
 use crate::{ConfigError, StoreError};
 
 /// A change of a [`Control`](super::Control) that was not made, or whose outcome is unknown.
@@ -15,8 +14,8 @@ pub struct ControlError(ErrorKind);
 pub(super) enum ErrorKind {
     Config(ConfigError),
     Invalid(String),
-    Unwritable(Unreadable),
-    Unreadable(Unreadable),
+    Unwritable(String),
+    Unreadable(String),
     NotApplied(String),
     Contended,
     /// The store failed before anything was to be written.
@@ -47,7 +46,7 @@ impl ControlError {
     pub(super) fn cause(&self) -> String {
         match &self.0 {
             ErrorKind::Store(error) | ErrorKind::NotRead(error) => error.to_string(),
-            ErrorKind::Unwritable(why) => why.to_string(),
+            ErrorKind::Unwritable(why) => why.clone(),
             _ => self.to_string(),
         }
     }

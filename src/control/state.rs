@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     applied::Applied,
-    document::{Document, KEPT, Unreadable},
+    document::{Document, KEPT},
     error::ControlError,
     status::Status,
 };
@@ -104,11 +104,11 @@ impl State {
     }
 
     /// Keeps what applies, because what is stored cannot be read.
-    pub(super) fn reject(&mut self, why: &Unreadable, head: &[u8], now: SystemTime) {
+    pub(super) fn reject(&mut self, why: &str, head: &[u8], now: SystemTime) {
         if self.rejected.is_none() || self.seen != head {
             telemetry::control_rejected(why, self.version());
         }
-        self.rejected = Some(why.to_string());
+        self.rejected = Some(why.to_owned());
         self.seen = head.to_vec();
         self.record_read(now);
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time::sleep};
 
 use super::{
-    document::{Document, Unreadable, head},
+    document::{Document, head},
     edit::Edit,
     error::{ControlError, ErrorKind},
     held::Held,
@@ -57,7 +57,7 @@ impl Held {
     }
 
     /// Merges what is stored into what this process knows.
-    fn take(&self, text: &[u8]) -> Result<(), Unreadable> {
+    fn take(&self, text: &[u8]) -> Result<(), String> {
         let (head, now, known) = (head(text), self.now(), self.document());
         if self.state().is_known(head) {
             self.state().record_read(now);

@@ -29,18 +29,10 @@ pub struct PolicyDecision {
 /// What few decisions have, apart so that the others stay small.
 #[derive(Clone, Copy, Default)]
 struct Rare {
-    /// What is held of the bucket, if its policy holds.
-    hold: Option<Held>,
+    /// What is held of the bucket after the check, if its policy holds. Found: what the check itself
+    /// holds; for a settlement or a renewal, what was still held.
+    hold: Option<HoldReading>,
     partition: Option<[u8; 12]>,
-}
-
-/// What is held of a bucket after a check, in units.
-#[derive(Clone, Copy)]
-struct Held {
-    /// What the check itself holds; for a settlement or a renewal, what was still held.
-    own: u64,
-    all: u64,
-    generation: u64,
 }
 
 impl PolicyDecision {
@@ -91,9 +83,9 @@ impl PolicyDecision {
         if let Outcome::Room { is_near, .. } = &mut self.outcome {
             *is_near = self.quota.is_nearly_used(*level);
         }
-        self.rare.get_or_insert_default().hold = Some(Held {
-            own,
-            all,
+        self.rare.get_or_insert_default().hold = Some(HoldReading {
+            held: all,
+            found: own,
             generation: hold.generation,
         });
     }
@@ -240,17 +232,17 @@ impl PolicyDecision {
     /// What requests hold counts as used in [`remaining`](Self::remaining).
     #[must_use]
     pub fn held_by_request(&self) -> u64 {
-        self.hold().map_or(0, |hold| hold.own)
+        self.hold().map_or(0, |hold| hold.found)
     }
 
     /// Returns how many units of the bucket all requests hold together: those of
     /// [`held_by_request`](Self::held_by_request), and those of others.
     #[must_use]
     pub fn held_by_all_requests(&self) -> u64 {
-        self.hold().map_or(0, |hold| hold.all)
+        self.hold().map_or(0, |hold| hold.held)
     }
 
-    fn hold(&self) -> Option<&Held> {
+    fn hold(&self) -> Option<&HoldReading> {
         self.rare.as_ref()?.hold.as_ref()
     }
 
@@ -261,8 +253,8 @@ impl PolicyDecision {
         let Some(hold) = hold else {
             return;
         };
-        let own = std::mem::take(&mut hold.own);
-        hold.all = hold.all.saturating_sub(own);
+        let own = std::mem::take(&mut hold.found);
+        hold.held = hold.held.saturating_sub(own);
         let quota = &self.quota;
         let others = self.standing.level.saturating_sub(quota.level_of(own));
         let owed = quota.extra(quota.level_of(debt));
@@ -288,7 +280,7 @@ impl PolicyDecision {
     /// Returns whether any request holds units of the bucket.
     #[cfg(feature = "redis")]
     pub(crate) fn is_held_of(&self) -> bool {
-        self.hold().is_some_and(|hold| hold.all > 0)
+        self.hold().is_some_and(|hold| hold.held > 0)
     }
 
     /// Returns the units that were taken. For an admitted request that is the cost.

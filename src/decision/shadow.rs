@@ -21,13 +21,11 @@ struct Outcome {
     waiting: Mutex<Waiting>,
 }
 
-type Then = Box<dyn FnOnce(Option<&PolicyDecision>) + Send>;
-
 #[derive(Default)]
 enum Waiting {
     #[default]
     Nothing,
-    For(Then),
+    For(Box<dyn FnOnce(Option<&PolicyDecision>) + Send>),
     /// The outcome is known, or never will be.
     Over,
 }

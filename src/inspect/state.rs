@@ -13,7 +13,7 @@ use crate::{
     key::KeySource,
     overrides::{Mode, Override},
     policy::{check_override, override_conflict},
-    util::network::Network,
+    util::network,
 };
 
 /// A policy as it is now.
@@ -105,10 +105,10 @@ impl CallerState {
     pub(super) fn add_entries(&mut self, entries: &[Entry], address: Option<IpAddr>) {
         let is_caller = |caller| self.fingerprint == Some(caller);
         let is_in = |range: &str| {
-            let network = Network::parse(range);
+            let network = network::parse(range);
             address
                 .zip(network)
-                .is_some_and(|(address, network)| network.contains(address))
+                .is_some_and(|(address, network)| network.contains(&address))
         };
         let is_meant = |entry: &Entry| match &entry.action {
             Action::Override { policy, caller, .. } | Action::Ban { policy, caller } => {

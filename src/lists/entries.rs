@@ -9,23 +9,22 @@ use std::{
     net::IpAddr,
 };
 
-use super::{
-    List,
-    segments::{Halves, Segments},
-};
+use ipnet::IpNet;
+
+use super::{List, segments::Segments};
 use crate::key::AddressReader;
 use crate::{
     ConfigError, Key,
-    util::{hash::SecretHasher, network::Network},
+    util::{hash::SecretHasher, network},
 };
 
 /// What is on the lists at one moment.
 #[derive(Clone)]
 pub(crate) struct Entries {
-    networks: BTreeMap<Network, List>,
+    networks: BTreeMap<IpNet, List>,
     /// Made of the networks.
     v4: Segments<u32>,
-    v6: Segments<Halves>,
+    v6: Segments<u128>,
     /// By a secret hash of the key: keys may be credentials.
     keys: HashMap<(u64, u64), List>,
     hasher: SecretHasher,
@@ -39,20 +38,20 @@ impl Default for Entries {
 }
 
 /// Reads an address or a CIDR range that can be on a list.
-pub(crate) fn range(text: &str) -> Result<Network, ConfigError> {
-    let Some(network) = Network::parse(text) else {
+pub(crate) fn range(text: &str) -> Result<IpNet, ConfigError> {
+    let Some(network) = network::parse(text) else {
         let message = format!(
             "listed address {text:?} is no address and no CIDR range; write it as \"198.51.100.7\" or \"198.51.100.0/24\""
         );
         return Err(ConfigError::new("list-entry", message).with_subject(text.to_owned()));
     };
-    if network.prefix == 0 {
+    if network.prefix_len() == 0 {
         let message = format!(
             "listed range {text:?} matches every address; list smaller ranges, or choose requests with `when(..)`"
         );
         return Err(ConfigError::new("lists-every-address", message).with_subject(text.to_owned()));
     }
-    let range = network.without_host_bits();
+    let range = network.trunc();
     if network != range {
         let written = range.to_string();
         let message = format!(
@@ -78,6 +77,13 @@ fn listed_twice(entry: &str, is_on_both: bool) -> ConfigError {
         false => "listed twice",
     };
     ConfigError::new("listed-twice", format!("{entry} is {on}; remove one"))
+}
+
+pub(super) fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().into(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
 }
 
 impl Entries {
@@ -141,9 +147,9 @@ impl Entries {
     pub(super) fn index(&mut self) {
         let ranges = |is_v4: bool| {
             let networks = self.networks.iter();
-            let networks = networks.filter(move |(network, _)| network.address.is_ipv4() == is_v4);
+            let networks = networks.filter(move |(network, _)| network.addr().is_ipv4() == is_v4);
             networks.map(|(network, list)| {
-                let (first, last) = network.range();
+                let [first, last] = [network.network(), network.broadcast()].map(bits);
                 (first, last, *list)
             })
         };
@@ -171,7 +177,7 @@ impl Entries {
     pub(crate) fn find_address(&self, address: IpAddr) -> Option<List> {
         match address.to_canonical() {
             IpAddr::V4(v4) => self.v4.find(v4.to_bits()),
-            IpAddr::V6(v6) => self.v6.find(v6.to_bits().into()),
+            IpAddr::V6(v6) => self.v6.find(v6.to_bits()),
         }
     }
 
@@ -194,12 +200,12 @@ impl Entries {
         reader.validate()?;
         let mut networks = self.networks.iter();
         let trusted = networks.find(|(network, list)| {
-            let mut ends = network.ends().into_iter();
+            let mut ends = [network.network(), network.broadcast()].into_iter();
             **list == List::Allow && ends.all(|end| reader.is_trusted_proxy(end))
         });
         match trusted {
             Some((network, _)) => {
-                let text = network.written();
+                let text = network::written(network);
                 let message = format!(
                     "allowed range {text:?} is within the trusted proxies, so a client behind them could claim an address in it; allow ranges of clients, or trust the addresses of your proxies alone"
                 );

@@ -1,7 +1,7 @@
 //! Lists as text: one entry on each line.
 
 use super::{List, entries::Entries};
-use crate::{ConfigError, Key, util::network::Network};
+use crate::{ConfigError, Key, util::network};
 
 /// Adds the entries of a text. `file`: where it is from, for errors.
 pub(super) fn read(
@@ -40,7 +40,7 @@ fn read_line(entries: &mut Entries, line: &[u8]) -> Result<(), ConfigError> {
             entries.add_key(list, &key)
         }
         // Another text may be a key whose line lacks a word: errors show no key.
-        (Some(text), None, None) if Network::parse(text).is_some() => {
+        (Some(text), None, None) if network::parse(text).is_some() => {
             entries.add_network(list, text)
         }
         _ => Err(invalid_line()),

@@ -8,7 +8,8 @@ use super::List;
 
 /// Addresses in order, in segments that are on one list or on none.
 ///
-/// A lookup is one binary search, however the ranges of the lists are nested.
+/// A lookup is one binary search, however the ranges of the lists are nested. `A`: an address as a
+/// number.
 #[derive(Clone, Debug)]
 pub(super) struct Segments<A> {
     /// The first address of each segment. A segment ends where the next one begins.
@@ -16,46 +17,7 @@ pub(super) struct Segments<A> {
     lists: Vec<Option<List>>,
 }
 
-/// An address as a number.
-pub(super) trait Address: Copy + Ord + Sized {
-    /// `None` if no address has this number.
-    fn from_bits(bits: u128) -> Option<Self>;
-
-    /// Returns whether it is this address or one before it.
-    fn is_up_to(self, other: Self) -> bool;
-}
-
-impl Address for u32 {
-    fn from_bits(bits: u128) -> Option<Self> {
-        bits.try_into().ok()
-    }
-    fn is_up_to(self, other: Self) -> bool {
-        self <= other
-    }
-}
-
-/// The halves of an IPv6 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Halves(u64, u64);
-
-impl From<u128> for Halves {
-    fn from(bits: u128) -> Self {
-        Self((bits >> 64) as u64, bits as u64)
-    }
-}
-
-impl Address for Halves {
-    fn from_bits(bits: u128) -> Option<Self> {
-        Some(bits.into())
-    }
-
-    /// Has no branches: a search guesses half of them wrong, and takes three times as long.
-    fn is_up_to(self, other: Self) -> bool {
-        (self.0 < other.0) | ((self.0 == other.0) & (self.1 <= other.1))
-    }
-}
-
-impl<A: Address> Segments<A> {
+impl<A: Copy + Ord + TryFrom<u128>> Segments<A> {
     /// Makes the segments of ranges: the first and the last address of each, and its list. An
     /// address in ranges of both lists is on the allow list.
     pub(super) fn new(ranges: impl Iterator<Item = (u128, u128, List)>) -> Self {
@@ -65,7 +27,7 @@ impl<A: Address> Segments<A> {
             let after = last.checked_add(1);
             for (at, step) in [(Some(first), 1), (after, -1)] {
                 // No address is after the last one.
-                let Some(at) = at.and_then(A::from_bits) else {
+                let Some(at) = at.and_then(|bits| A::try_from(bits).ok()) else {
                     continue;
                 };
                 let (allow, deny) = steps.entry(at).or_default();
@@ -97,7 +59,7 @@ impl<A: Address> Segments<A> {
 
     /// Returns the list that an address is on.
     pub(super) fn find(&self, address: A) -> Option<List> {
-        let started = self.starts.partition_point(|start| start.is_up_to(address));
+        let started = self.starts.partition_point(|start| *start <= address);
         *self.lists.get(started.checked_sub(1)?)?
     }
 }

@@ -5,17 +5,17 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use ipnet::IpNet;
 use proptest::{collection::vec, prelude::*};
 
 use super::{Entries, List, file};
-use crate::util::network::Network;
 
 /// Returns the list of an address by looking at each range.
-fn scan(networks: &BTreeMap<Network, List>, address: IpAddr) -> Option<List> {
+fn scan(networks: &BTreeMap<IpNet, List>, address: IpAddr) -> Option<List> {
     let address = address.to_canonical();
-    let holds = |network: &Network| {
-        let prefix = u32::from(network.prefix);
-        match (address, network.address) {
+    let holds = |network: &IpNet| {
+        let prefix = u32::from(network.prefix_len());
+        match (address, network.addr()) {
             (IpAddr::V4(one), IpAddr::V4(other)) => {
                 (one.to_bits() ^ other.to_bits()).leading_zeros() >= prefix
             }
@@ -32,35 +32,43 @@ fn scan(networks: &BTreeMap<Network, List>, address: IpAddr) -> Option<List> {
         .min_by_key(|list| *list == List::Deny)
 }
 
+fn range(address: impl Into<IpAddr>, prefix: u8) -> IpNet {
+    IpNet::new(address.into(), prefix).expect("a prefix")
+}
+
 /// Networks whose addresses share most of their bits, so that many are nested and adjacent.
-fn network() -> impl Strategy<Value = (Network, List)> {
-    let v4 = (any::<u8>(), 1_u8..=32).prop_map(|(last, prefix)| Network {
-        address: Ipv4Addr::new(10, 0, last >> 4, last << 4).into(),
-        prefix,
+fn network() -> impl Strategy<Value = (IpNet, List)> {
+    let v4 = (any::<u8>(), 1_u8..=32)
+        .prop_map(|(last, prefix)| range(Ipv4Addr::new(10, 0, last >> 4, last << 4), prefix));
+    let v6 = (any::<u8>(), 1_u8..=128).prop_map(|(last, prefix)| {
+        range(
+            Ipv6Addr::new(0x2001, 0xdb8, 0, last.into(), 0, 0, 0, last.into()),
+            prefix,
+        )
     });
-    let v6 = (any::<u8>(), 1_u8..=128).prop_map(|(last, prefix)| Network {
-        address: Ipv6Addr::new(0x2001, 0xdb8, 0, last.into(), 0, 0, 0, last.into()).into(),
-        prefix,
+    let ends = (any::<bool>(), 1_u8..=32).prop_map(|(is_last, prefix)| {
+        range(
+            Ipv4Addr::from_bits(if is_last { u32::MAX } else { 0 }),
+            prefix,
+        )
     });
-    let ends = (any::<bool>(), 1_u8..=32).prop_map(|(is_last, prefix)| Network {
-        address: Ipv4Addr::from_bits(if is_last { u32::MAX } else { 0 }).into(),
-        prefix,
-    });
-    let ends_6 = (any::<bool>(), 1_u8..=128).prop_map(|(is_last, prefix)| Network {
-        address: Ipv6Addr::from_bits(if is_last { u128::MAX } else { 0 }).into(),
-        prefix,
+    let ends_6 = (any::<bool>(), 1_u8..=128).prop_map(|(is_last, prefix)| {
+        range(
+            Ipv6Addr::from_bits(if is_last { u128::MAX } else { 0 }),
+            prefix,
+        )
     });
     let list = prop_oneof![Just(List::Allow), Just(List::Deny)];
     let network = prop_oneof![4 => v4, 4 => v6, 1 => ends, 1 => ends_6];
-    (network, list).prop_map(|(network, list)| (network.without_host_bits(), list))
+    (network, list).prop_map(|(network, list)| (network.trunc(), list))
 }
 
 /// The first and the last address of a range, and those beside them.
-fn addresses_at(network: &Network) -> Vec<IpAddr> {
-    let (first, last) = network.range();
+fn addresses_at(network: &IpNet) -> Vec<IpAddr> {
+    let [first, last] = [network.network(), network.broadcast()].map(super::entries::bits);
     let numbers = [first.wrapping_sub(1), first, last, last.wrapping_add(1)];
     let address = |number: u128| -> IpAddr {
-        match network.address {
+        match network.addr() {
             IpAddr::V4(_) => Ipv4Addr::from_bits(number as u32).into(),
             IpAddr::V6(_) => Ipv6Addr::from_bits(number).into(),
         }
@@ -68,11 +76,12 @@ fn addresses_at(network: &Network) -> Vec<IpAddr> {
     numbers.map(address).into()
 }
 
-fn entries(networks: &BTreeMap<Network, List>) -> Entries {
+fn entries(networks: &BTreeMap<IpNet, List>) -> Entries {
     let mut entries = Entries::new();
     for (network, list) in networks {
-        let text = format!("{}/{}", network.address, network.prefix);
-        entries.add_network(*list, &text).expect("a network");
+        entries
+            .add_network(*list, &network.to_string())
+            .expect("a network");
     }
     entries.index();
     entries
@@ -86,7 +95,7 @@ proptest! {
         v6 in any::<u128>(),
     ) {
         // Of ranges that occur twice, the last one counts.
-        let networks: BTreeMap<Network, List> = networks.into_iter().collect();
+        let networks: BTreeMap<IpNet, List> = networks.into_iter().collect();
         let entries = entries(&networks);
         let mut addresses: Vec<IpAddr> = networks.keys().flat_map(addresses_at).collect();
         addresses.push(Ipv4Addr::from_bits(v4).into());

@@ -51,7 +51,7 @@ impl RateLimitLayerBuilder {
             engine,
             readers,
             when: self.when.clone(),
-            partition_secret: self.partition_secret.clone(),
+            partition_secret: self.partition_secret,
             response: self.response.clone(),
             fields: Fields::new(self.response.format, false).intern(),
             wait: self.wait,
@@ -61,7 +61,7 @@ impl RateLimitLayerBuilder {
         settings.is_plain = settings.rules().all(Rule::is_plain)
             && settings.wait.is_none()
             && settings.when.is_none()
-            && settings.partition_secret.is_none();
+            && settings.partition_secret.0.is_none();
         let is_followed = settings.engine.store.is_followed();
         let fields = settings.announced(&SeenOverrides::default(), is_followed);
         settings.fields = fields.intern();
@@ -70,7 +70,7 @@ impl RateLimitLayerBuilder {
 
     fn check_format(&self) -> Result<(), ConfigError> {
         let is_draft10 = self.response.format == HeaderFormat::Draft10;
-        if self.partition_secret.is_some() && !is_draft10 {
+        if self.partition_secret.0.is_some() && !is_draft10 {
             return Err(ConfigError::new(
                 "partition-key-unsupported",
                 "`partition_key_secret(..)` with header fields that have no place for it; use `HeaderFormat::Draft10`, or drop `partition_key_secret(..)`",
@@ -131,7 +131,7 @@ impl Settings {
         let fields = if !response.shadow_with_headers && announced.clone().all(is_known) {
             let policies =
                 announced.map(|(policy, _)| (policy.name.clone(), policy.demand.quota.clone()));
-            let has_partition_keys = self.partition_secret.is_some();
+            let has_partition_keys = self.partition_secret.0.is_some();
             Fields::with_policies(
                 response.format,
                 policies.collect(),
@@ -143,7 +143,7 @@ impl Settings {
         };
         // What clients do not see, they do not see while a policy is off, either.
         let settlers = self.readers.iter();
-        let settlers = settlers.filter_map(|readers| readers.settle_by.as_ref());
+        let settlers = settlers.filter_map(|readers| readers.given.settle_by.as_ref());
         let hidden = settlers.filter_map(|settler| settler.0.hidden_field());
         fields.hiding(hidden.cloned())
     }

@@ -13,12 +13,12 @@ use super::{
     layer::RateLimitLayer,
     readers::{NameOffender, When},
     responder::Responder,
-    settings::{ResponseSettings, Secret},
+    settings::ResponseSettings,
 };
 use crate::control::Control;
 use crate::{
     ConfigError, Lists, OnStoreFailure, Policy, RequestHead, engine::EngineBuilder,
-    metrics::Observe, store::Store,
+    fingerprint::Secret, metrics::Observe, store::Store,
 };
 
 impl RateLimitLayer {
@@ -81,7 +81,7 @@ pub struct RateLimitLayerBuilder {
     pub(super) when: Option<Erased<When>>,
     pub(super) response: ResponseSettings,
     pub(super) wait: Option<Duration>,
-    pub(super) partition_secret: Option<Secret>,
+    pub(super) partition_secret: Secret,
     pub(super) name_offender: Option<Erased<NameOffender>>,
     pub(super) error: Option<ConfigError>,
 }
@@ -178,7 +178,7 @@ impl RateLimitLayerBuilder {
             self.error.get_or_insert(error);
         }
         let context = "tower-throttle v1 secret of partition keys";
-        self.partition_secret = Some(Secret(blake3::derive_key(context, secret)));
+        self.partition_secret = Secret(Some(blake3::derive_key(context, secret)));
         self
     }
 

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use super::{
     asked::{Asked, Unanswered},
     denied::Denial,
-    listed::{Exempt, Listed},
-    rules::{MissingKey, Rule},
+    listed::Listed,
+    rules::Rule,
     settings::Settings,
     settling::Settling,
 };
@@ -46,7 +46,7 @@ impl Settings {
         overrides: &SeenOverrides,
         head: &RequestHead<'_>,
     ) -> Next {
-        let mut exempt = Exempt::new();
+        let mut exempt = SmallVec::new();
         let lists = overrides.lists(self.engine.lists.as_ref());
         match lists.and_then(|lists| self.listed(&lists, overrides, head)) {
             None => {}
@@ -59,8 +59,9 @@ impl Settings {
         }
         let mut charges = Charges::default();
         let unchecked = |policy: &_, error: Option<&_>| self.record_unchecked(policy, error);
-        if let Err(missing) = self.charge(head, overrides, &exempt, &mut charges, unchecked) {
-            return Next::Deny(self.deny_without_key(Some(missing.policy), &missing.error, head));
+        if let Err((policy, error)) = self.charge(head, overrides, &exempt, &mut charges, unchecked)
+        {
+            return Next::Deny(self.deny_without_key(Some(policy), &error, head));
         }
         let partition_keys = self.partition_keys(&charges.enforced);
         let asked = if self.may_wait(&charges) {
@@ -111,7 +112,7 @@ impl Settings {
                     other = key;
                     other.as_ref()
                 }
-                Err(MissingKey { policy, error }) => {
+                Err((policy, error)) => {
                     return Next::Deny(self.deny_without_key(Some(policy), &error, head));
                 }
             },
@@ -156,7 +157,7 @@ impl Settings {
         exempt: &[&Name],
         charges: &mut Charges<'a>,
         mut unchecked: impl FnMut(&Name, Option<&KeyError>),
-    ) -> Result<(), MissingKey<'a>> {
+    ) -> Result<(), (&'a Name, KeyError)> {
         if !self.applies(head) {
             return Ok(());
         }
@@ -183,7 +184,7 @@ impl Settings {
 
     #[expect(clippy::expect_used, reason = "a hash has 32 bytes")]
     fn partition_keys(&self, charges: &[Charge<'_>]) -> PartitionKeys {
-        let secret = &self.partition_secret.as_ref()?.0;
+        let secret = self.partition_secret.0.as_ref()?;
         let partition_key = |charge: &Charge<'_>| {
             let mut hasher = blake3::Hasher::new_keyed(secret);
             hasher.update(charge.policy().as_bytes());

@@ -178,9 +178,9 @@ impl RateLimitLayer {
         let overrides = settings.engine.store.overrides();
         let mut charges = Charges::default();
         let charged = settings.charge(head, &overrides, &[], &mut charges, |_, _| {});
-        charged.map_err(|missing| {
-            settings.log_key_error(&missing.error);
-            missing.error
+        charged.map_err(|(_, error)| {
+            settings.log_key_error(&error);
+            error
         })?;
         Ok(Buckets::new(&settings.engine, &charges, None))
     }

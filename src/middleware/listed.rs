@@ -14,19 +14,16 @@ use crate::{
 pub(super) enum Listed<'a> {
     Allowed(Decision),
     /// These policies are not asked. The others are.
-    Exempt(Exempt<'a>),
+    Exempt(SmallVec<[&'a Name; 2]>),
     /// Also if what is listed is what the request lacks, or names in several ways.
     Denied(Response<Bytes>),
 }
-
-/// The policies whose keys are on the allow list.
-pub(super) type Exempt<'a> = SmallVec<[&'a Name; 2]>;
 
 /// An entry that decides.
 pub(super) enum Found<'a> {
     /// Of the address, or of the keys of all policies that apply.
     Allowed,
-    Exempt(Exempt<'a>),
+    Exempt(SmallVec<[&'a Name; 2]>),
     /// The policy and its key. `None`: the address.
     Denied(Option<(&'a Name, Key)>),
 }
@@ -84,7 +81,7 @@ impl Settings {
         if !lists.has_keys() {
             return Ok(None);
         }
-        let mut exempt = Exempt::new();
+        let mut exempt = SmallVec::new();
         let mut is_limited = false;
         for rule in self.rules() {
             let name = &rule.policy.name;

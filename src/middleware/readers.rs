@@ -7,18 +7,16 @@ use super::{
 };
 use crate::Quota;
 
-pub(crate) type CostBy = dyn Fn(&RequestHead<'_>) -> u64 + Send + Sync;
 pub(crate) type When = dyn Fn(&RequestHead<'_>) -> bool + Send + Sync;
-pub(super) type QuotaBy = dyn Fn(&RequestHead<'_>) -> Quota + Send + Sync;
 pub(crate) type NameOffender = dyn Fn(&RequestHead<'_>) -> Option<String> + Send + Sync;
 
 /// What a policy reads from a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyReaders {
     pub(super) key: Option<Erased<dyn KeyExtractor>>,
-    pub(super) cost_by: Option<Erased<CostBy>>,
+    pub(super) cost_by: Option<Erased<dyn Fn(&RequestHead<'_>) -> u64 + Send + Sync>>,
     pub(super) when: Option<Erased<When>>,
-    pub(super) quota_by: Option<Erased<QuotaBy>>,
+    pub(super) quota_by: Option<Erased<dyn Fn(&RequestHead<'_>) -> Quota + Send + Sync>>,
     pub(super) on_missing_key: Option<OnMissingKey>,
     pub(super) settle_by: Option<Erased<dyn Settler>>,
 }

@@ -8,8 +8,7 @@ use std::{
 use super::{
     erased::Erased,
     key::{global, peer},
-    readers::{CostBy, OnMissingKey, QuotaBy, When},
-    settle::Settler,
+    readers::{OnMissingKey, PolicyReaders},
 };
 use crate::{
     ConfigError, Key, Policy, Quota, RequestHead,
@@ -26,12 +25,10 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct RequestReaders {
     pub(super) key: Erased<dyn KeyExtractor>,
-    cost_by: Option<Erased<CostBy>>,
-    when: Option<Erased<When>>,
-    quota_by: Option<Erased<QuotaBy>>,
-    on_missing_key: OnMissingKey,
-    pub(super) settle_by: Option<Erased<dyn Settler>>,
-    tiers: Tiers,
+    pub(super) given: PolicyReaders,
+    /// The first quotas that requests chose. A request of one of these tiers takes a copy;
+    /// interning takes a hash and a lock.
+    tiers: [OnceLock<Interned<Quota>>; 8],
 }
 
 /// A checked policy and its readers.
@@ -41,18 +38,12 @@ pub(super) struct Rule<'a> {
     pub(super) readers: &'a RequestReaders,
 }
 
-/// A policy found no key in a request.
-pub(super) struct MissingKey<'a> {
-    pub(super) policy: &'a Name,
-    pub(super) error: KeyError,
-}
-
 impl RequestReaders {
     /// Checks the readers of a policy.
     pub(super) fn new(policy: &Policy, compiled: &Compiled) -> Result<Self, ConfigError> {
-        let readers = policy.readers.clone();
+        let mut readers = policy.readers.clone();
         let in_policy = |error: ConfigError| error.in_policy(&compiled.name.text);
-        let key: Erased<dyn KeyExtractor> = match readers.key {
+        let key: Erased<dyn KeyExtractor> = match readers.key.take() {
             // The bucket is either everybody's or one caller's.
             Some(_) if compiled.shared => {
                 return Err(in_policy(ConfigError::new(
@@ -84,18 +75,14 @@ impl RequestReaders {
         }
         Ok(Self {
             key,
-            cost_by: readers.cost_by,
-            when: readers.when,
-            quota_by: readers.quota_by,
-            on_missing_key: readers.on_missing_key.unwrap_or_default(),
-            settle_by: readers.settle_by,
-            tiers: Tiers::default(),
+            given: readers,
+            tiers: Default::default(),
         })
     }
 
     #[inline]
     fn applies(&self, head: &RequestHead<'_>) -> bool {
-        self.when.as_ref().is_none_or(|when| (when.0)(head))
+        self.given.when.as_ref().is_none_or(|when| (when.0)(head))
     }
 
     /// Returns the key of a request's caller. `None`: the policy does not apply to it.
@@ -105,8 +92,17 @@ impl RequestReaders {
 
     /// Returns the quotas that requests chose, as far as they are kept.
     pub(super) fn known_tiers(&self) -> Vec<Interned<Quota>> {
-        let tiers = self.tiers.0.iter();
+        let tiers = self.tiers.iter();
         tiers.filter_map(|tier| tier.get().cloned()).collect()
+    }
+
+    fn tier(&self, quota: Quota) -> Interned<Quota> {
+        let tiers = self.tiers.iter();
+        let mut tiers = tiers.map(|tier| tier.get_or_init(|| quota.intern()));
+        match tiers.find(|tier| ***tier == quota) {
+            Some(tier) => tier.clone(),
+            None => Interned::Shared(Arc::new(quota)),
+        }
     }
 }
 
@@ -115,7 +111,7 @@ impl<'a> Rule<'a> {
     /// and does not wait.
     pub(super) fn is_plain(self) -> bool {
         let Self { policy, readers } = self;
-        !policy.has_tiers && !policy.demand.quota.paces() && readers.settle_by.is_none()
+        !policy.has_tiers && !policy.demand.quota.paces() && readers.given.settle_by.is_none()
     }
 
     /// Adds what the policy charges for a request, if it applies to it. `unchecked` is called if it is
@@ -128,7 +124,7 @@ impl<'a> Rule<'a> {
         overrides: &SeenOverrides,
         charges: &mut Charges<'a>,
         unchecked: &mut impl FnMut(&Name, Option<&KeyError>),
-    ) -> Result<(), MissingKey<'a>> {
+    ) -> Result<(), (&'a Name, KeyError)> {
         let Self { policy, readers } = self;
         let given = overrides.policy(&policy.name.text);
         let Some(enforcement) = policy.enforcement_under(given) else {
@@ -144,7 +140,7 @@ impl<'a> Rule<'a> {
                 return Err(missing);
             }
             Err(missing) => {
-                unchecked(&policy.name, Some(&missing.error));
+                unchecked(&policy.name, Some(&missing.1));
                 return Ok(());
             }
         };
@@ -162,7 +158,10 @@ impl<'a> Rule<'a> {
     /// Returns the key that the policy charges for a request that it applies to. `None`: it does not
     /// apply to those without a key.
     #[inline(always)]
-    pub(super) fn charged_key(self, head: &RequestHead<'_>) -> Result<Option<Key>, MissingKey<'a>> {
+    pub(super) fn charged_key(
+        self,
+        head: &RequestHead<'_>,
+    ) -> Result<Option<Key>, (&'a Name, KeyError)> {
         match self.readers.key.0.extract(head) {
             Ok(key) => Ok(Some(key)),
             Err(error) => self.key_in_place_of(error),
@@ -171,14 +170,14 @@ impl<'a> Rule<'a> {
 
     /// Returns the key of a request that lacks one. `None`: the policy does not apply to it.
     #[cold]
-    pub(super) fn key_in_place_of(self, error: KeyError) -> Result<Option<Key>, MissingKey<'a>> {
-        match self.readers.on_missing_key {
+    pub(super) fn key_in_place_of(
+        self,
+        error: KeyError,
+    ) -> Result<Option<Key>, (&'a Name, KeyError)> {
+        match self.readers.given.on_missing_key.unwrap_or_default() {
             OnMissingKey::Skip if error.is_missing() => Ok(None),
             OnMissingKey::Share if error.is_missing() => Ok(Some(Key::missing())),
-            _ => Err(MissingKey {
-                policy: &self.policy.name,
-                error,
-            }),
+            _ => Err((&self.policy.name, error)),
         }
     }
 
@@ -191,30 +190,12 @@ impl<'a> Rule<'a> {
         quota: Option<&Interned<Quota>>,
     ) -> Option<Demand> {
         let Self { policy, readers } = self;
-        let quota_by = readers.quota_by.as_ref().filter(|_| quota.is_none());
-        if quota.is_none() && quota_by.is_none() && readers.cost_by.is_none() {
+        let quota_by = readers.given.quota_by.as_ref().filter(|_| quota.is_none());
+        if quota.is_none() && quota_by.is_none() && readers.given.cost_by.is_none() {
             return None;
         }
-        let tier = quota_by.map(|quota| readers.tiers.intern((quota.0)(head)));
-        let cost = readers.cost_by.as_ref().map(|cost| (cost.0)(head));
+        let tier = quota_by.map(|quota| readers.tier((quota.0)(head)));
+        let cost = readers.given.cost_by.as_ref().map(|cost| (cost.0)(head));
         Some(policy.held(policy.demand.chosen(quota.or(tier.as_ref()), cost)))
-    }
-}
-
-/// The first quotas that requests chose. A request of one of these tiers takes a copy;
-/// any other quota is allocated.
-#[derive(Clone, Debug, Default)]
-struct Tiers([OnceLock<Interned<Quota>>; 8]);
-
-impl Tiers {
-    fn intern(&self, quota: Quota) -> Interned<Quota> {
-        let mut tiers = self
-            .0
-            .iter()
-            .map(|tier| tier.get_or_init(|| quota.intern()));
-        match tiers.find(|tier| ***tier == quota) {
-            Some(tier) => tier.clone(),
-            None => Interned::Shared(Arc::new(quota)),
-        }
     }
 }

@@ -1,7 +1,6 @@
 //! The settings of a built layer.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,6 +22,7 @@ use super::{
 use crate::{
     Decision, RequestHead,
     engine::{Engine, HasEngine},
+    fingerprint::Secret,
     key::KeyError,
     policy_name::Name,
     telemetry,
@@ -31,7 +31,6 @@ use crate::{
 use crate::{lists::LoadedLists, overrides::Overrides};
 
 pub(super) type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
-pub(super) type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 
 /// The settings of a built layer.
 #[derive(Clone, Debug)]
@@ -41,7 +40,7 @@ pub(crate) struct Settings {
     pub(super) readers: Box<[RequestReaders]>,
     /// Which requests are limited at all.
     pub(super) when: Option<Erased<When>>,
-    pub(super) partition_secret: Option<Secret>,
+    pub(super) partition_secret: Secret,
     /// Whether a policy settles what its requests hold.
     pub(super) settles: bool,
     /// Whether a request is charged once, by one policy, and does not wait.
@@ -143,16 +142,6 @@ impl Settings {
     }
 }
 
-/// Key material, which `Debug` does not show.
-#[derive(Clone)]
-pub(super) struct Secret(pub(super) [u8; 32]);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
 /// How requests are answered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponseSettings {
@@ -162,7 +151,7 @@ pub(super) struct ResponseSettings {
     pub(super) shadow_with_headers: bool,
     pub(super) retry_after_jitter: Duration,
     pub(super) grpc_denials: GrpcDenials,
-    pub(super) on_denied: Option<Erased<OnDenied>>,
+    pub(super) on_denied: Option<Erased<dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync>>,
 }
 
 /// The configuration errors that were logged.

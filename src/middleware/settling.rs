@@ -160,7 +160,7 @@ impl Settling {
     fn ask<'a>(&mut self, outcome: impl Fn(u64) -> Outcome<'a>) {
         for index in mem::take(&mut self.open) {
             let rule = self.settings.rules().nth(index);
-            let rule = rule.and_then(|rule| Some((rule, rule.readers.settle_by.as_ref()?)));
+            let rule = rule.and_then(|rule| Some((rule, rule.readers.given.settle_by.as_ref()?)));
             let Some((rule, settler)) = rule else {
                 continue;
             };

@@ -1,7 +1,5 @@
 //! Under `tower_throttle::control`: the control document.
 
-use std::fmt;
-
 use crate::StoreError;
 
 /// Logs a new version of the control document.
@@ -75,7 +73,7 @@ pub(crate) fn control_read_again(version: u64) {
 }
 
 /// Logs a stored document that does not apply, once for each content.
-pub(crate) fn control_rejected(why: &impl fmt::Display, version: u64) {
+pub(crate) fn control_rejected(why: &str, version: u64) {
     tell!(
         warn,
         "control",

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Fields, Mismatch, Random};
+use super::{Mismatch, Random, fields};
 use crate::{
     Clock, ConfigError, Decision, FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure,
     Policy, SlidingLog, SlidingWindow, Source, StoreError, TokenBucket,
@@ -63,14 +63,8 @@ struct Open {
     policy: usize,
     caller: u64,
     units: u64,
-    generation: Generation,
-}
-
-/// The generation of the same units in the store that is tested and in the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Generation {
-    tested: u64,
-    model: u64,
+    /// That of the store that is tested, and that of the model.
+    generation: (u64, u64),
 }
 
 struct Walk<S> {
@@ -195,7 +189,7 @@ impl<S: Store> Walk<S> {
             charge.hold(held);
             charges.push(charge);
         }
-        let none = Generation::default();
+        let none = (0, 0);
         let decided = self.compare(step, operation, &charges, none).await?;
         for (policy, (units, generation)) in decided.into_iter().enumerate() {
             if units > 0 {
@@ -312,24 +306,21 @@ impl<S: Store> Walk<S> {
         step: usize,
         operation: Operation,
         charges: &[Charge<'_>],
-        generation: Generation,
-    ) -> Result<Vec<(u64, Generation)>, Mismatch> {
-        let of_tested = in_generation(charges, generation.tested);
+        generation: (u64, u64),
+    ) -> Result<Vec<(u64, (u64, u64))>, Mismatch> {
+        let of_tested = in_generation(charges, generation.0);
         let check = Check::new(operation, &of_tested);
         let tested: Result<_, StoreError> = self.tested.check(&check).wait().await;
-        let of_model = in_generation(charges, generation.model);
+        let of_model = in_generation(charges, generation.1);
         let (tested, model) = (tested?, self.decide(&Check::new(operation, &of_model)));
         // A repeated denial does not know of what was settled since.
         let is_repeated = tested.source() == Source::Cache;
         let is_as_strict = tested.verdict() == model.verdict()
             && tested.retry_after() <= model.retry_after().or(Some(Duration::MAX));
-        if Fields::new(&tested) == Fields::new(&model) || is_repeated && is_as_strict {
+        if fields(&tested) == fields(&model) || is_repeated && is_as_strict {
             let decided = tested.policies().zip(model.policies());
             let decided = decided.map(|(tested, model)| {
-                let generation = Generation {
-                    tested: tested.generation(),
-                    model: model.generation(),
-                };
+                let generation = (tested.generation(), model.generation());
                 (model.held_by_request(), generation)
             });
             return Ok(decided.collect());
@@ -347,8 +338,8 @@ impl<S: Store> Walk<S> {
         Err(Mismatch(format!(
             "step {step}, {operation:?} {asked:#?}: {:?} decided\n{:#?}\nand should decide\n{:#?}",
             tested.source(),
-            Fields::new(&tested),
-            Fields::new(&model)
+            fields(&tested),
+            fields(&model)
         )))
     }
 }

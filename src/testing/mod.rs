@@ -8,11 +8,7 @@ mod holds;
 #[cfg(feature = "redis")]
 mod simulated;
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 pub use self::holds::holds_conformance;
 #[cfg(feature = "redis")]
@@ -199,7 +195,7 @@ impl Walk {
     async fn settle(&self, key: u64) -> Result<(), Mismatch> {
         for _ in 0..1_000 {
             let [tested, model] = [self.tested.peek(key).await?, self.model.peek(key).await?];
-            if Fields::new(&tested) == Fields::new(&model) {
+            if fields(&tested) == fields(&model) {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -239,57 +235,39 @@ async fn ask(
 }
 
 fn compare(step: usize, task: &str, tested: &Decision, model: &Decision) -> Result<(), Mismatch> {
-    let [tested, model] = [Fields::new(tested), Fields::new(model)];
+    let [tested, model] = [fields(tested), fields(model)];
     if tested == model {
         return Ok(());
     }
     Err(Mismatch(format!(
-        "step {step}, {task}: the store decided\n{tested:#?}\nand should decide\n{model:#?}"
+        "step {step}, {task}: the store decided\n{tested}\nand should decide\n{model}"
     )))
 }
 
-/// All fields of a decision.
-#[derive(Debug, PartialEq, Eq)]
-struct Fields {
-    verdict: crate::Verdict,
-    decided_at: Option<SystemTime>,
-    retry_after: Option<Duration>,
-    policies: Vec<PolicyFields>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct PolicyFields {
-    name: String,
-    cost: u64,
-    moved: u64,
-    held: u64,
-    remaining: u64,
-    is_impossible: bool,
-    reset_after: Duration,
-    retry_after: Option<Duration>,
-    delay: Duration,
-}
-
-impl Fields {
-    fn new(decision: &Decision) -> Self {
-        let policies = decision.policies().map(|policy| PolicyFields {
-            name: policy.name().to_owned(),
-            cost: policy.cost(),
-            moved: policy.charged(),
-            held: policy.held_by_request(),
-            remaining: policy.remaining(),
-            is_impossible: policy.is_impossible(),
-            reset_after: policy.reset_after(),
-            retry_after: policy.retry_after(),
-            delay: policy.delay(),
-        });
-        Self {
-            verdict: decision.verdict(),
-            decided_at: decision.decided_at(),
-            retry_after: decision.retry_after(),
-            policies: policies.collect(),
-        }
-    }
+/// Returns all fields of a decision, as text.
+fn fields(decision: &Decision) -> String {
+    let policies = decision.policies().map(|policy| {
+        format!(
+            "{:?}: cost {}, moved {}, held {}, remaining {}, impossible: {}, reset after {:?}, retry after {:?}, delay {:?}",
+            policy.name(),
+            policy.cost(),
+            policy.charged(),
+            policy.held_by_request(),
+            policy.remaining(),
+            policy.is_impossible(),
+            policy.reset_after(),
+            policy.retry_after(),
+            policy.delay(),
+        )
+    });
+    let (verdict, wait) = (decision.verdict(), decision.retry_after());
+    let decided_at = decision.decided_at();
+    let first = format!("{verdict:?}, decided at {decided_at:?}, retry after {wait:?}");
+    [first]
+        .into_iter()
+        .chain(policies)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 impl Random {

@@ -4,7 +4,7 @@
 //! of handlers could disagree about which credential was sent, the key is ambiguous.
 //! Otherwise one login would have a bucket for each junk value beside it.
 
-use std::{iter, sync::Arc};
+use std::iter;
 
 use http::{
     HeaderName,
@@ -13,8 +13,9 @@ use http::{
 use smallvec::SmallVec;
 
 use super::{
-    Key, KeyError, KeyExtractor, KeySource, RequestHead,
+    Key, KeyError, KeySource, RequestHead,
     error::{Source, keep_name},
+    extractor::Extractor,
     host::Host,
 };
 use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
@@ -29,25 +30,17 @@ use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
 /// **The client chooses it.** A client that invents a value for each request has a bucket
 /// for each. Use [`extension`](super::extension) with what authentication found. For
 /// `Authorization: Bearer ..` use [`bearer_token`], which parses that scheme.
-#[must_use]
-pub fn header(name: &str) -> Header {
-    Header {
-        name: name.parse().map_err(|_| ConfigError::header_name(name)),
-        kept_name: keep_name(name),
-    }
-}
-
-/// Made by [`header`].
-#[derive(Clone, Debug)]
-pub struct Header {
-    name: Result<HeaderName, ConfigError>,
-    kept_name: Option<&'static str>,
-}
-
-impl KeyExtractor for Header {
-    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        let missing = |source| KeyError::missing_from(source, self.kept_name);
-        let name = self.name.as_ref().map_err(|_| missing(Source::Header))?;
+pub fn header(name: &str) -> Extractor {
+    let kept_name = keep_name(name);
+    let missing = move |source| KeyError::missing_from(source, kept_name);
+    let parsed = name.parse::<HeaderName>().ok();
+    let checked = match parsed {
+        Some(_) => Ok(()),
+        None => Err(ConfigError::header_name(name)),
+    };
+    let source = KeySource::Header(name.to_ascii_lowercase());
+    let read = move |head: &RequestHead<'_>| {
+        let name = parsed.as_ref().ok_or(missing(Source::Header))?;
         if *name == HOST {
             return match Host::of(head) {
                 Ok(Some(host)) => Ok(Key::from(&*host.to_string())),
@@ -61,15 +54,10 @@ impl KeyExtractor for Header {
             None | Some([]) => Err(missing(Source::Header)),
             Some(value) => Ok(Key::from(value)),
         }
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        self.name.clone().map(drop)
-    }
-
-    fn source(&self) -> KeySource {
-        let name = self.name.as_ref();
-        KeySource::Header(name.map_or_else(|_| String::new(), HeaderName::to_string))
+    };
+    Extractor {
+        checked,
+        ..Extractor::new(source, read)
     }
 }
 
@@ -107,18 +95,9 @@ fn only<T: PartialEq>(
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use]
-pub const fn bearer_token() -> BearerToken {
-    BearerToken
-}
-
-/// Made by [`bearer_token`].
-#[derive(Clone, Copy, Debug)]
-pub struct BearerToken;
-
-impl KeyExtractor for BearerToken {
-    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        let error = |source| KeyError::missing_from(source, Some("authorization"));
+pub fn bearer_token() -> Extractor {
+    let error = |source| KeyError::missing_from(source, Some("authorization"));
+    Extractor::new(KeySource::BearerToken, move |head| {
         let lines = head.headers().get_all(AUTHORIZATION).iter();
         let tokens = lines.map(|line| token_of(line.as_bytes()));
         match only(tokens, error(Source::BearerTokens))?.flatten() {
@@ -126,11 +105,7 @@ impl KeyExtractor for BearerToken {
             Some(token) if token.iter().all(u8::is_ascii_graphic) => Ok(Key::from(token)),
             Some(_) => Err(error(Source::BearerTokens)),
         }
-    }
-
-    fn source(&self) -> KeySource {
-        KeySource::BearerToken
-    }
+    })
 }
 
 /// Returns what stands behind the scheme, unless it is another scheme or nothing.
@@ -154,68 +129,58 @@ fn token_of(credentials: &[u8]) -> Option<&[u8]> {
 /// the session that authentication found. A site on a neighboring subdomain can set a
 /// second cookie of the same name, so that its visitors are denied here. A name that starts
 /// with `__Host-` prevents that.
-#[must_use]
-pub fn cookie(name: &str) -> Cookie {
-    Cookie {
-        name: name.into(),
-        kept_name: keep_name(name),
+pub fn cookie(name: &str) -> Extractor {
+    // A cookie name is a token, as a header name is, but its case matters.
+    let checked = match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(ConfigError::new(
+            "cookie-name",
+            format!("{name:?} is not a cookie name; use a token such as \"session\""),
+        )),
+    };
+    let kept_name = keep_name(name);
+    let name = name.to_owned();
+    let source = KeySource::Cookie(name.clone());
+    let read = move |head: &RequestHead<'_>| cookie_value(&name, kept_name, head);
+    Extractor {
+        checked,
+        ..Extractor::new(source, read)
     }
 }
 
-/// Made by [`cookie`].
-#[derive(Clone, Debug)]
-pub struct Cookie {
-    name: Arc<str>,
+fn cookie_value(
+    name: &str,
     kept_name: Option<&'static str>,
-}
-
-impl KeyExtractor for Cookie {
-    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        let missing = |source| KeyError::missing_from(source, self.kept_name);
-        let lines = head.headers().get_all(COOKIE).iter();
-        let mut values = lines
-            .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
-            .filter_map(|pair| {
-                let equals = pair.iter().position(|byte| *byte == b'=')?;
-                let (name, value) = pair.split_at(equals);
-                let is_it = percent_decoded(name.trim_ascii()).eq(self.name.bytes());
-                is_it.then(|| value.get(1..).unwrap_or_default().trim_ascii())
-            });
-        let text = values.next().ok_or(missing(Source::Cookie))?;
-        let decoded: SmallVec<[u8; INLINE_KEY_BYTES]>;
-        let value = without_quotes(if text.contains(&b'%') {
-            decoded = percent_decoded(text).collect();
-            &decoded
-        } else {
-            text
+    head: &RequestHead<'_>,
+) -> Result<Key, KeyError> {
+    let missing = |source| KeyError::missing_from(source, kept_name);
+    let lines = head.headers().get_all(COOKIE).iter();
+    let mut values = lines
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
+        .filter_map(|pair| {
+            let equals = pair.iter().position(|byte| *byte == b'=')?;
+            let (found, value) = pair.split_at(equals);
+            let is_it = percent_decoded(found.trim_ascii()).eq(name.bytes());
+            is_it.then(|| value.get(1..).unwrap_or_default().trim_ascii())
         });
-        let is_same = |other| {
-            let other: SmallVec<[u8; INLINE_KEY_BYTES]> = percent_decoded(other).collect();
-            without_quotes(&other) == value
-        };
-        if !values.all(is_same) {
-            Err(missing(Source::Cookies))
-        } else if value.is_empty() {
-            Err(missing(Source::Cookie))
-        } else {
-            Ok(Key::from(value))
-        }
-    }
-
-    fn source(&self) -> KeySource {
-        KeySource::Cookie(self.name.to_string())
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        // A cookie name is a token, as a header name is, but its case matters.
-        let name = &self.name;
-        match HeaderName::from_bytes(name.as_bytes()) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(ConfigError::new(
-                "cookie-name",
-                format!("{name:?} is not a cookie name; use a token such as \"session\""),
-            )),
-        }
+    let text = values.next().ok_or(missing(Source::Cookie))?;
+    let decoded: SmallVec<[u8; INLINE_KEY_BYTES]>;
+    let value = without_quotes(if text.contains(&b'%') {
+        decoded = percent_decoded(text).collect();
+        &decoded
+    } else {
+        text
+    });
+    let is_same = |other| {
+        let other: SmallVec<[u8; INLINE_KEY_BYTES]> = percent_decoded(other).collect();
+        without_quotes(&other) == value
+    };
+    if !values.all(is_same) {
+        Err(missing(Source::Cookies))
+    } else if value.is_empty() {
+        Err(missing(Source::Cookie))
+    } else {
+        Ok(Key::from(value))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Keys that clients do not choose: an extension, the method, the route, one for all.
 
-use std::{any::type_name, fmt, sync::Arc};
+use std::any::type_name;
 
-use super::{Key, KeyError, KeyExtractor, KeySource, RequestHead, error::Source};
+use super::{Key, KeyError, KeySource, RequestHead, error::Source, extractor::Extractor};
 use crate::{telemetry, util::absences::Absences};
 
 /// Reads a key from a value that an earlier layer put into the request's extensions: an
@@ -20,78 +20,34 @@ use crate::{telemetry, util::absences::Absences};
 ///
 /// let by_user = key::extension(|user: &User| user.id);
 /// ```
-pub fn extension<T, F, R>(read: F) -> Extension<T>
+pub fn extension<T, F, R>(read: F) -> Extractor
 where
     T: Send + Sync + 'static,
     F: Fn(&T) -> R + Send + Sync + 'static,
     R: Into<Key>,
 {
-    Extension {
-        read: Arc::new(move |value| read(value).into()),
-        absences: Arc::default(),
-    }
-}
-
-/// Made by [`extension`].
-pub struct Extension<T> {
-    read: Arc<dyn Fn(&T) -> Key + Send + Sync>,
-    absences: Arc<Absences>,
-}
-
-impl<T> Clone for Extension<T> {
-    fn clone(&self) -> Self {
-        Self {
-            read: Arc::clone(&self.read),
-            absences: Arc::clone(&self.absences),
+    let absences = Absences::default();
+    Extractor::new(KeySource::Application, move |head| {
+        if let Some(value) = head.extensions().get::<T>() {
+            absences.record_presence();
+            return Ok(read(value).into());
         }
-    }
-}
-
-impl<T> fmt::Debug for Extension<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Extension<{}>", type_name::<T>())
-    }
-}
-
-impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
-    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        match head.extensions().get::<T>() {
-            Some(value) => {
-                self.absences.record_presence();
-                Ok((self.read)(value))
-            }
-            None => {
-                let name = type_name::<T>();
-                if head.is_sent() && self.absences.record_absence() {
-                    telemetry::extension_missing(name);
-                }
-                Err(KeyError::missing_from(Source::Extension, Some(name)))
-            }
+        let name = type_name::<T>();
+        if head.is_sent() && absences.record_absence() {
+            telemetry::extension_missing(name);
         }
-    }
+        Err(KeyError::missing_from(Source::Extension, Some(name)))
+    })
 }
 
 /// Reads the method, as one part of a tuple: `(key::peer(), key::method())`.
 ///
 /// Methods other than those of RFC 9110, `PATCH` and `QUERY` share one key. Otherwise
 /// clients that invent methods would have a bucket for each.
-#[must_use]
-pub const fn method() -> MethodKey {
-    MethodKey
-}
-
-/// Made by [`method`].
-#[derive(Clone, Copy, Debug)]
-pub struct MethodKey;
-
-impl KeyExtractor for MethodKey {
-    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
+pub fn method() -> Extractor {
+    Extractor::new(KeySource::Method, |head| {
         Ok(known_method(head).map_or_else(Key::missing, Key::from))
-    }
-
-    fn source(&self) -> KeySource {
-        KeySource::Method
-    }
+    })
 }
 
 /// Returns the method, if it is a usual one: clients may invent others.
@@ -105,23 +61,8 @@ const KNOWN_METHODS: [&str; 10] = [
 ];
 
 /// Makes a key that all requests share.
-#[must_use]
-pub const fn global() -> Global {
-    Global
-}
-
-/// Made by [`global`].
-#[derive(Clone, Copy, Debug)]
-pub struct Global;
-
-impl KeyExtractor for Global {
-    fn extract(&self, _: &RequestHead<'_>) -> Result<Key, KeyError> {
-        Ok(Key::everyone())
-    }
-
-    fn source(&self) -> KeySource {
-        KeySource::Everyone
-    }
+pub fn global() -> Extractor {
+    Extractor::new(KeySource::Everyone, |_| Ok(Key::everyone()))
 }
 
 /// Reads the route that axum matched, as it was declared (`/users/{id}`): parameters of
@@ -131,29 +72,9 @@ impl KeyExtractor for Global {
 /// of the `Router`, where no route is matched yet.
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-#[must_use]
-pub const fn matched_route() -> MatchedRoute {
-    MatchedRoute
-}
-
-/// Made by [`matched_route`].
-#[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-#[derive(Clone, Copy, Debug)]
-pub struct MatchedRoute;
-
-#[cfg(feature = "axum")]
-impl KeyExtractor for MatchedRoute {
-    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        Ok(
-            match head.extensions().get::<axum::extract::MatchedPath>() {
-                Some(path) => Key::from(path.as_str()),
-                None => Key::missing(),
-            },
-        )
-    }
-
-    fn source(&self) -> KeySource {
-        KeySource::Route
-    }
+pub fn matched_route() -> Extractor {
+    Extractor::new(KeySource::Route, |head| {
+        let path = head.extensions().get::<axum::extract::MatchedPath>();
+        Ok(path.map_or_else(Key::missing, |path| Key::from(path.as_str())))
+    })
 }

@@ -79,6 +79,7 @@ mod client_ip;
 mod combine;
 mod credential;
 mod error;
+mod extractor;
 mod forwarded;
 mod host;
 mod known;
@@ -89,15 +90,15 @@ mod source;
 pub(crate) use self::address::key_of_address;
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-pub use self::known::{MatchedRoute, matched_route};
+pub use self::known::matched_route;
 pub use self::{
     address::AddressReader,
     client_ip::{ClientIp, Peer, PeerAddr, client_ip, peer},
-    combine::Or,
-    credential::{BearerToken, Cookie, Header, bearer_token, cookie, header},
+    credential::{bearer_token, cookie, header},
     error::KeyError,
+    extractor::Extractor,
     host::Host,
-    known::{Extension, Global, MethodKey, extension, global, method},
+    known::{extension, global, method},
     source::KeySource,
 };
 pub(crate) use self::{known::known_method, request_head::RequestHead};
@@ -144,11 +145,14 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Uses `other` if this key is missing. The types of this module have the same method
     /// without an import.
-    fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
+    ///
+    /// Keys of different alternatives never collide, because the key includes which one it is from.
+    /// So a client cannot act as another one by sending that one's address as a header.
+    fn or<K: KeyExtractor>(self, other: K) -> Extractor
     where
         Self: Sized,
     {
-        Or::new(self, other)
+        combine::first_of(self, other)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use crate::{ConfigError, util::network::Network};
+use crate::{ConfigError, util::network};
 
 /// Reads addresses and CIDR ranges.
 pub(super) fn parse<T: AsRef<str>>(
@@ -12,7 +12,7 @@ pub(super) fn parse<T: AsRef<str>>(
     let mut texts = Vec::new();
     for text in trusted {
         let text = text.as_ref().to_owned();
-        let Some(network) = parse_network(&text) else {
+        let Some(network) = network::parse(&text) else {
             let message = format!(
                 "trusted proxy {text:?} is no address and no CIDR range; name it as \"10.0.0.7\" or \"10.0.0.8/30\""
             );
@@ -41,11 +41,6 @@ fn trusts_every_address(text: &str) -> ConfigError {
         "trusted proxies {text:?} match every client's address, so each client could spoof its own; name the addresses of your proxies"
     );
     ConfigError::new("trusts-every-address", message)
-}
-
-fn parse_network(text: &str) -> Option<IpNet> {
-    let network = Network::parse(text)?;
-    IpNet::new(network.address, network.prefix).ok()
 }
 
 /// Ranges that are not public.

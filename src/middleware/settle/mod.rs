@@ -43,7 +43,7 @@ mod ready_made;
 use http::HeaderName;
 
 use self::outcome::{Outcome, Settle};
-pub use self::ready_made::{BodyBytes, CostHeader, Statuses, body_bytes, failures, header, status};
+pub use self::ready_made::{CostHeader, body_bytes, failures, header, status};
 use crate::ConfigError;
 
 /// Says what a request costs, from its response. Closures `Fn(&Outcome<'_>) -> Settle` are

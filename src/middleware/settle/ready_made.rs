@@ -1,7 +1,5 @@
 //! The usual settlers.
 
-use std::sync::Arc;
-
 use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
 
 use super::{
@@ -60,33 +58,41 @@ const GRPC: &[u8] = b"application/grpc";
 ///
 /// A status outside 100 to 999, or no status at all, is an error when the layer is built.
 #[must_use]
-pub fn status(statuses: impl IntoIterator<Item = u16>) -> Statuses {
-    Statuses(statuses.into_iter().collect())
-}
-
-/// Made by [`status`].
-#[derive(Clone, Debug)]
-pub struct Statuses(Arc<[u16]>);
-
-impl Settler for Statuses {
-    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
-        let counts = |status: StatusCode| self.0.contains(&status.as_u16());
+pub fn status(statuses: impl IntoIterator<Item = u16>) -> impl Settler + Clone {
+    let statuses: Vec<u16> = statuses.into_iter().collect();
+    let mut unknown = statuses.iter().filter(|code| !(100..1_000).contains(*code));
+    let checked = match unknown.next() {
+        Some(code) => Err(ConfigError::new(
+            "status-out-of-range",
+            format!("{code} is not an HTTP status; use 100 to 999"),
+        )),
+        None if statuses.is_empty() => Err(ConfigError::zero("settle::status")),
+        None => Ok(()),
+    };
+    let settle = move |outcome: &Outcome<'_>| {
+        let counts = |status: StatusCode| statuses.contains(&status.as_u16());
         match outcome.status().is_none_or(counts) {
             true => charge(outcome),
             false => Settle::Release,
         }
+    };
+    Checked { checked, settle }
+}
+
+/// A closure, with the error of its settings.
+#[derive(Clone)]
+struct Checked<F> {
+    checked: Result<(), ConfigError>,
+    settle: F,
+}
+
+impl<F: Fn(&Outcome<'_>) -> Settle + Send + Sync + 'static> Settler for Checked<F> {
+    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
+        (self.settle)(outcome)
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        let mut unknown = self.0.iter().filter(|code| !(100..1_000).contains(*code));
-        match unknown.next() {
-            Some(code) => Err(ConfigError::new(
-                "status-out-of-range",
-                format!("{code} is not an HTTP status; use 100 to 999"),
-            )),
-            None if self.0.is_empty() => Err(ConfigError::zero("settle::status")),
-            None => Ok(()),
-        }
+        self.checked.clone()
     }
 }
 
@@ -167,34 +173,18 @@ fn whole_number(value: &HeaderValue) -> Option<u64> {
 ///
 /// 0 is an error when the layer is built.
 #[must_use]
-pub const fn body_bytes(bytes_per_unit: u64) -> BodyBytes {
-    BodyBytes { bytes_per_unit }
-}
-
-/// Made by [`body_bytes`].
-#[derive(Clone, Copy, Debug)]
-pub struct BodyBytes {
-    bytes_per_unit: u64,
-}
-
-impl Settler for BodyBytes {
-    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
-        if outcome.is_denied_within() {
-            return Settle::Release;
-        }
-        match outcome.status() {
-            None => Settle::Full,
-            Some(_) if !outcome.is_end() => Settle::AtEnd,
-            Some(_) => Settle::Units(outcome.body_bytes().div_ceil(self.bytes_per_unit.max(1))),
-        }
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        match self.bytes_per_unit {
-            0 => Err(ConfigError::zero("settle::body_bytes")),
-            _ => Ok(()),
-        }
-    }
+pub fn body_bytes(bytes_per_unit: u64) -> impl Settler + Clone {
+    let checked = match bytes_per_unit {
+        0 => Err(ConfigError::zero("settle::body_bytes")),
+        _ => Ok(()),
+    };
+    let settle = move |outcome: &Outcome<'_>| match outcome.status() {
+        _ if outcome.is_denied_within() => Settle::Release,
+        None => Settle::Full,
+        Some(_) if !outcome.is_end() => Settle::AtEnd,
+        Some(_) => Settle::Units(outcome.body_bytes().div_ceil(bytes_per_unit.max(1))),
+    };
+    Checked { checked, settle }
 }
 
 /// Charges what is held, and one unit if that is nothing.

@@ -75,7 +75,7 @@ impl ReadContext<'_> {
     }
 }
 
-/// What requests hold of a bucket, before a check. In units.
+/// What requests hold of a bucket, in units: before a check, or in its decision after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HoldReading {
     /// All that is held.

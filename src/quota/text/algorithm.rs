@@ -57,7 +57,7 @@ impl FromStr for Algorithm {
                 "algorithm-text",
                 format!(
                     "algorithm {text:?}: no such algorithm{}",
-                    choice(text, &NAMES)
+                    choice(text, &names())
                 ),
             )),
         }
@@ -65,18 +65,9 @@ impl FromStr for Algorithm {
 }
 
 /// The names of those that a quota may have.
-const NAMES: [&str; 7] = {
-    let [a, b, c, d, e, f, g] = ALGORITHMS;
-    [
-        a.name(),
-        b.name(),
-        c.name(),
-        d.name(),
-        e.name(),
-        f.name(),
-        g.name(),
-    ]
-};
+fn names() -> [&'static str; 7] {
+    ALGORITHMS.map(Algorithm::name)
+}
 
 /// Takes the name of a quota's algorithm.
 pub(super) fn take(words: &mut Words<'_>) -> Result<Algorithm, Mistake> {
@@ -85,7 +76,7 @@ pub(super) fn take(words: &mut Words<'_>) -> Result<Algorithm, Mistake> {
     let named = ALGORITHMS.into_iter().find(|it| it.name() == name);
     named.ok_or_else(|| {
         let wrong = if name.is_empty() { first.text } else { &name };
-        let (wrong, proposal) = (quoted(wrong), choice(&name, &NAMES));
+        let (wrong, proposal) = (quoted(wrong), choice(&name, &names()));
         let reason = format!("{wrong} is neither a number nor an algorithm{proposal}");
         Mistake::new(at, reason)
     })

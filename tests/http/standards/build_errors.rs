@@ -95,7 +95,7 @@ fn a_fixed_cost_above_the_capacity_fails() {
 
 #[test]
 fn mistakes_inside_keys_fail() {
-    let policy = |key: key::Header| Policy::new("api", TokenBucket::per_second(1)).key(key);
+    let policy = |key: key::Extractor| Policy::new("api", TokenBucket::per_second(1)).key(key);
     assert_config_error(
         build([policy(key::header("not a header"))]),
         "header-name",
