@@ -2,36 +2,14 @@
 
 use siphasher::sip::SipHasher13;
 
-/// A share of the callers of a policy, in percent:
-/// [`Policy::enforce_for`](crate::Policy::enforce_for).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Percent(pub(crate) u8);
-
-impl Percent {
-    /// Takes `percent` of all keys, 1 to 100, by a hash of the policy's name and the key.
-    ///
-    /// The choice is the same for each request of a caller, in each process and each release.
-    /// A larger share includes the callers of a smaller one. Another policy chooses others.
-    #[must_use]
-    pub const fn of_keys(percent: u8) -> Self {
-        Self(percent)
-    }
-
-    /// Returns whether it takes this key of the policy with this hash.
-    fn includes(self, policy: (u64, u64), key: &[u8]) -> bool {
-        let hash = SipHasher13::new_with_keys(policy.0, policy.1).hash(key);
-        // The place of the hash among all hashes, in percent, rounded down.
-        let place = (u128::from(hash) * 100) >> 64;
-        place < u128::from(self.0)
-    }
-}
-
 /// For which callers a policy is enforced. For all others it is a shadow policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Enforcement {
     #[default]
     ForAll,
-    For(Percent),
+    /// For this percent of all keys, by a hash of the policy's name and the key. A larger share
+    /// includes the callers of a smaller one. Another policy chooses others.
+    For(u8),
     ForNone,
 }
 
@@ -41,7 +19,7 @@ impl Enforcement {
     pub(crate) fn includes(self, policy: (u64, u64), key: &[u8]) -> bool {
         match self {
             Self::ForAll => true,
-            Self::For(percent) => percent.includes(policy, key),
+            Self::For(percent) => is_in_share(percent, policy, key),
             Self::ForNone => false,
         }
     }
@@ -53,15 +31,24 @@ impl Enforcement {
     }
 }
 
+/// Returns whether a share takes this key of the policy with this hash. The choice is the same in
+/// each process and each release.
+fn is_in_share(percent: u8, policy: (u64, u64), key: &[u8]) -> bool {
+    let hash = SipHasher13::new_with_keys(policy.0, policy.1).hash(key);
+    // The place of the hash among all hashes, in percent, rounded down.
+    let place = (u128::from(hash) * 100) >> 64;
+    place < u128::from(percent)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Percent;
+    use super::is_in_share;
 
     const POLICY: (u64, u64) = (7, 11);
 
     fn share_of(percent: u8) -> usize {
         let keys = (0_u32..100_000).map(u32::to_le_bytes);
-        let taken = keys.filter(|key| Percent::of_keys(percent).includes(POLICY, key));
+        let taken = keys.filter(|key| is_in_share(percent, POLICY, key));
         taken.count()
     }
 
@@ -80,8 +67,8 @@ mod tests {
     #[test]
     fn a_larger_share_includes_a_smaller_one() {
         for key in (0_u32..10_000).map(u32::to_le_bytes) {
-            let in_ten = Percent::of_keys(10).includes(POLICY, &key);
-            assert!(!in_ten || Percent::of_keys(11).includes(POLICY, &key));
+            let in_ten = is_in_share(10, POLICY, &key);
+            assert!(!in_ten || is_in_share(11, POLICY, &key));
         }
     }
 
@@ -91,7 +78,7 @@ mod tests {
         let name = crate::policy_name::Name::new("api").map(|name| name.hash);
         let taken = (0_u64..40).filter(|number| {
             let key = crate::Key::from(*number);
-            name.is_some_and(|name| Percent::of_keys(25).includes(name, key.as_bytes()))
+            name.is_some_and(|name| is_in_share(25, name, key.as_bytes()))
         });
         let expected = [1, 8, 9, 10, 12, 15, 16, 17, 19, 25, 26, 30, 31, 35, 37];
         assert_eq!(taken.collect::<Vec<_>>(), expected);

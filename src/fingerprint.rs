@@ -91,7 +91,7 @@ impl From<Fingerprint> for Key {
     /// ban a caller of which only that is known.
     ///
     /// **The danger**: a [`MemoryStore`](crate::MemoryStore), [`Lists`](crate::Lists) in code and
-    /// [`enforce_for`](crate::Policy::enforce_for) know no fingerprints. For them, this is a caller
+    /// [`enforce_for_percent`](crate::Policy::enforce_for_percent) know no fingerprints. For them, this is a caller
     /// of its own. So is a tuple with a fingerprint in it.
     fn from(fingerprint: Fingerprint) -> Self {
         Self::part(KEY_TAG, &fingerprint.0)

@@ -46,8 +46,6 @@ pub fn url(url: &str) -> Result<Read, ConfigError> {
     })
 }
 
-type Decided = Result<Decision, StoreError>;
-
 /// Decodes the reply to `checks` checks in one call, each of which stands for `times` equal
 /// ones like this.
 pub fn reply(
@@ -56,7 +54,7 @@ pub fn reply(
     times: u64,
     nonce: i64,
     reply: &Value,
-) -> Result<Vec<Decided>, StoreError> {
+) -> Result<Vec<Result<Decision, StoreError>>, StoreError> {
     let names = KeyNames::new("tt".to_owned(), None).map_err(StoreError::unavailable)?;
     let request = &ScriptRequest::new(check);
     let foreign = |_| StoreError::new(StoreErrorKind::ForeignReply);

@@ -83,7 +83,7 @@
 //! | what happens while Redis is down | [`OnStoreFailure`] |
 //! | which requests are limited | [`when`](RateLimitLayerBuilder::when) of the layer, [`when`](Policy::when) of a policy |
 //! | which callers are not limited, and which are denied | [`Lists`] |
-//! | whether a limit denies, or only counts what it would deny | [`shadow`](Policy::shadow), [`enforce_for`](Policy::enforce_for) a share of callers, [`shadow_all`](RateLimitLayerBuilder::shadow_all) |
+//! | whether a limit denies, or only counts what it would deny | [`shadow`](Policy::shadow), [`enforce_for_percent`](Policy::enforce_for_percent) a share of callers, [`shadow_all`](RateLimitLayerBuilder::shadow_all) |
 //!
 //! | To | use |
 //! |---|---|
@@ -214,7 +214,6 @@ pub use self::{
     caller_key::Key,
     clock::{Clock, ManualClock},
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
-    enforcement::Percent,
     engine::{buckets::Buckets, replacement::Replacement},
     error::{ConfigError, StoreError},
     holds::{Reserved, Settled},

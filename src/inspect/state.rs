@@ -9,7 +9,7 @@ use super::Terms;
 use crate::{
     ConfigError, Fingerprint, List, OnStoreFailure, PolicyDecision, Quota, Source,
     control::{Action, Entry},
-    enforcement::{Enforcement, Percent},
+    enforcement::Enforcement,
     key::KeySource,
     overrides::{Mode, Override},
     policy::{check_override, override_conflict},
@@ -148,7 +148,7 @@ impl PolicyState {
         let (mode, enforced_percent) = match policy.enforcement_under(terms.given) {
             None => (Mode::Off, 0),
             Some(Enforcement::ForAll) => (Mode::Enforce, 100),
-            Some(Enforcement::For(Percent(percent))) => (Mode::Enforce, percent),
+            Some(Enforcement::For(percent)) => (Mode::Enforce, percent),
             Some(Enforcement::ForNone) => (Mode::Shadow, 0),
         };
         let given = || terms.given.iter().flat_map(|given| given.callers.values());

@@ -54,9 +54,6 @@ pub struct Limiter {
     pub(crate) engine: Live<Engine>,
 }
 
-/// An answer, and what counts it.
-type Asked = (Arc<Recorder>, Checked);
-
 impl Limiter {
     /// Creates a limiter of one policy, or of a bare quota, on a store.
     ///
@@ -238,14 +235,14 @@ impl Limiter {
         self.engine.load().metrics()
     }
 
-    fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked {
+    fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> (Arc<Recorder>, Checked) {
         let engine = self.engine.load();
         let answer = engine.ask_for(operation, key, units);
         (Arc::clone(&engine.recorder), answer)
     }
 
     /// Waits for an answer, if it is not known yet, and counts it.
-    async fn decide((recorder, answer): Asked) -> Result<Decision, StoreError> {
+    async fn decide((recorder, answer): (Arc<Recorder>, Checked)) -> Result<Decision, StoreError> {
         match answer {
             Checked::Now(answer) => {
                 recorder.answered(&answer);

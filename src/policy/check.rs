@@ -7,7 +7,7 @@ use super::{Policy, compiled::Compiled};
 use crate::{
     ConfigError, OnStoreFailure, Quota,
     charge::Demand,
-    enforcement::{Enforcement, Percent},
+    enforcement::Enforcement,
     policy_name::{Name, invalid_policy_name},
     quota::hold::HoldDemand,
 };
@@ -210,17 +210,17 @@ impl Policy {
 
     /// Returns for which callers it is enforced, or why it cannot be so.
     fn checked_enforcement(&self, quota: &Quota) -> Result<Enforcement, ConfigError> {
-        if let Enforcement::For(Percent(percent)) = self.enforcement {
+        if let Enforcement::For(percent) = self.enforcement {
             if !(1..=100).contains(&percent) {
                 let message = format!(
-                    "`Percent::of_keys({percent})` is outside 1 to 100; use `shadow()` to enforce the policy for no caller"
+                    "`enforce_for_percent({percent})` is outside 1 to 100; use `shadow()` to enforce the policy for no caller"
                 );
                 return Err(ConfigError::new("percent-out-of-range", message));
             }
             if self.shared {
                 return Err(ConfigError::new(
                     "shared-percent",
-                    "`enforce_for(..)` chooses among keys, and a `shared()` policy has one for all callers; drop one of them",
+                    "`enforce_for_percent(..)` chooses among keys, and a `shared()` policy has one for all callers; drop one of them",
                 ));
             }
         }
@@ -231,7 +231,7 @@ impl Policy {
             ));
         }
         let enforcement = match self.enforcement {
-            Enforcement::For(Percent(100)) => Enforcement::ForAll,
+            Enforcement::For(100) => Enforcement::ForAll,
             enforcement => enforcement,
         };
         match enforcement.may_be_shadow() && quota.is_concurrency() {

@@ -14,10 +14,7 @@ pub(crate) use self::{
     compiled::Compiled,
 };
 use crate::middleware::readers::PolicyReaders;
-use crate::{
-    ConfigError, OnStoreFailure, Quota,
-    enforcement::{Enforcement, Percent},
-};
+use crate::{ConfigError, OnStoreFailure, Quota, enforcement::Enforcement};
 
 /// A named quota: what a [`Limiter`](crate::Limiter) or a
 /// [`RateLimitLayer`](crate::RateLimitLayer) checks.
@@ -282,7 +279,7 @@ impl Policy {
     /// No strikes are a denial by the penalty itself, one that a
     /// [`take_up_to`](crate::Limiter::take_up_to) gets, and one for a missing key or a store that
     /// fails. Nor are there any for a caller that [may wait](crate::Limiter::acquire), for one that
-    /// is not [enforced](Self::enforce_for), and, on a full [`MemoryStore`](crate::MemoryStore), for
+    /// is not [enforced](Self::enforce_for_percent), and, on a full [`MemoryStore`](crate::MemoryStore), for
     /// new callers. It is a [`ConfigError`] on another quota, on a [shadow policy](Self::shadow), in
     /// a layer with [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to), and if no other policy
     /// can deny.
@@ -360,7 +357,7 @@ impl Policy {
         self
     }
 
-    /// Enforces the policy for a share of its callers. For the others it is a
+    /// Enforces the policy for this percent of its callers, 1 to 100. For the others it is a
     /// [shadow policy](Self::shadow).
     ///
     /// A hash of the policy's name and the key chooses, so a caller stays on its side, in each
@@ -372,12 +369,12 @@ impl Policy {
     /// has one key for all.
     ///
     /// ```
-    /// use tower_throttle::{Percent, Policy, TokenBucket};
+    /// use tower_throttle::{Policy, TokenBucket};
     ///
-    /// let tenth = Policy::new("burst", TokenBucket::per_second(5)).enforce_for(Percent::of_keys(10));
+    /// let tenth = Policy::new("burst", TokenBucket::per_second(5)).enforce_for_percent(10);
     /// ```
-    pub const fn enforce_for(mut self, share: Percent) -> Self {
-        self.enforcement = Enforcement::For(share);
+    pub const fn enforce_for_percent(mut self, percent: u8) -> Self {
+        self.enforcement = Enforcement::For(percent);
         self
     }
 }

@@ -34,7 +34,7 @@ use crate::ConfigError;
 ///
 /// **Changed numbers.** Used units stay used until the window ends: at its old end, or at
 /// the end of a window that starts now, whichever is sooner. A debt ends with its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct FixedWindow {
     limit: u64,

@@ -33,7 +33,7 @@ use crate::ConfigError;
 ///
 /// **Limits** and **changed numbers** are as for
 /// [`TokenBucket`](crate::TokenBucket).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct LeakyBucket {
     limit: u64,

@@ -51,7 +51,7 @@ use crate::ConfigError;
 /// present window. Units of one that overlaps the last window count in the last window. If the window
 /// becomes longer, units that were used before the change are forgotten after one or two of the old
 /// windows, and then a caller gets the new limit once more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct SlidingWindow {
     limit: u64,

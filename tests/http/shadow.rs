@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full};
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, HeaderFormat, Limiter, OnMissingKey, OnStoreFailure,
-    Percent, Policy, RateLimitLayer, RequestHead, TokenBucket, key, metrics::Checks,
+    Policy, RateLimitLayer, RequestHead, TokenBucket, key, metrics::Checks,
 };
 
 use crate::support::{
@@ -172,7 +172,7 @@ fn a_request_without_the_key_of_a_shadow_policy_passes_and_is_counted() {
 fn a_request_without_a_key_is_on_one_side() {
     let status = |name: &str, percent| {
         let policy = Policy::new(name, FixedWindow::per_hour(9)).key(key::header("x-api-key"));
-        let policy = policy.enforce_for(Percent::of_keys(percent));
+        let policy = policy.enforce_for_percent(percent);
         let (layer, _) = layer_with([policy], |builder| builder);
         let statuses = [(); 3].map(|()| ask(&layer, plain()).status);
         assert!(
@@ -219,7 +219,7 @@ fn a_tier_of_permits_is_not_shadowed() {
 #[test]
 fn a_share_of_callers_is_denied_and_sees_the_policy() {
     let policy = Policy::new("half", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
-    let policy = policy.enforce_for(Percent::of_keys(50));
+    let policy = policy.enforce_for_percent(50);
     let (layer, _) = layer_with([policy], |builder| builder);
     let mut denied = 0;
     for number in 0..200 {
@@ -246,7 +246,7 @@ fn a_store_that_fails_announces_no_policy_that_may_be_in_shadow() {
         .store(Down)
         .on_store_failure(OnStoreFailure::Allow)
         .policy(old())
-        .policy(half.enforce_for(Percent::of_keys(50)))
+        .policy(half.enforce_for_percent(50))
         .build()
         .expect("a layer");
     for number in 0..20 {

@@ -6,7 +6,7 @@ use http::Request;
 
 use super::{HOUR, World, buckets, caller, debit, only, plan};
 use crate::{
-    FixedWindow, Key, OnStoreFailure, Percent, Policy, Quota, RequestHead, TokenBucket,
+    FixedWindow, Key, OnStoreFailure, Policy, Quota, RequestHead, TokenBucket,
     control::{Action, End, Mode},
     inspect::PolicyState,
 };
@@ -110,7 +110,7 @@ fn modes(states: &[PolicyState]) -> Vec<(&str, Mode, u8)> {
 async fn policies_are_shown_as_they_are() {
     let world = World::in_memory();
     let tenth = Policy::new("tenth", TokenBucket::per_second(5))
-        .enforce_for(Percent::of_keys(10))
+        .enforce_for_percent(10)
         .on_store_failure(OnStoreFailure::share_of(4));
     let shadow = Policy::new("shadow", FixedWindow::per_hour(3)).shadow();
     let all = || [plan(), tenth.clone(), shadow.clone()];
@@ -197,7 +197,7 @@ async fn the_bucket_of_a_policy_that_is_off_is_shown_and_can_be_reset() {
 #[tokio::test(start_paused = true)]
 async fn each_caller_has_its_own_mode() {
     let world = World::in_redis();
-    let half = plan().enforce_for(Percent::of_keys(50));
+    let half = plan().enforce_for_percent(50);
     let layer = world.layer([half]);
     let mut enforced = 0;
     for number in 0..40 {

@@ -65,7 +65,7 @@ use crate::ConfigError;
 ///
 /// **Changed numbers.** Permits count until they end, under any limit. A shorter lifetime also
 /// applies to permits that are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Concurrency {
     limit: u64,

@@ -52,7 +52,7 @@ use crate::ConfigError;
 ///
 /// **Changed numbers.** A ban ends when it was to end. Strikes count until their window ends: at
 /// its old end, or at the end of a window that starts now, whichever is sooner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Penalty {
     after: u64,

@@ -41,7 +41,7 @@ use crate::ConfigError;
 /// **Changed numbers.** Existing entries count by the new numbers, until the window in which they
 /// were stored has passed. So a longer window is exact for what is used after the change. What was used
 /// before it may be forgotten early, and then a caller gets the new limit once more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct SlidingLog {
     limit: u64,

@@ -38,7 +38,7 @@ use crate::ConfigError;
 /// and no caller gets more than the new burst. Debts and reservations are paid in the time
 /// they had. With [`refill_at_once`](Self::refill_at_once), taken tokens count up to twice
 /// the new burst, and a debt counts in full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct TokenBucket {
     limit: u64,

@@ -1,16 +1,14 @@
 //! Policies that are enforced for a share of their callers.
 
 use http::StatusCode;
-use tower_throttle::{
-    FixedWindow, Limiter, ManualClock, MemoryStore, Percent, Policy, RateLimitLayer, key,
-};
+use tower_throttle::{FixedWindow, Limiter, ManualClock, MemoryStore, Policy, RateLimitLayer, key};
 
 use crate::support::web::{ask, get};
 
 /// Denies everything where it is enforced.
 fn limiter(name: &str, percent: u8) -> Limiter {
     let policy = Policy::new(name, FixedWindow::per_hour(0));
-    let policy = policy.enforce_for(Percent::of_keys(percent));
+    let policy = policy.enforce_for_percent(percent);
     Limiter::builder()
         .policy(policy)
         .build()
@@ -61,7 +59,7 @@ const OF_FORTY: [&str; 7] = [
 /// The name and the key decide, and nothing of the process.
 #[test]
 fn the_same_callers_are_in_the_share_of_each_process() {
-    let policy = || Policy::new("api", FixedWindow::per_hour(0)).enforce_for(Percent::of_keys(30));
+    let policy = || Policy::new("api", FixedWindow::per_hour(0)).enforce_for_percent(30);
     let layer = |store: MemoryStore| {
         let builder = RateLimitLayer::builder().store(store);
         let policy = policy().key(key::header("x-api-key"));

@@ -13,8 +13,7 @@ use crate::{
     tables::{Cost, Mode, ModeWord, Policy as Table, PolicyName, StoreFailure},
 };
 use tower_throttle::{
-    Algorithm, FixedWindow, OnMissingKey, OnStoreFailure, Percent, Policy, RateLimitLayer,
-    RequestHead,
+    Algorithm, FixedWindow, OnMissingKey, OnStoreFailure, Policy, RateLimitLayer, RequestHead,
 };
 
 /// A policy of the file. `policies` is `None` if it has a mistake.
@@ -100,7 +99,7 @@ fn read(reading: &mut Reading<'_>, at: &At, table: &Table) -> Option<Policies> {
     policy = match &table.mode {
         None | Some(Mode::Word(ModeWord::Enforce)) => policy,
         Some(Mode::Word(ModeWord::Shadow)) => policy.shadow(),
-        Some(Mode::Share(share)) => policy.enforce_for(Percent::of_keys(share.enforce_for)),
+        Some(Mode::Share(share)) => policy.enforce_for_percent(share.enforce_for),
     };
     let (mut of_layers, mut of_limiters) = (policy.clone(), policy);
     let hold_for = table.hold_for.map(|time| time.0);

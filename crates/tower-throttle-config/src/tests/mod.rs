@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Config, variables::expand, wording};
 use tower_throttle::{
-    HeaderFormat, Limiter, Lists, Percent, Policy, RateLimitLayer, RedisStore, TokenBucket,
+    HeaderFormat, Limiter, Lists, Policy, RateLimitLayer, RedisStore, TokenBucket,
     key::{self, KeyExtractor},
 };
 
@@ -115,8 +115,8 @@ fn what_builders_say_of_code_is_in_the_words_of_a_file() {
             "`cost` exceeds the 20 units that the quota can grant at once; lower the cost, or raise the quota",
         ),
         (
-            limiter(policy().enforce_for(Percent::of_keys(0))),
-            "`enforce_for` is outside 1 to 100; use `mode = \"shadow\"` to enforce the policy for no caller",
+            limiter(policy().enforce_for_percent(0)),
+            "`mode = { enforce_for = .. }` is outside 1 to 100; use `mode = \"shadow\"` to enforce the policy for no caller",
         ),
         (
             RateLimitLayer::builder()

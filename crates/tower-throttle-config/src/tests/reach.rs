@@ -16,7 +16,7 @@ const API: &str = "public-api.txt";
 #[rustfmt::skip]
 const BUILDERS: &[&str] = &[
     "key", "key::ClientIp", "key::Peer", "settle", "settle::CostHeader", "LimiterBuilder", "Lists",
-    "MemoryStoreBuilder", "OnStoreFailure", "Percent", "Policy", "RateLimitLayerBuilder",
+    "MemoryStoreBuilder", "OnStoreFailure", "Policy", "RateLimitLayerBuilder",
     "RedisStoreBuilder",
 ];
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::world::{World, tenant};
 use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Penalty, Percent, Policy, RateLimitLayer,
-    RateLimitLayerBuilder, SlidingLog, SlidingWindow, TokenBucket, key, settle,
+    Concurrency, FixedWindow, LeakyBucket, Penalty, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    SlidingLog, SlidingWindow, TokenBucket, key, settle,
 };
 
 /// A page, the policies of its example in a file, and in code.
@@ -149,7 +149,7 @@ const EXAMPLES: &[Example] = &[
         |builder| builder
             .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)))
             .policy(Policy::new("burst-v2", TokenBucket::per_second(5).burst(10)).shadow())
-            .policy(Policy::new("burst-v3", TokenBucket::per_second(1).burst(2)).enforce_for(Percent::of_keys(10))),
+            .policy(Policy::new("burst-v3", TokenBucket::per_second(1).burst(2)).enforce_for_percent(10)),
     ),
     (
         "docs/authentication.md",

@@ -3,7 +3,7 @@
 use super::Case;
 use crate::builders::tests::world::{half, size, tenant, text};
 use tower_throttle::{
-    FixedWindow, OnMissingKey, OnStoreFailure, Penalty, Percent, Policy, RateLimitLayer,
+    FixedWindow, OnMissingKey, OnStoreFailure, Penalty, Policy, RateLimitLayer,
     RateLimitLayerBuilder, TokenBucket, key, settle,
 };
 
@@ -57,7 +57,7 @@ pub(super) const CASES: &[Case] = &[
         |_| {
             let policy =
                 Policy::new("api", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
-            one(policy.enforce_for(Percent::of_keys(40)))
+            one(policy.enforce_for_percent(40))
         }),
     ("policy.on_store_failure", "GET /",
         r#"policy = [{ name = "api", quota = "2 per minute"⟦, on_store_failure = "deny"¦⟧ }]
