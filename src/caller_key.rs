@@ -82,6 +82,14 @@ impl Key {
         text.is_some_and(|text| *self == Self::from(text))
     }
 
+    /// Returns the key of a whole number that is written in digits.
+    pub(crate) fn of_number(text: &str) -> Option<Self> {
+        let positive = text.parse::<u128>().map(Self::from);
+        positive
+            .or_else(|_| text.parse::<i64>().map(Self::from))
+            .ok()
+    }
+
     pub(crate) fn missing() -> Self {
         Self::part(b'?', &[])
     }

@@ -365,8 +365,7 @@ impl Control {
 #[cfg(fuzzing)]
 pub(crate) fn write_again(text: &[u8]) -> Result<Vec<u8>, String> {
     let document = document::Document::parse(text);
-    let text = document.and_then(|document| document.text());
-    text.map_err(|why| why.to_string())
+    document.and_then(|document| document.text())
 }
 
 fn policy_name(name: &str) -> Result<String, ControlError> {

@@ -36,7 +36,7 @@ fn read_line(entries: &mut Entries, line: &[u8]) -> Result<(), ConfigError> {
     match (words.next(), words.next(), words.next()) {
         (Some("key"), Some(text), None) => entries.add_key(list, &Key::from(text)),
         (Some("number"), Some(text), None) => {
-            let key = number(text).ok_or_else(invalid_line)?;
+            let key = Key::of_number(text).ok_or_else(invalid_line)?;
             entries.add_key(list, &key)
         }
         // Another text may be a key whose line lacks a word: errors show no key.
@@ -52,10 +52,4 @@ fn invalid_line() -> ConfigError {
         "list-line",
         "no entry of a list; write `allow` or `deny`, and then an address, a CIDR range, `key TEXT` or `number NUMBER`",
     )
-}
-
-fn number(text: &str) -> Option<Key> {
-    let positive = text.parse().map(|number: u128| Key::from(number));
-    let any = positive.or_else(|_| text.parse().map(|number: i64| Key::from(number)));
-    any.ok()
 }

@@ -6,17 +6,14 @@ pub(crate) mod file;
 pub(crate) mod hash;
 pub(crate) mod interned;
 pub(crate) mod lock;
-#[cfg(all(test, feature = "tracing"))]
-pub(crate) mod log;
 pub(crate) mod network;
 pub(crate) mod random;
-#[cfg(test)]
-#[allow(clippy::panic)]
-pub(crate) mod repository;
 pub(crate) mod runtime;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;
 pub(crate) mod task;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod text;
 pub(crate) mod thread_number;
 pub(crate) mod time;

@@ -38,20 +38,13 @@ fn part(text: &str) -> Result<Key, &'static str> {
     let (word, value) = text.split_once(':').unwrap_or(("", text));
     match word {
         "text" => Ok(Key::from(value)),
-        "number" => number(value).ok_or("no whole number; write one such as number:42"),
+        "number" => Key::of_number(value).ok_or("no whole number; write one such as number:42"),
         "ip" => address(value).map(key_of_address),
         "fingerprint" | "everyone" => {
             Err("`fingerprint:` and `everyone:` are whole keys; they cannot be a part of one")
         }
         _ => Ok(Key::from(text)),
     }
-}
-
-fn number(text: &str) -> Option<Key> {
-    let positive = text.parse::<u128>().map(Key::from);
-    positive
-        .or_else(|_| text.parse::<i64>().map(Key::from))
-        .ok()
 }
 
 fn address(text: &str) -> Result<IpAddr, &'static str> {

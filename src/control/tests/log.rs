@@ -8,7 +8,7 @@ use super::{HOUR, Layer, Shelf, modes};
 use crate::{
     ManualClock, StoreError,
     error::StoreErrorKind,
-    util::{lock::lock, log::Log},
+    util::{lock::lock, tests::log::Log},
 };
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used)]
 
-use crate::util::repository;
+use crate::util::tests::repository;
 
 /// Returns the codes in a text, in its order. `new`: what makes an error there.
 fn codes(text: &str, new: &str) -> Vec<String> {

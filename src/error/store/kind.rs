@@ -123,7 +123,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::StoreErrorKind as Kind;
-    use crate::{StoreError, metrics::StoreFailures, util::repository};
+    use crate::{StoreError, metrics::StoreFailures, util::tests::repository};
 
     const KINDS: [Kind; 15] = [
         Kind::Timeout,

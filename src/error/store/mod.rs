@@ -6,8 +6,6 @@ use std::{error::Error, fmt, sync::Arc};
 
 pub(crate) use self::kind::StoreErrorKind;
 
-type Source = Box<dyn Error + Send + Sync>;
-
 /// A store could not decide.
 ///
 /// It is never a denial: nothing is known about the caller. The `is_*` methods return what
@@ -47,12 +45,13 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn with_source(kind: StoreErrorKind, source: impl Into<Source>) -> Self {
+    pub(crate) fn with_source(
+        kind: StoreErrorKind,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
         Self {
-            kind,
             source: Some(Arc::from(source.into())),
-            server: None,
-            has_taken: false,
+            ..Self::new(kind)
         }
     }
 
@@ -65,12 +64,12 @@ impl StoreError {
 
     /// Creates the error of a store that cannot be reached, for a [`Store`](crate::store::Store)
     /// that wraps another, or fails on purpose in a test.
-    pub fn unavailable(source: impl Into<Source>) -> Self {
+    pub fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::with_source(StoreErrorKind::Unavailable, source)
     }
 
     /// Creates the error of a check that was not sent.
-    pub(crate) fn not_sent(why: impl Into<Source>) -> Self {
+    pub(crate) fn not_sent(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::with_source(StoreErrorKind::NotSent, why)
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    options::{Allowed, Options, Takes},
-    period::{Calendar, Period},
+    options::{Options, Takes},
+    period::Period,
 };
 use crate::{
     Concurrency, ConfigError, FixedWindow, LeakyBucket, Penalty, Quota, SlidingLog, SlidingWindow,
@@ -69,16 +69,16 @@ pub(super) fn leaky_bucket(words: &mut Words<'_>, limit: u64, period: Duration) 
 pub(super) fn fixed_window(words: &mut Words<'_>, limit: u64, period: Period) -> Built {
     const SPREAD: (&str, Takes) = ("spread", Takes::Nothing);
 
-    let (whose, allowed): (_, Allowed) = match period {
+    let (whose, allowed): (_, &[_]) = match period {
         Period::Time(_) => ("a fixed window", &[("aligned", Takes::Nothing), SPREAD]),
-        Period::Calendar(_) => ("a fixed window by the calendar", &[SPREAD]),
+        _ => ("a fixed window by the calendar", &[SPREAD]),
     };
     let options = Options::default().take(words, whose, allowed)?;
     let mut window = match period {
         Period::Time(time) => FixedWindow::new(limit, time),
-        Period::Calendar(Calendar::Day) => FixedWindow::per_calendar_day(limit),
-        Period::Calendar(Calendar::Week) => FixedWindow::per_calendar_week(limit),
-        Period::Calendar(Calendar::Month) => FixedWindow::per_calendar_month(limit),
+        Period::Day => FixedWindow::per_calendar_day(limit),
+        Period::Week => FixedWindow::per_calendar_week(limit),
+        Period::Month => FixedWindow::per_calendar_month(limit),
     };
     if options.place("aligned").is_some() {
         window = window.aligned();
@@ -116,7 +116,7 @@ pub(super) fn concurrency(words: &mut Words<'_>, limit: u64) -> Built {
 
 pub(super) fn penalty(words: &mut Words<'_>, strikes: u64) -> Built {
     const WHOSE: &str = "a penalty";
-    const ALLOWED: Allowed = &[
+    const ALLOWED: &[(&str, Takes)] = &[
         ("within", Takes::Time),
         ("lasting", Takes::Time),
         ("doubling up to", Takes::Time),

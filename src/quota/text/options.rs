@@ -4,9 +4,6 @@ use std::{ops::Range, time::Duration};
 
 use crate::util::text::{Mistake, Words, choice, quoted};
 
-/// The options that a quota may have, and what each takes.
-pub(super) type Allowed = &'static [(&'static str, Takes)];
-
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Takes {
     Nothing,
@@ -33,7 +30,7 @@ impl Options {
         mut self,
         words: &mut Words<'_>,
         whose: &str,
-        allowed: Allowed,
+        allowed: &[(&'static str, Takes)],
     ) -> Result<Self, Mistake> {
         while !words.peek().is_end() {
             let comma = words.peek();
@@ -55,7 +52,7 @@ impl Options {
         &mut self,
         words: &mut Words<'_>,
         whose: &str,
-        allowed: Allowed,
+        allowed: &[(&'static str, Takes)],
     ) -> Result<(), Mistake> {
         let first = words.peek();
         let Some(&(name, takes)) = allowed.iter().find(|(name, _)| words.take(name)) else {
@@ -101,7 +98,7 @@ impl Options {
 }
 
 /// Returns what is wrong with an option that is not allowed.
-fn unknown(words: &mut Words<'_>, whose: &str, allowed: Allowed) -> Mistake {
+fn unknown(words: &mut Words<'_>, whose: &str, allowed: &[(&'static str, Takes)]) -> Mistake {
     let first = words.peek();
     let (name, at) = words.take_words(&[]);
     let reason = if first.is_number() {

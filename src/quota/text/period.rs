@@ -7,12 +7,7 @@ use crate::util::text::{Mistake, Words, choice};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Period {
     Time(Duration),
-    Calendar(Calendar),
-}
-
-/// A period that starts by the calendar, which only a fixed window has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Calendar {
+    /// This and the others start by the calendar, which only a fixed window has.
     Day,
     Week,
     Month,
@@ -26,16 +21,16 @@ impl Period {
         if words.take("calendar") {
             let unit = words.next_piece();
             let calendar = match unit.text.to_lowercase().as_str() {
-                "day" => Calendar::Day,
-                "week" => Calendar::Week,
-                "month" => Calendar::Month,
+                "day" => Self::Day,
+                "week" => Self::Week,
+                "month" => Self::Month,
                 _ => {
                     let proposal = choice(unit.text, &["day", "week", "month"]);
                     let reason = format!("{unit} follows \"calendar\"{proposal}");
                     return Err(Mistake::new(unit.range(), reason));
                 }
             };
-            return Ok((Self::Calendar(calendar), start..unit.range().end));
+            return Ok((calendar, start..unit.range().end));
         }
         let count = match first.is_number() {
             true => words.number()?,
@@ -54,26 +49,21 @@ impl Period {
                 return Err(Mistake::new(at, reason));
             }
             words.next_piece();
-            return Ok((Self::Calendar(Calendar::Month), at));
+            return Ok((Self::Month, at));
         }
         Ok((Self::Time(words.times(count, start)?), at))
     }
 
     /// Returns the time, for a quota that has no calendar. `whose` is "a leaky bucket", say.
     pub(super) fn time(self, at: Range<usize>, whose: &str) -> Result<Duration, Mistake> {
-        match self {
-            Self::Time(time) => Ok(time),
-            Self::Calendar(calendar) => {
-                let (name, days) = match calendar {
-                    Calendar::Day => ("day", "1 day"),
-                    Calendar::Week => ("week", "7 days"),
-                    Calendar::Month => ("month", "30 days"),
-                };
-                let reason = format!(
-                    "{whose} has no calendar {name}; write \"per {days}\", or use a fixed window",
-                );
-                Err(Mistake::new(at, reason))
-            }
-        }
+        let (name, days) = match self {
+            Self::Time(time) => return Ok(time),
+            Self::Day => ("day", "1 day"),
+            Self::Week => ("week", "7 days"),
+            Self::Month => ("month", "30 days"),
+        };
+        let reason =
+            format!("{whose} has no calendar {name}; write \"per {days}\", or use a fixed window");
+        Err(Mistake::new(at, reason))
     }
 }

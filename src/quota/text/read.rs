@@ -81,7 +81,7 @@ fn unnamed(words: &mut Words<'_>) -> Built {
     expect(words, "per", limit, &["per", "at once", "without refill"])?;
     match Period::take(words)? {
         (Period::Time(period), _) => token_bucket(words, limit, period),
-        (calendar @ Period::Calendar(_), _) => fixed_window(words, limit, calendar),
+        (calendar, _) => fixed_window(words, limit, calendar),
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use tracing::{Dispatch, subscriber::DefaultGuard};
 use tracing_subscriber::fmt;
 
-use super::lock::lock;
+use crate::util::lock::lock;
 
 /// What this thread logs while it lives.
 pub(crate) struct Log {
