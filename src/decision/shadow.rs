@@ -21,11 +21,13 @@ struct Outcome {
     waiting: Mutex<Waiting>,
 }
 
+type Then = Box<dyn FnOnce(Option<&PolicyDecision>) + Send>;
+
 #[derive(Default)]
 enum Waiting {
     #[default]
     Nothing,
-    For(Box<dyn FnOnce(Option<&PolicyDecision>) + Send>),
+    For(Then),
     /// The outcome is known, or never will be.
     Over,
 }

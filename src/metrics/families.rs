@@ -141,7 +141,7 @@ fn of_stores(stores: &[StoreMetrics]) -> Vec<Family> {
         let mut family = Family::new(Kind::Histogram, name, help);
         for store in stores {
             if let Some(histogram) = histogram_of(store) {
-                family.histogram(("store", &store.name), histogram);
+                family.histogram(("store", &store.name), &histogram);
             }
         }
         families.push(family);
@@ -179,20 +179,23 @@ fn of_stores(stores: &[StoreMetrics]) -> Vec<Family> {
     families
 }
 
-const STORE_HISTOGRAMS: [(&str, fn(&StoreMetrics) -> Option<&Histogram>, &str); 2] = [
+/// Reads a number of a store, if it has it.
+type NumberOf<T> = fn(&StoreMetrics) -> Option<T>;
+
+const STORE_HISTOGRAMS: [(&str, NumberOf<Histogram>, &str); 2] = [
     (
         "tower_throttle_store_call_seconds",
-        |store| store.call_seconds.as_ref(),
+        |store| store.call_seconds.clone(),
         "How long script calls took.",
     ),
     (
         "tower_throttle_store_checks_per_call",
-        |store| store.checks_per_call.as_ref(),
+        |store| store.checks_per_call.clone(),
         "How many checks shared a script call.",
     ),
 ];
 
-const STORE_GAUGES: [(&str, fn(&StoreMetrics) -> Option<u64>, &str); 11] = [
+const STORE_GAUGES: [(&str, NumberOf<u64>, &str); 11] = [
     (
         "tower_throttle_store_up",
         |store| Some(store.is_up.into()),

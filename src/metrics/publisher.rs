@@ -70,7 +70,7 @@ impl Publisher {
         with_recorder(|recorder| {
             for family in families {
                 describe(recorder, &family);
-                for sample in family.samples {
+                for sample in &family.samples {
                     pass_on(recorder, family.name, family.kind, sample);
                 }
             }
@@ -110,7 +110,7 @@ fn describe(recorder: &dyn Recorder, family: &Family) {
     }
 }
 
-fn pass_on(recorder: &dyn Recorder, name: &str, kind: Kind, sample: Sample) {
+fn pass_on(recorder: &dyn Recorder, name: &str, kind: Kind, sample: &Sample) {
     let labels: Vec<_> = sample.labels.iter().map(Into::into).collect();
     let key = Key::from_parts(format!("{name}{}", sample.suffix), labels);
     let set = |value| recorder.register_gauge(&key, &METADATA).set(value);

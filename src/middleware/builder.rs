@@ -6,14 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 
 use super::{
-    denied::Denied,
-    erased::Erased,
-    grpc::GrpcDenials,
-    headers::HeaderFormat,
-    layer::RateLimitLayer,
-    readers::{NameOffender, When},
-    responder::Responder,
-    settings::ResponseSettings,
+    denied::Denied, erased::Erased, grpc::GrpcDenials, headers::HeaderFormat, key::HeadReader,
+    layer::RateLimitLayer, responder::Responder, settings::ResponseSettings,
 };
 use crate::control::Control;
 use crate::{
@@ -78,11 +72,11 @@ impl RateLimitLayer {
 #[must_use]
 pub struct RateLimitLayerBuilder {
     pub(super) engine: EngineBuilder,
-    pub(super) when: Option<Erased<When>>,
+    pub(super) when: Option<HeadReader<bool>>,
     pub(super) response: ResponseSettings,
     pub(super) wait: Option<Duration>,
     pub(super) partition_secret: Secret,
-    pub(super) name_offender: Option<Erased<NameOffender>>,
+    pub(super) name_offender: Option<HeadReader<Option<String>>>,
     pub(super) error: Option<ConfigError>,
 }
 

@@ -2,21 +2,18 @@
 
 use super::{
     erased::Erased,
-    key::{KeyExtractor, RequestHead},
+    key::{HeadReader, KeyExtractor},
     settle::Settler,
 };
 use crate::Quota;
-
-pub(crate) type When = dyn Fn(&RequestHead<'_>) -> bool + Send + Sync;
-pub(crate) type NameOffender = dyn Fn(&RequestHead<'_>) -> Option<String> + Send + Sync;
 
 /// What a policy reads from a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyReaders {
     pub(super) key: Option<Erased<dyn KeyExtractor>>,
-    pub(super) cost_by: Option<Erased<dyn Fn(&RequestHead<'_>) -> u64 + Send + Sync>>,
-    pub(super) when: Option<Erased<When>>,
-    pub(super) quota_by: Option<Erased<dyn Fn(&RequestHead<'_>) -> Quota + Send + Sync>>,
+    pub(super) cost_by: Option<HeadReader<u64>>,
+    pub(super) when: Option<HeadReader<bool>>,
+    pub(super) quota_by: Option<HeadReader<Quota>>,
     pub(super) on_missing_key: Option<OnMissingKey>,
     pub(super) settle_by: Option<Erased<dyn Settler>>,
 }

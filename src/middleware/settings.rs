@@ -16,20 +16,20 @@ use super::{
     erased::Erased,
     grpc::GrpcDenials,
     headers::{Fields, HeaderFormat},
-    readers::{NameOffender, When},
     rules::{RequestReaders, Rule},
 };
 use crate::{
     Decision, RequestHead,
     engine::{Engine, HasEngine},
     fingerprint::Secret,
-    key::KeyError,
+    key::{HeadReader, KeyError},
     policy_name::Name,
     telemetry,
     util::interned::Interned,
 };
 use crate::{lists::LoadedLists, overrides::Overrides};
 
+pub(super) type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 pub(super) type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 
 /// The settings of a built layer.
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     /// Those of the engine's policies, in their order.
     pub(super) readers: Box<[RequestReaders]>,
     /// Which requests are limited at all.
-    pub(super) when: Option<Erased<When>>,
+    pub(super) when: Option<HeadReader<bool>>,
     pub(super) partition_secret: Secret,
     /// Whether a policy settles what its requests hold.
     pub(super) settles: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     /// How long a request may wait to be admitted.
     pub(super) wait: Option<Duration>,
     pub(super) logged: Arc<Logged>,
-    pub(super) name_offender: Option<Erased<NameOffender>>,
+    pub(super) name_offender: Option<HeadReader<Option<String>>>,
 }
 
 impl HasEngine for Settings {
@@ -151,7 +151,7 @@ pub(super) struct ResponseSettings {
     pub(super) shadow_with_headers: bool,
     pub(super) retry_after_jitter: Duration,
     pub(super) grpc_denials: GrpcDenials,
-    pub(super) on_denied: Option<Erased<dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync>>,
+    pub(super) on_denied: Option<Erased<OnDenied>>,
 }
 
 /// The configuration errors that were logged.

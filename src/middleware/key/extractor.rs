@@ -2,7 +2,7 @@
 
 use std::{any::type_name, sync::Arc};
 
-use super::{Key, KeyError, KeySource, RequestHead};
+use super::{HeadReader, Key, KeyError, KeySource, RequestHead};
 use crate::{ConfigError, middleware::erased::Erased};
 
 /// Made by the functions of this module, and by [`or`](super::KeyExtractor::or).
@@ -12,7 +12,7 @@ pub struct Extractor {
     pub(super) source: KeySource,
     /// Whether its settings are valid.
     pub(super) checked: Result<(), ConfigError>,
-    pub(super) read: Erased<dyn Fn(&RequestHead<'_>) -> Result<Key, KeyError> + Send + Sync>,
+    pub(super) read: HeadReader<Result<Key, KeyError>>,
 }
 
 impl Extractor {

@@ -101,7 +101,10 @@ pub use self::{
     known::{extension, global, method},
     source::KeySource,
 };
-pub(crate) use self::{known::known_method, request_head::RequestHead};
+pub(crate) use self::{
+    known::known_method,
+    request_head::{HeadReader, RequestHead},
+};
 use crate::ConfigError;
 pub(crate) use crate::caller_key::Key;
 

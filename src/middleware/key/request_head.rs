@@ -4,6 +4,8 @@ use std::fmt;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request::Parts};
 
+use crate::middleware::erased::Erased;
+
 /// The head of a request, borrowed: everything but the body.
 ///
 /// Its `Debug` shows the method and the names of the headers. Values, paths and
@@ -16,6 +18,9 @@ pub struct RequestHead<'a> {
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
 }
+
+/// A closure that reads a request.
+pub(crate) type HeadReader<T> = Erased<dyn Fn(&RequestHead<'_>) -> T + Send + Sync>;
 
 impl<'a> RequestHead<'a> {
     /// Returns the method.
