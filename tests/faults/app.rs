@@ -4,18 +4,13 @@ use std::{
     io::{BufRead, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::AtomicU32,
 };
 
 use tokio::signal::unix::{SignalKind, signal};
-use tower_throttle::TokenBucket;
 
-use crate::support::RedisServer;
-use crate::{
-    ledger::{self, Entry, Recorder},
-    load::Load,
-    rig, signals,
-};
+use crate::ledger;
+use crate::prelude::*;
 
 /// The environment variable that carries the orders for the other process.
 const ORDER: &str = "TT_FAULTS_APP";
@@ -89,7 +84,7 @@ async fn an_application_leaves_its_ledger() {
     }
     let server = RedisServer::start();
     let app = App::start(7, &server.url(), 0, 1_000_000);
-    crate::wait::until("requests", || server.keys().len() > 100);
+    wait::until("requests", || server.keys().len() > 100);
     let path = app.ledger.clone();
     let ledger = app.stop();
     assert!(ledger.len() > 100 && ledger.iter().all(|entry| entry.process == 7));

@@ -1,21 +1,11 @@
 //! A primary of a cluster dies or freezes, and its replica takes over.
 
-use std::{collections::HashSet, thread::sleep, time::Duration};
+use std::{collections::HashSet, thread::sleep};
 
 use fred::util::redis_keyslot;
-use tower_throttle::{Limiter, Policy, TokenBucket};
 
-use crate::support::{DEADLINE, cluster::RedisCluster};
-use crate::{
-    checker::{self, Window},
-    ledger::{Entry, Outcome, Recorder},
-    load::{HOT, Load},
-    outage::{self, quota},
-    rig,
-    row::{Row, ms, or_long},
-    signals::{self, Frozen},
-    wait,
-};
+use crate::prelude::*;
+use crate::support::cluster::RedisCluster;
 
 /// The time from the fault on, with the election.
 const RESUMES: Duration = Duration::from_secs(10);

@@ -3,24 +3,12 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use tower_throttle::{
-    FixedWindow, Limiter, ManualClock, Policy, RedisStore,
-    control::{Control, Mode},
-};
+use tower_throttle::control::{Control, Mode};
 
-use crate::{
-    proxy::{self, Proxy},
-    row::or_long,
-    support::{DEADLINE, RedisServer},
-    wait,
-};
+use crate::prelude::*;
 
 const KEY: &str = "ttC{control}";
 
@@ -173,7 +161,7 @@ async fn two_writers_lose_no_change_while_redis_loses_its_data_again_and_again()
     let server = Arc::new(RedisServer::start());
     let controls = [0, 1, 2].map(|_| process(&server.url()));
     let (made, each) = (Arc::new(AtomicUsize::new(0)), or_long(100, 1_000));
-    let mut writers = tokio::task::JoinSet::new();
+    let mut writers = JoinSet::new();
     for (writer, control) in controls.iter().take(2).cloned().enumerate() {
         let (made, server) = (Arc::clone(&made), Arc::clone(&server));
         writers.spawn(async move {

@@ -1,19 +1,7 @@
 //! A server that is absent at the start, crashes, or stays away.
 
-use std::time::Duration;
-
-use tower_throttle::OnStoreFailure;
-
-use crate::support::RedisServer;
-use crate::{
-    checker::{self, Elsewhere, Window},
-    ledger::{By, Outcome, Recorder},
-    outage::{self, RESUMES, quota},
-    proxy::Proxy,
-    rig,
-    row::{Row, or_long},
-    wait,
-};
+use crate::outage::RESUMES;
+use crate::prelude::*;
 
 const DOWN: Duration = Duration::from_secs(60);
 

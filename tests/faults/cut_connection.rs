@@ -1,19 +1,7 @@
 //! Connections that are reset before the request, within the reply, or after it.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::task::JoinSet;
-use tower_throttle::{Limiter, ManualClock, OnStoreFailure, Policy, RedisStore, TokenBucket};
-
-use crate::support::{DEADLINE, RedisServer};
-use crate::{
-    checker,
-    ledger::{Outcome, Recorder},
-    proxy::{Cut, Proxy},
-    rig,
-    row::{Row, or_long},
-    wait,
-};
+use crate::prelude::*;
+use crate::proxy::Cut;
 
 const KEYS: u32 = 8;
 const HIGHEST: u64 = 1_000_000;

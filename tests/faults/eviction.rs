@@ -1,23 +1,13 @@
 //! A server that evicts keys to make room.
 
 use std::{
-    collections::{BTreeMap, HashMap},
     io::{BufReader, Write},
     net::{Shutdown, TcpStream},
     thread::JoinHandle,
-    time::Duration,
 };
 
-use tower_throttle::TokenBucket;
-
-use crate::support::{RedisServer, read_reply};
-use crate::{
-    checker::{self, Elsewhere, Promise, Window},
-    ledger::{Entry, Recorder},
-    load::{HOT, Load},
-    rig,
-    row::{Row, or_long},
-};
+use crate::prelude::*;
+use crate::support::read_reply;
 
 const PER_S: u64 = 1;
 const BURST: u64 = 10;

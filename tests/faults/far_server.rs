@@ -1,19 +1,10 @@
 //! A far server whose replies are still in time. The exact claim is proved in
 //! `tests/limits/dispatch.rs`, where no machine is late.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tower_throttle::{Limiter, TokenBucket};
-
-use crate::support::RedisServer;
-use crate::{
-    checker::{self, Times},
-    ledger::Recorder,
-    load::Load,
-    proxy::{Mode, Proxy},
-    rig,
-    row::{Row, ms, or_long},
-};
+use crate::prelude::*;
+use crate::proxy::Mode;
 
 const RATES: [u64; 3] = [50, 500, 5_000];
 /// The proxy's timers are late by this much on average.
@@ -66,29 +57,12 @@ async fn row(distance_ms: u64, per_s: u64) {
     row.tell(ledger.len() as u64);
 }
 
-async fn rows(distance_ms: u64) {
-    // A build that is not optimized is too slow for the last.
-    for per_s in or_long(&RATES[..2], &RATES[..]) {
-        row(distance_ms, *per_s).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_far_server_decides_in_time() {
+    for distance_ms in [5, 20, 30, 45] {
+        // A build that is not optimized is too slow for the last.
+        for per_s in or_long(&RATES[..2], &RATES[..]) {
+            row(distance_ms, *per_s).await;
+        }
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_5_ms_away_decides_in_time() {
-    rows(5).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_20_ms_away_decides_in_time() {
-    rows(20).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_30_ms_away_decides_in_time() {
-    rows(30).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_45_ms_away_decides_in_time() {
-    rows(45).await;
 }

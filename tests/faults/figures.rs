@@ -15,13 +15,15 @@ mod load;
 mod machine;
 mod memory;
 mod outage;
+mod prelude;
 mod proxy;
 mod rig;
 mod row;
-mod signals;
 #[path = "../support/mod.rs"]
 mod support;
 mod wait;
+
+use support::signals;
 
 mod far_server;
 mod much_data;

@@ -1,19 +1,6 @@
 //! A server that freezes, idle and under load.
 
-use std::time::Duration;
-
-use tower_throttle::TokenBucket;
-
-use crate::support::{DEADLINE, RedisServer};
-use crate::{
-    checker,
-    ledger::Outcome,
-    outage::{self, quota},
-    proxy::Proxy,
-    rig,
-    row::{Row, or_long},
-    signals,
-};
+use crate::prelude::*;
 
 const FROZEN: Duration = Duration::from_secs(10);
 const MOST_SENDS: usize = 20;

@@ -1,20 +1,11 @@
 //! Clients that do not wait for their answer.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::future::poll_fn;
 
 use tokio::time::timeout;
-use tower_throttle::{Limiter, TokenBucket};
 
-use crate::support::{DEADLINE, RedisServer};
-use crate::{
-    checker,
-    ledger::{Outcome, Recorder},
-    load::Load,
-    proxy::{Mode, Proxy},
-    rig,
-    row::{Row, or_long},
-    wait,
-};
+use crate::prelude::*;
+use crate::proxy::Mode;
 
 const HIGHEST: u64 = 1_000_000;
 const MOST_IN_FLIGHT: usize = 1_024;

@@ -1,19 +1,9 @@
 //! A server that sends wrong replies.
 
-use std::time::Duration;
-
-use tokio::task::JoinSet;
-use tower_throttle::{Limiter, TokenBucket};
-
+use crate::prelude::*;
 use crate::{
-    checker,
-    ledger::{Entry, Outcome, Recorder},
     liar::{Liar, Lie},
-    memory::Sampler,
     outage::RESUMES,
-    rig,
-    row::{Row, judges_time, or_long},
-    wait,
 };
 
 /// The server failed, or there was no time to call it.
@@ -44,16 +34,6 @@ async fn ask(limiter: &Limiter, checks: u32) -> Vec<Entry> {
 /// Returns how long that took.
 async fn lies(lie: Lie, expected: &[Outcome]) -> Duration {
     let liar = Liar::start(Lie::None);
-    let limiter = assert_outcomes(&liar, lie, expected).await;
-    liar.set(Lie::None);
-    wait::until_async("decisions after a lie", async || {
-        limiter.check("ann").await.is_ok()
-    })
-    .await
-}
-
-/// Asserts that all checks end with one of these outcomes.
-async fn assert_outcomes(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter {
     let deadline = if *expected == NO_ANSWER {
         rig::CALL
     } else {
@@ -74,7 +54,11 @@ async fn assert_outcomes(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter
         !is(outcome) && outcome != Outcome::Unavailable
     });
     assert_eq!(others, 0, "{lie:?}: {outcomes:?}");
-    limiter
+    liar.set(Lie::None);
+    wait::until_async("decisions after a lie", async || {
+        limiter.check("ann").await.is_ok()
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,14 +115,14 @@ async fn a_cluster_that_is_down_is_an_error() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_check_waits_for_half_a_gigabyte_that_never_comes() {
     let mut row = Row::start("lie huge bulk");
-    let liar = Liar::start(Lie::None);
     let memory = Sampler::start();
-    assert_outcomes(&liar, Lie::HugeBulk, &NO_ANSWER).await;
+    let resumed = lies(Lie::HugeBulk, &NO_ANSWER).await;
     let memory = memory.stop();
     // Otherwise other rows run in this process, too.
     if judges_time() {
         memory.bounded(32 * 1_024, 100).expect("I3");
     }
+    row.took("resumed after", resumed, RESUMES);
     row.figure("this process grew by kB", memory.most - memory.before);
     row.tell(1);
 }
@@ -147,7 +131,7 @@ async fn no_check_waits_for_half_a_gigabyte_that_never_comes() {
 async fn a_surplus_reply_answers_no_check() {
     let mut row = Row::start("lie extra frame");
     let expected = [
-        Outcome::Allowed(crate::ledger::By::Store),
+        Outcome::Allowed(By::Store),
         Outcome::ForeignReply,
         Outcome::Unavailable,
         Outcome::Timeout,

@@ -1,14 +1,8 @@
 //! Requests at a steady rate, whatever the outcome of earlier ones.
 
-use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use tokio::{
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, timeout},
-};
-use tower_throttle::Limiter;
-
-use crate::ledger::Recorder;
+use crate::prelude::*;
 
 /// The key of many concurrent requests.
 pub(crate) const HOT: u32 = 0;

@@ -1,24 +1,12 @@
 //! Connections that are lost: to a dead server, to a live one, and to one that cannot be
 //! reached again.
 
-use std::{
-    io::Read,
-    net::Shutdown,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::{io::Read, net::Shutdown, time::Instant};
 
-use tokio::{task::JoinSet, time::sleep};
-use tower_throttle::TokenBucket;
+use tokio::time::sleep;
 
-use crate::support::{RedisServer, fake};
-use crate::{
-    checker::Times,
-    proxy::Proxy,
-    rig,
-    row::{Row, ms},
-    signals, wait,
-};
+use crate::prelude::*;
+use crate::support::fake;
 
 /// A check that waits for its timeout is not told that the server is unavailable.
 const LONG: Duration = Duration::from_secs(20);

@@ -1,25 +1,13 @@
 //! State that is lost, replaced by unexpected data, or from another time.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::AtomicI64;
 
 use tokio::time::sleep;
-use tower_throttle::{Clock, Limiter};
 
-use crate::support::{RedisServer, WallClock};
+use crate::prelude::*;
 use crate::{
-    checker::{self, Window},
-    ledger::{Entry, Outcome, Recorder},
-    load::{HOT, Load},
-    outage::{BURST, PER_S, promise, quota},
-    rig,
-    row::{Row, or_long},
-    wait,
+    outage::{BURST, PER_S, promise},
+    support::WallClock,
 };
 
 const FULL_REFILL: Duration = Duration::from_secs(BURST / PER_S);

@@ -1,14 +1,8 @@
 //! How late the machine's own timers are, measured beside a row.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::{sync::MutexGuard, thread::JoinHandle, time::Instant};
+
+use crate::prelude::*;
 
 const TICK: Duration = Duration::from_millis(2);
 
@@ -77,15 +71,4 @@ impl Drop for Control {
 
 fn lock(late: &Mutex<Late>) -> MutexGuard<'_, Late> {
     late.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[test]
-fn late_timers_are_measured() {
-    let late = Duration::from_millis(20);
-    let control = Control::with_sleep(move |tick| std::thread::sleep(tick + late));
-    crate::wait::until("ticks", || lock(&control.late).values().sum::<u64>() > 3);
-    assert!(control.latest() >= late);
-    assert!(control.share_lost(late / 2) > 0.0);
-    let never = Duration::from_secs(3_600);
-    assert_eq!(control.share_lost(never), 0.0);
 }

@@ -13,25 +13,25 @@ mod load;
 mod machine;
 mod memory;
 mod outage;
+mod prelude;
 mod proxy;
 mod rig;
 mod row;
 mod sentinel;
-mod signals;
 #[path = "../support/mod.rs"]
 mod support;
 mod wait;
 
+use support::signals;
+
 mod cluster_failover;
 mod control_document;
 mod crash;
-mod crash_rate;
 mod cut_connection;
 mod eviction;
 mod freeze;
 mod hang_up;
 mod lies;
-mod lies_resume;
 mod lost_connection;
 mod lost_state;
 mod network;
@@ -40,7 +40,6 @@ mod reshard;
 mod roles;
 mod rolling_deploy;
 mod script_flush;
-mod sentinel_control;
 mod sentinel_cut_off;
 mod sentinel_failover;
 mod sentinels_down;

@@ -1,13 +1,6 @@
 //! A server that comes back with much data.
 
-use std::time::Duration;
-
-use crate::support::RedisServer;
-use crate::{
-    outage,
-    proxy::Proxy,
-    row::{Row, ms, or_long},
-};
+use crate::prelude::*;
 
 const MOST_CONNECTS: usize = 2;
 const KEY: usize = 1_000;

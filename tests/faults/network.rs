@@ -1,17 +1,9 @@
 //! A network that loses everything, is slow, or drips.
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::Source;
-
-use crate::support::{DEADLINE, RedisServer};
+use crate::prelude::*;
 use crate::{
-    ledger::Recorder,
-    outage::{self, Run, load, quota},
-    proxy::{Mode, Proxy},
-    rig,
-    row::{Row, or_long},
-    wait,
+    outage::{Run, load},
+    proxy::Mode,
 };
 
 /// There is one probe a second. Two may fall into one of the test's seconds.

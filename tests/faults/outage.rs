@@ -1,23 +1,9 @@
 //! What the rows have in common that take the store away and bring it back: constant load, and
 //! the same judgment afterwards.
 
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{thread::sleep, time::Instant};
 
-use tower_throttle::{Limiter, TokenBucket};
-
-use crate::{
-    app::App,
-    checker::{self, Elsewhere, Promise, Window},
-    ledger::{Entry, Outcome, Recorder},
-    load::Load,
-    proxy::Proxy,
-    rig,
-    row::{Row, is_long, or_long},
-    wait,
-};
+use crate::prelude::*;
 
 pub(crate) const PER_S: u64 = 10;
 pub(crate) const BURST: u64 = 20;

@@ -3,23 +3,13 @@
 use std::{
     io::{Read, Write},
     net::TcpListener,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use tokio::{
-    task::JoinSet,
-    time::{MissedTickBehavior, interval, sleep},
-};
-use tower_throttle::{RedisStore, TokenBucket};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::support::{DEADLINE, RedisServer, port::Port};
-use crate::{
-    checker::Times,
-    proxy::{Mode, Proxy},
-    rig,
-    row::{Row, ms, or_long},
-    wait,
-};
+use crate::prelude::*;
+use crate::{proxy::Mode, support::port::Port};
 
 const SOON: Duration = Duration::from_millis(25);
 const QUOTA: TokenBucket = TokenBucket::per_second(1_000_000);

@@ -3,11 +3,10 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    time::Duration,
 };
 
-use crate::support::{RedisServer, try_command};
-use crate::{ledger::Outcome, outage, proxy::Proxy, row::Row, wait};
+use crate::prelude::*;
+use crate::support::try_command;
 
 const LASTS: Duration = Duration::from_secs(6);
 

@@ -1,24 +1,11 @@
 //! Slots that move under load, one by one and all of a node.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
 use fred::util::redis_keyslot;
-use tokio::task::JoinSet;
-use tower_throttle::{Limiter, TokenBucket};
 
-use crate::support::{DEADLINE, cluster::RedisCluster};
-use crate::{
-    checker,
-    ledger::{Outcome, Recorder},
-    rig,
-    row::{Row, is_long, or_long},
-};
+use crate::prelude::*;
+use crate::support::cluster::RedisCluster;
 
 const KEYS: usize = 32;
 const HIGHEST: u64 = 100_000_000_000;

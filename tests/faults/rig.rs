@@ -1,16 +1,9 @@
 //! What the rows have in common: stores and limiters as an application has them, and the units
 //! that the server has taken of each key.
 
-use std::{collections::HashMap, time::Duration};
+use tower_throttle::RedisStoreBuilder;
 
-use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, RedisStoreBuilder, Source};
-
-use crate::{
-    ledger::{Entry, Outcome},
-    row::or_long,
-    support::DEADLINE,
-    wait,
-};
+use crate::prelude::*;
 
 /// The bound of the matrix for each call to the store.
 pub(crate) const CALL: Duration = Duration::from_millis(50);

@@ -1,14 +1,7 @@
 //! A server that became a replica, and one that loads its data.
 
-use std::time::Duration;
-
-use crate::support::{RedisServer, port::Port};
-use crate::{
-    ledger::Outcome,
-    outage,
-    proxy::Proxy,
-    row::{Row, or_long},
-};
+use crate::prelude::*;
+use crate::support::port::Port;
 
 const LASTS: Duration = Duration::from_secs(10);
 const MOST_CONNECTS: usize = 2;

@@ -1,19 +1,6 @@
 //! A rolling deployment, under load.
 
-use std::time::Duration;
-
-use tower_throttle::TokenBucket;
-
-use crate::support::{DEADLINE, RedisServer};
-use crate::{
-    app::App,
-    checker,
-    ledger::{By, Entry, Outcome},
-    load::HOT,
-    rig,
-    row::{Row, or_long},
-    wait,
-};
+use crate::prelude::*;
 
 const PROCESSES: u8 = 3;
 const HIGHEST: u64 = 1_000_000_000;

@@ -1,8 +1,9 @@
 //! One row of the matrix: how much work it does, its figures, and its claims on time.
 
-use std::{fmt::Display, io::Write, sync::Arc, time::Duration};
+use std::{fmt::Display, io::Write};
 
-use crate::{checker, ledger::Entry, machine::Control, rig};
+use crate::machine::Control;
+use crate::prelude::*;
 
 /// `scripts/faults` sets it to `short`, or to `long` for as much as the fault matrix asks.
 /// Without it, rows are short and judge no claim on time.

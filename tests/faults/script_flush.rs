@@ -1,18 +1,6 @@
 //! The scripts are flushed again and again.
 
-use std::time::Duration;
-
-use tower_throttle::TokenBucket;
-
-use crate::support::{DEADLINE, RedisServer};
-use crate::{
-    checker,
-    ledger::Recorder,
-    load::Load,
-    proxy::Proxy,
-    rig,
-    row::{Row, or_long},
-};
+use crate::prelude::*;
 
 const HIGHEST: u64 = 1_000_000;
 

@@ -3,15 +3,12 @@
 use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
-use crate::support::{RedisServer, port::Port, try_command};
+use crate::prelude::*;
 use crate::{
-    checker::Window,
-    ledger::Recorder,
-    proxy::{Mode, Proxy},
-    signals, wait,
+    proxy::Mode,
+    support::{port::Port, try_command},
 };
 
 const NAME: &str = "limits";
@@ -180,7 +177,7 @@ impl Watched {
 
     /// Freezes a sentinel until the result is dropped: it accepts connections, and does not
     /// answer.
-    pub(crate) fn freeze_sentinel(&self, number: usize) -> signals::Frozen {
+    pub(crate) fn freeze_sentinel(&self, number: usize) -> Frozen {
         signals::freeze(self.sentinels[number].child.id())
     }
 
@@ -299,34 +296,4 @@ impl Unasked {
     pub(crate) fn excuse(&mut self, watched: &Watched, recorder: &Recorder) {
         (self.epoch, self.since_us) = (watched.epoch(), recorder.now_us());
     }
-}
-
-#[test]
-fn sentinels_agree_on_another_primary_after_a_command_or_a_death() {
-    let mut watched = Watched::start();
-    assert_eq!(watched.url().matches("127.0.0.1").count(), 3);
-    let first = watched.primary().port();
-    watched.primary().command(&["SET", "a", "1"]);
-    let recorder = Recorder::new(0);
-    let mut unasked = Unasked::from_now_on(&watched, &recorder);
-    unasked.look(&watched, &recorder);
-    assert!(unasked.found.is_empty(), "{unasked:?}");
-    watched.fail_over();
-    watched.wait_for_another(first);
-    // As if it was not requested.
-    unasked.look(&watched, &recorder);
-    unasked.look(&watched, &recorder);
-    assert_eq!(unasked.found.len(), 1, "{unasked:?}");
-    let second = watched.primary().port();
-    assert_eq!(watched.primary().command(&["GET", "a"]), "1");
-
-    // The first primary becomes a replica only after ten seconds.
-    if !crate::row::is_long() {
-        return;
-    }
-    watched.wait_until_whole();
-    watched.primary().kill();
-    let took = watched.wait_for_another(second);
-    assert!(took > Duration::from_millis(900), "down-after: {took:?}");
-    assert_ne!(watched.primary().port(), second);
 }

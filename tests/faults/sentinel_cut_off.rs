@@ -4,19 +4,10 @@
 //! silent: `min-replicas-max-lag`, which it checks once a second. A server that lets scripts
 //! write nevertheless continues: its side is held to the quota, too.
 
-use std::{thread::sleep, time::Duration};
+use std::thread::sleep;
 
-use crate::support::RedisServer;
-use crate::{
-    checker::{self, Window},
-    ledger::{Entry, Outcome, Recorder},
-    load::{HOT, Load},
-    outage::{self, quota},
-    rig,
-    row::{Row, ms, or_long},
-    sentinel::{Unasked, Watched},
-    wait,
-};
+use crate::prelude::*;
+use crate::sentinel::{Unasked, Watched};
 
 const MAX_LAG_S: u64 = 1;
 /// A replica reports every second, and the primary checks every second.

@@ -1,17 +1,7 @@
 //! Failovers by Sentinel.
 
-use std::time::Duration;
-
-use crate::{
-    checker::{self, Window},
-    ledger::Recorder,
-    load::Load,
-    outage::{self, quota},
-    rig,
-    row::{Row, ms, or_long},
-    sentinel::{FOLLOWS, Unasked, Watched},
-    signals::{self, Frozen},
-};
+use crate::prelude::*;
+use crate::sentinel::{FOLLOWS, Unasked, Watched};
 
 const RESUMES: Duration = Duration::from_secs(5);
 const LOAD: Load = Load {

@@ -1,10 +1,7 @@
 //! Sentinels that are gone or hang, while the primary is healthy.
 
-use std::time::Duration;
-
-use tower_throttle::TokenBucket;
-
-use crate::{rig, row::Row, sentinel::Watched, wait};
+use crate::prelude::*;
+use crate::sentinel::Watched;
 
 const QUOTA: TokenBucket = TokenBucket::per_second(1_000_000);
 /// A second for a sentinel that hangs, and the rest for the client.

@@ -1,17 +1,6 @@
 //! As many callers as requests.
 
-use std::time::Duration;
-
-use tokio::task::JoinSet;
-use tower_throttle::TokenBucket;
-
-use crate::support::{DEADLINE, RedisServer};
-use crate::{
-    memory::Sampler,
-    rig,
-    row::{Row, or_long},
-    wait,
-};
+use crate::prelude::*;
 
 const TASKS: u64 = 256;
 const MOST_BYTES: u64 = 250;

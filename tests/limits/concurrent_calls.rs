@@ -1,14 +1,12 @@
 //! How many calls a process has in flight at once, and which checks wait.
 
-use std::time::Duration;
-
 use tokio::{
     task::{JoinHandle, yield_now},
     time::{Instant, sleep},
 };
-use tower_throttle::{
-    Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket, testing::SimulatedRedis,
-};
+use tower_throttle::{RedisStore, testing::SimulatedRedis};
+
+use crate::support::prelude::*;
 
 /// At most this many checks are sent alone. One shared call may be in flight beside them.
 const ALONE: u64 = 4;
@@ -145,23 +143,6 @@ async fn a_few_checks_on_a_slow_far_or_unknown_server_share_a_call() {
     assert_eq!(asked_of(&limiter, &redis).await, 2, "far");
 }
 
-#[tokio::test(start_paused = true)]
-async fn checks_that_arrive_during_a_slow_call_share_the_next_call() {
-    let redis = server();
-    let limiter = limiter(&redis, DEADLINE).await;
-    redis.set_service_time(Duration::from_millis(15), Duration::ZERO);
-    let _ = limiter.check(0).await.expect("a decision");
-    let before = redis.served().calls;
-    let mut asked = Vec::new();
-    for key in 0..8 {
-        asked.push(ask(&limiter, key));
-        sleep(Duration::from_millis(1)).await;
-    }
-    longest(asked).await;
-    // The first check is sent alone. The second goes in a lane, which then takes all others.
-    assert_eq!(redis.served().calls - before, 3);
-}
-
 /// The callers poll for their answers only after all others have theirs.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_does_not_poll_its_answer_delays_no_other() {
@@ -171,7 +152,7 @@ async fn a_caller_that_does_not_poll_its_answer_delays_no_other() {
     for key in 0..ALONE {
         let limiter = limiter.clone();
         let mut check = Box::pin(async move { limiter.check(key).await });
-        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(check.as_mut().poll(cx)));
+        let polled = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx)));
         assert!(polled.await.is_pending());
         held.push(check);
     }

@@ -1,19 +1,8 @@
 //! The exported suite, on the stores of this crate and on a store of another author.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use tower_throttle::{store::BucketWords, testing};
 
-use tower_throttle::{
-    Clock, Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
-    Policy, RedisStore, SlidingLog, SlidingWindow, TokenBucket,
-    store::{Answer, BucketWords, Charge, Check, Operation, Store},
-    testing,
-};
-
-use crate::support::RedisServer;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn memory_passes() {
@@ -24,25 +13,6 @@ async fn memory_passes() {
         passed
             .await
             .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
-    }
-}
-
-/// The walks of the model go further. This is about the suite.
-#[tokio::test]
-async fn redis_passes() {
-    let server = RedisServer::start();
-    for seed in 0..2 {
-        let passed = testing::conformance(seed, 500, |clock| {
-            server.command(&["FLUSHALL"]);
-            let store = RedisStore::builder()
-                .clock(clock)
-                .timeout(crate::support::DEADLINE);
-            store.connect(&server.url()).expect("a store")
-        });
-        passed
-            .await
-            .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
-        server.assert_all_keys_expire();
     }
 }
 

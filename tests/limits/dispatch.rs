@@ -1,14 +1,10 @@
 //! Which checks are sent when, to a simulated server: by distance, by load, and beside refunds.
 
-use std::time::Duration;
+use tokio::time::Instant;
+use tower_throttle::{RedisStore, testing::SimulatedRedis};
 
-use tokio::{task::JoinSet, time::Instant};
-use tower_throttle::{
-    Concurrency, Limiter, OnStoreFailure, Permit, Policy, RedisStore, Source, StoreError,
-    TokenBucket, testing::SimulatedRedis,
-};
-
-use crate::support::{random::Random, rate::at_rate};
+use crate::support::prelude::*;
+use crate::support::rate::at_rate;
 
 const MS: Duration = Duration::from_millis(1);
 

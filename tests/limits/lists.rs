@@ -1,12 +1,10 @@
 //! What may be on lists, their files, and the lists of a limiter.
 
-use std::{fs, net::IpAddr, path::PathBuf, process, time::Duration};
+use std::{fs, net::IpAddr, path::PathBuf, process};
 
-use tower_throttle::{
-    Concurrency, ConfigError, Key, Limiter, List, Lists, MemoryStore, Policy, Source, TokenBucket,
-};
+use tower_throttle::{List, Lists};
 
-use crate::support::assert_config_error;
+use crate::support::prelude::*;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
@@ -14,76 +12,30 @@ fn ip(text: &str) -> IpAddr {
 
 #[test]
 fn entries_that_mean_something_else_are_errors_that_say_what_was_meant() {
-    for (entry, code, start) in [
-        (
-            "0.0.0.0/0",
-            "lists-every-address",
-            r#"listed range "0.0.0.0/0" matches every address"#,
-        ),
-        (
-            "::/0",
-            "lists-every-address",
-            r#"listed range "::/0" matches"#,
-        ),
-        (
-            "::ffff:0:0/96",
-            "lists-every-address",
-            r#"listed range "::ffff:0:0/96" matches"#,
-        ),
-        (
-            "10.0.0.1/8",
-            "list-host-bits",
-            r#"listed range "10.0.0.1/8" has bits set beyond its prefix; write "10.0.0.0/8" for the range, or the address"#,
-        ),
-        (
-            "2001:db8::1/32",
-            "list-host-bits",
-            r#"listed range "2001:db8::1/32" has bits set beyond its prefix; write "2001:db8::/32""#,
-        ),
-        (
-            "::ffff:10.0.0.1/104",
-            "list-host-bits",
-            r#"listed range "::ffff:10.0.0.1/104" has bits set beyond its prefix; write "10.0.0.0/8""#,
-        ),
-        (
-            "10.0.0",
-            "list-entry",
-            r#"listed address "10.0.0" is no address and no CIDR range;"#,
-        ),
-        (
-            "10.0.0.0/33",
-            "list-entry",
-            r#"listed address "10.0.0.0/33" is"#,
-        ),
-        (
-            "10.0.0.0/+8",
-            "list-entry",
-            r#"listed address "10.0.0.0/+8" is"#,
-        ),
-        (
-            "10.0.0.0/",
-            "list-entry",
-            r#"listed address "10.0.0.0/" is"#,
-        ),
-        (
-            "2001:db8::/129",
-            "list-entry",
-            r#"listed address "2001:db8::/129" is"#,
-        ),
-        (
-            "::ffff:10.0.0.0/64",
-            "list-entry",
-            r#"listed address "::ffff:10.0.0.0/64" is"#,
-        ),
-        (
-            "example.com",
-            "list-entry",
-            r#"listed address "example.com" is"#,
-        ),
-        ("", "list-entry", r#"listed address "" is"#),
-    ] {
-        assert_config_error(Lists::new().allow_ips([entry]), code, start);
-        assert_config_error(Lists::new().deny_ips([entry]), code, start);
+    // The entry, the code, and how the message goes on.
+    for row in "\
+        0.0.0.0/0 | lists-every-address | matches every address
+        ::/0 | lists-every-address | matches
+        ::ffff:0:0/96 | lists-every-address | matches
+        10.0.0.1/8 | list-host-bits | has bits set beyond its prefix; write \"10.0.0.0/8\" for the range, or the address
+        2001:db8::1/32 | list-host-bits | has bits set beyond its prefix; write \"2001:db8::/32\"
+        ::ffff:10.0.0.1/104 | list-host-bits | has bits set beyond its prefix; write \"10.0.0.0/8\"
+        10.0.0 | list-entry | is no address and no CIDR range;
+        10.0.0.0/33 | list-entry | is
+        10.0.0.0/+8 | list-entry | is
+        10.0.0.0/ | list-entry | is
+        2001:db8::/129 | list-entry | is
+        ::ffff:10.0.0.0/64 | list-entry | is
+        example.com | list-entry | is
+         | list-entry | is"
+        .lines()
+    {
+        let columns: Vec<_> = row.split('|').map(str::trim).collect();
+        let (entry, code, rest) = (columns[0], columns[1], columns[2]);
+        let what = if code == "list-entry" { "address" } else { "range" };
+        let start = format!("listed {what} {entry:?} {rest}");
+        assert_config_error(Lists::new().allow_ips([entry]), code, &start);
+        assert_config_error(Lists::new().deny_ips([entry]), code, &start);
     }
     let everyone = [Key::everyone()];
     let start = "the key of all callers is listed;";

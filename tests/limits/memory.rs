@@ -1,21 +1,11 @@
 //! The memory store: bounded, and it forgets drained buckets only.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
+use std::{collections::VecDeque, thread};
 
 use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{
-    Clock, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, Policy,
-    SlidingLog, SlidingWindow, StoreError, TokenBucket,
-    store::{Answer, Charge, Check, Store},
-};
 
-use crate::support::decided_at_us;
+use crate::support::prelude::*;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().build().expect("a runtime")
@@ -36,22 +26,6 @@ fn is_admitted(runtime: &Runtime, limiter: &Limiter, key: u64) -> bool {
 }
 
 #[test]
-fn drained_buckets_are_forgotten_by_later_checks() {
-    let (runtime, (store, clock)) = (runtime(), store(1_000_000));
-    let limiter = Limiter::new(store.clone(), TokenBucket::per_second(10));
-    for key in 0..50_000 {
-        assert!(is_admitted(&runtime, &limiter, key));
-    }
-    assert_eq!(store.len(), 50_000);
-    clock.advance(Duration::from_secs(60));
-    // Each of 64 parts needs some 30 checks to move its buckets and to sweep them.
-    for key in 0..5_000 {
-        assert!(is_admitted(&runtime, &limiter, key));
-    }
-    assert_eq!(store.len(), 5_000);
-}
-
-#[test]
 fn a_capacity_of_0_means_1() {
     let runtime = runtime();
     let admitted = |capacity| -> Vec<bool> {
@@ -62,35 +36,6 @@ fn a_capacity_of_0_means_1() {
     };
     assert_eq!(admitted(0), admitted(1));
     assert!(admitted(0).starts_with(&[true, true, false, true]));
-}
-
-#[test]
-fn a_flood_of_new_callers_frees_no_denied_caller_and_stays_within_the_bound() {
-    let (runtime, (store, clock)) = (runtime(), store(1_024));
-    let limiter = Limiter::new(store.clone(), TokenBucket::per_hour(5));
-    let offender = u64::MAX;
-    for _ in 0..5 {
-        assert!(is_admitted(&runtime, &limiter, offender));
-    }
-    let mut admitted = 0;
-    for key in 0..100_000 {
-        admitted += u64::from(is_admitted(&runtime, &limiter, key));
-        if key % 1_000 == 0 {
-            assert!(!is_admitted(&runtime, &limiter, offender), "after {key}");
-            clock.advance(Duration::from_micros(900));
-        }
-    }
-    // The first callers have a bucket each, and all others share half as many cells.
-    assert!(store.len() <= 1_024 + 512, "{}", store.len());
-    assert!(admitted <= 1_024 + 512 * 5, "{admitted}");
-    assert!(admitted >= 1_000, "{admitted}");
-
-    // When there is room again, new callers have buckets of their own.
-    clock.advance(Duration::from_secs(3_600));
-    for key in 200_000..200_500 {
-        assert!(is_admitted(&runtime, &limiter, key));
-    }
-    assert!(is_admitted(&runtime, &limiter, offender));
 }
 
 #[test]
@@ -253,44 +198,6 @@ fn an_overtaken_check_reads_the_clock_again() {
         })
         .collect();
     assert_eq!(times, [1_000, 3_000, 3_001, 3_001]);
-}
-
-#[test]
-fn a_clock_set_back_locks_no_caller_out_for_longer_than_a_refill() {
-    let (runtime, (store, clock)) = (runtime(), store(1_024));
-    let limiter = Limiter::builder()
-        .store(store)
-        .policy(Policy::new("bucket", TokenBucket::per_minute(3)))
-        .policy(Policy::new("window", FixedWindow::per_minute(3)))
-        .build()
-        .expect("a limiter");
-    while is_admitted(&runtime, &limiter, 1) {}
-    let an_hour_ago = 1_767_225_600_000_000 - 3_600_000_000;
-    clock.set_us(an_hour_ago);
-    assert!(!is_admitted(&runtime, &limiter, 1));
-    clock.advance(Duration::from_secs(30));
-    assert!(!is_admitted(&runtime, &limiter, 1));
-    clock.advance(Duration::from_secs(30));
-    assert!(is_admitted(&runtime, &limiter, 1));
-}
-
-#[test]
-fn reset_forgets_the_caller_and_not_the_shared_bucket() {
-    let (runtime, (store, _)) = (runtime(), store(1_024));
-    let limiter = Limiter::builder()
-        .store(store.clone())
-        .policy(Policy::new("own", TokenBucket::per_hour(1)))
-        .policy(Policy::new("everyone", TokenBucket::per_hour(2)).shared())
-        .build()
-        .expect("a limiter");
-    assert!(is_admitted(&runtime, &limiter, 1));
-    assert!(!is_admitted(&runtime, &limiter, 1));
-    runtime.block_on(limiter.reset(1)).expect("a reset");
-    assert!(is_admitted(&runtime, &limiter, 1));
-    runtime.block_on(limiter.reset(1)).expect("a reset");
-    assert!(!is_admitted(&runtime, &limiter, 1), "everyone's is used up");
-    runtime.block_on(limiter.reset_shared()).expect("a reset");
-    assert!(is_admitted(&runtime, &limiter, 1));
 }
 
 #[test]

@@ -161,19 +161,3 @@ fn an_overload_that_lasts_does_not_grow() {
     let failed = tally.failed;
     assert!(1_000 * failed < tally.asked, "{failed} of {}", tally.asked);
 }
-
-#[test]
-fn a_far_node_with_little_traffic_gets_answers_in_time() {
-    let scene = Scene {
-        rate: 100.0,
-        callers: Callers::Uniform { callers: 1_000 },
-        mode: Mode::Cached,
-        each_way: Duration::from_millis(13),
-        lasts: Duration::from_secs(20),
-        ..Scene::new(SEED, 2)
-    };
-    let outcome = scene.play();
-    let tally = outcome.tally;
-    assert!(outcome.busy < 0.01, "{}", outcome.busy);
-    assert_eq!(tally.failed, 0, "of {}", tally.asked);
-}

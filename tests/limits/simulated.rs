@@ -1,14 +1,12 @@
 //! A Redis that is simulated in this process.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::time::{Instant, sleep};
 use tower_throttle::{
-    Limiter, OnStoreFailure, Policy, RedisStore, Source, TokenBucket,
+    RedisStore,
     testing::{self, SimulatedRedis},
 };
 
-use crate::support::decided_at_us;
+use crate::support::prelude::*;
 
 fn store(redis: &SimulatedRedis) -> RedisStore {
     let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
@@ -151,19 +149,8 @@ async fn cached_denials_follow_the_time_of_the_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_deletes_the_bucket() {
-    let redis = SimulatedRedis::new();
-    let limiter = limiter(&store(&redis), TokenBucket::without_refill(1));
-    for _ in 0..2 {
-        assert!(limiter.check("ann").await.expect("a decision").is_allowed());
-        assert!(!limiter.check("ann").await.expect("a decision").is_allowed());
-        limiter.reset("ann").await.expect("a reset");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_custom_timer_is_used_for_each_network_delay() {
-    let waits = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let waits = Arc::new(Mutex::new(Vec::new()));
     let began = Instant::now();
     let waited = Arc::clone(&waits);
     let redis = SimulatedRedis::new().with_timer(move |until| {

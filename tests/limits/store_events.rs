@@ -1,21 +1,13 @@
 //! Observers of layers and limiters see each change of a store once, as the log does.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
 use tokio::time::sleep;
 use tower_throttle::{
-    Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key,
+    RedisStore,
     metrics::{Observe, StoreEvent},
     testing::SimulatedRedis,
 };
 
-use crate::support::{
-    eventually_async,
-    web::{ask, plain},
-};
+use crate::support::prelude::*;
 
 /// Keeps a line for each event.
 #[derive(Debug, Default)]

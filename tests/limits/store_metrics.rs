@@ -1,25 +1,13 @@
 //! What layers and limiters report of their store: on a simulated server, in paused time.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-
 use tokio::{task::yield_now, time::sleep};
 use tower_throttle::{
-    Concurrency, Decision, FixedWindow, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy,
-    RedisStore, StoreError, TokenBucket,
+    RedisStore,
     metrics::{self, Histogram, StoreFailures, StoreMetrics},
-    store::{Answer, Charge, Check, Fallback, Guarded, Store},
     testing::SimulatedRedis,
 };
 
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::support::prelude::*;
 
 fn store(redis: &SimulatedRedis) -> RedisStore {
     let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);

@@ -1,17 +1,11 @@
 //! A check that is decided from a lease allocates nothing.
 
-use std::{
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
+use std::pin::pin;
 
-use tower_throttle::{Decision, Limiter, OnStoreFailure, Policy, RedisStore, Source, TokenBucket};
+use tower_throttle::RedisStore;
 
-use crate::{
-    ALLOCATOR,
-    support::{DEADLINE, RedisServer, eventually},
-    turn,
-};
+use crate::support::prelude::*;
+use crate::{ALLOCATOR, turn};
 
 /// Checks inside the runtime, which has no other work.
 fn check(limiter: &Limiter) -> Option<Decision> {

@@ -8,9 +8,11 @@ mod reload;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use peak_alloc::PeakAlloc;
+
+use crate::support::prelude::*;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;

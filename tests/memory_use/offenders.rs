@@ -5,14 +5,10 @@ use std::{array, convert::Infallible, thread};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{Policy, RateLimitLayer, RequestHead, TokenBucket, key};
+use tower::service_fn;
 
-use crate::{
-    ALLOCATOR,
-    support::web::{at_once, layer_with},
-    turn,
-};
+use crate::support::prelude::*;
+use crate::{ALLOCATOR, support::web::layer_with, turn};
 
 async fn hello(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::default())

@@ -1,17 +1,13 @@
 //! Limits that are replaced again and again take no more and more memory.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    ConfigError, Limiter, LimiterBuilder, Lists, Policy, RateLimitLayer, RateLimitLayerBuilder,
-    SlidingWindow, TokenBucket,
-};
+use tower::service_fn;
+use tower_throttle::{LimiterBuilder, Lists, RateLimitLayerBuilder};
 
-use crate::{ALLOCATOR, support::web::at_once, turn};
+use crate::support::prelude::*;
+use crate::{ALLOCATOR, turn};
 
 /// The settings of a version, with numbers, names and readers of its own.
 fn version(number: u64) -> (RateLimitLayerBuilder, LimiterBuilder) {

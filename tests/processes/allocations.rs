@@ -6,7 +6,6 @@ use std::{
     future::{Ready, ready},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::pin,
-    task::{Context, Poll, Waker},
 };
 
 use allocation_counter::measure;
@@ -14,12 +13,10 @@ use axum::{body::Body, extract::ConnectInfo};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use tower::{Layer, Service, service_fn};
-use tower_throttle::{
-    Decision, DenialReason, FixedWindow, List, Lists, Policy, Quota, RateLimitLayer, RequestHead,
-    TokenBucket, key,
-};
+use tower::service_fn;
+use tower_throttle::{DenialReason, List, Lists};
 
+use crate::support::prelude::*;
 use crate::support::web::standing_store;
 
 fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
@@ -156,7 +153,16 @@ fn assert_as_by_hand_and(
     assert_eq!(counted, expected + more);
 }
 
-pub(crate) fn whatever_the_key_is_read_from() {
+pub(crate) fn allocations() {
+    whatever_the_key_is_read_from();
+    whatever_the_policies_ask();
+    what_does_not_apply_costs_the_value_of_the_rest();
+    tiers_cost_the_value_of_their_policy();
+    a_denial();
+    lists_allocate_nothing_for_callers_that_they_do_not_deny();
+}
+
+fn whatever_the_key_is_read_from() {
     let api_key = ("x-api-key", "7f7c4b6e-3f6b-4d8c-9e59-0d5a2d8d4c1e");
     let forwarded_for = (
         "x-forwarded-for",
@@ -191,13 +197,13 @@ pub(crate) fn whatever_the_key_is_read_from() {
     }
 }
 
-fn key_of(text: &str) -> tower_throttle::Key {
+fn key_of(text: &str) -> Key {
     text.into()
 }
 
 /// The decision of the request and that of the response share the policies, which takes one
 /// more box. Otherwise they would be copied.
-pub(crate) fn whatever_the_policies_ask() {
+fn whatever_the_policies_ask() {
     let day = || Policy::new("day", FixedWindow::per_day(50_000));
     let by_key = api().key(key::header("x-api-key"));
     for policies in [
@@ -211,7 +217,7 @@ pub(crate) fn whatever_the_policies_ask() {
 }
 
 /// Which policies apply is known only at run time, and so is the value of `RateLimit-Policy`.
-pub(crate) fn what_does_not_apply_costs_the_value_of_the_rest() {
+fn what_does_not_apply_costs_the_value_of_the_rest() {
     let writes = Policy::new("writes", TokenBucket::per_minute(10)).when(|_| false);
     let changing = [RATELIMIT, RATELIMIT_POLICY];
     let layer = layer([api(), writes]);
@@ -219,7 +225,7 @@ pub(crate) fn what_does_not_apply_costs_the_value_of_the_rest() {
 }
 
 /// The quota of a tier is known only at run time, too.
-pub(crate) fn tiers_cost_the_value_of_their_policy() {
+fn tiers_cost_the_value_of_their_policy() {
     let free: Quota = TokenBucket::per_minute(10).try_into().unwrap();
     let paid: Quota = TokenBucket::per_minute(600).try_into().unwrap();
     let is_paid = |head: &RequestHead<'_>| head.headers().contains_key("x-paid");
@@ -230,7 +236,7 @@ pub(crate) fn tiers_cost_the_value_of_their_policy() {
     }
 }
 
-pub(crate) fn a_denial() {
+fn a_denial() {
     let policy = || Policy::new("api", TokenBucket::per_day(1));
     for (layer, expected) in [
         (layer([policy()]), DENIED),
@@ -256,7 +262,7 @@ fn long_lists() -> Lists {
     lists.deny_keys(1_000_000..1_010_000_u64).expect("lists")
 }
 
-pub(crate) fn lists_allocate_nothing_for_callers_that_they_do_not_deny() {
+fn lists_allocate_nothing_for_callers_that_they_do_not_deny() {
     let lists = long_lists();
     let (v4, v6) = (Ipv4Addr::new(10, 0, 0, 7), Ipv6Addr::from_bits(9 << 76 | 7));
     let of = |address: IpAddr| (address, lists.find_ip(address));
@@ -283,9 +289,4 @@ pub(crate) fn lists_allocate_nothing_for_callers_that_they_do_not_deny() {
     assert_eq!(response.status(), StatusCode::OK);
     assert!(response.headers().is_empty());
     assert_eq!(counted, 1);
-}
-
-pub(crate) fn the_decision_in_extensions_is_paid_for_only_where_it_was_chosen() {
-    let layer = RateLimitLayer::new(api());
-    assert_as_by_hand(&layer, &[], &[RATELIMIT], ADMITTED_BY_DEFAULT);
 }

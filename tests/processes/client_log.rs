@@ -3,16 +3,13 @@
 use std::{
     io::{self, Write},
     net::TcpListener,
-    sync::{
-        Arc, Mutex, Once, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
 };
 
-use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+use tower_throttle::RedisStore;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::support::{RedisServer, eventually, eventually_async, fake};
+use crate::support::fake;
+use crate::support::prelude::*;
 
 const PASSWORD: &str = "hunter2";
 
@@ -34,14 +31,11 @@ impl Write for ToLog {
 
 /// Records all that is logged from now on at DEBUG, also by the client.
 fn listen() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        tracing_subscriber::fmt()
-            .with_max_level(LevelFilter::DEBUG)
-            .with_ansi(false)
-            .with_writer(|| ToLog)
-            .init();
-    });
+    tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::DEBUG)
+        .with_ansi(false)
+        .with_writer(|| ToLog)
+        .init();
 }
 
 fn log() -> String {
@@ -74,8 +68,14 @@ fn server_without_auth() -> (u16, Arc<AtomicUsize>) {
     (port, logins)
 }
 
-pub(crate) async fn a_password_is_in_no_line_at_debug() {
+pub(crate) async fn client_log() {
     listen();
+    a_password_is_in_no_line_at_debug().await;
+    a_store_that_is_dropped_while_it_logs_in_logs_no_password().await;
+    each_reason_why_reconnecting_fails_is_said_once().await;
+}
+
+async fn a_password_is_in_no_line_at_debug() {
     let urls = [
         |port: u16| format!("redis://app:{PASSWORD}@127.0.0.1:{port}/"),
         |port: u16| format!("redis-cluster://app:{PASSWORD}@127.0.0.1:{port}/"),
@@ -103,8 +103,7 @@ pub(crate) async fn a_password_is_in_no_line_at_debug() {
     }
 }
 
-pub(crate) async fn a_store_that_is_dropped_while_it_logs_in_logs_no_password() {
-    listen();
+async fn a_store_that_is_dropped_while_it_logs_in_logs_no_password() {
     let (port, logins) = server_without_auth();
     let url = format!("redis://app:{PASSWORD}@127.0.0.1:{port}/");
     for round in 0..300 {
@@ -135,8 +134,7 @@ fn ours(port: u16, part: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-pub(crate) async fn each_reason_why_reconnecting_fails_is_said_once() {
-    listen();
+async fn each_reason_why_reconnecting_fails_is_said_once() {
     let mut server = RedisServer::start();
     let port = server.port();
     let limiter = limiter(&server.url());

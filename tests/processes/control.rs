@@ -6,9 +6,9 @@ use std::{
 };
 
 use tokio::runtime::Runtime;
-use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore};
+use tower_throttle::RedisStore;
 
-use crate::support::{DEADLINE, RedisServer, eventually};
+use crate::support::prelude::*;
 
 /// Does what it reads, line by line, and answers with a line.
 pub(crate) fn other_process(url: &str) {

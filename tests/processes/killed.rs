@@ -3,17 +3,12 @@
 use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},
-    sync::Arc,
-    time::Duration,
 };
 
 use tokio::runtime::Runtime;
-use tower_throttle::{
-    Limiter, ManualClock, OnStoreFailure, Policy, Quota, RedisStore, TokenBucket,
-    metrics::Settlements,
-};
+use tower_throttle::{RedisStore, metrics::Settlements};
 
-use crate::support::{DEADLINE, RedisServer, eventually};
+use crate::support::prelude::*;
 
 const LIFETIME: Duration = Duration::from_secs(60);
 
@@ -65,8 +60,13 @@ fn kill_one_that_holds(url: &str, quota: Quota) {
     other.wait().expect("its end");
 }
 
+pub(crate) fn killed() {
+    what_a_killed_process_held_is_charged_once();
+    what_a_killed_process_held_under_an_override_is_charged();
+}
+
 /// What a killed process held is charged in full once its lifetime is over, and once only.
-pub(crate) fn what_a_killed_process_held_is_charged_once() {
+fn what_a_killed_process_held_is_charged_once() {
     let server = RedisServer::start();
     kill_one_that_holds(&server.url(), for_good());
     Runtime::new().expect("a runtime").block_on(async {
@@ -95,7 +95,7 @@ pub(crate) fn what_a_killed_process_held_is_charged_once() {
 
 /// The quota of its policy would be drained a second after the hold has lapsed. That of its caller
 /// is not.
-pub(crate) fn what_a_killed_process_held_under_an_override_is_charged() {
+fn what_a_killed_process_held_under_an_override_is_charged() {
     let server = RedisServer::start();
     let per_second: Quota = "100 per second".parse().expect("a quota");
     Runtime::new().expect("a runtime").block_on(async {

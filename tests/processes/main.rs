@@ -8,8 +8,6 @@ mod allocations;
 #[cfg(feature = "tracing")]
 mod client_log;
 mod control;
-#[cfg(target_os = "linux")]
-mod fallback_memory;
 mod killed;
 mod permit_storm;
 #[cfg(feature = "tracing")]
@@ -26,79 +24,17 @@ use std::{
 use tokio::runtime::Runtime;
 
 const TESTS: &[(&str, fn())] = &[
-    ("allocations::a_denial", allocations::a_denial),
-    (
-        "allocations::lists_allocate_nothing_for_callers_that_they_do_not_deny",
-        allocations::lists_allocate_nothing_for_callers_that_they_do_not_deny,
-    ),
-    (
-        "allocations::the_decision_in_extensions_is_paid_for_only_where_it_was_chosen",
-        allocations::the_decision_in_extensions_is_paid_for_only_where_it_was_chosen,
-    ),
-    (
-        "allocations::tiers_cost_the_value_of_their_policy",
-        allocations::tiers_cost_the_value_of_their_policy,
-    ),
-    (
-        "allocations::what_does_not_apply_costs_the_value_of_the_rest",
-        allocations::what_does_not_apply_costs_the_value_of_the_rest,
-    ),
-    (
-        "allocations::whatever_the_key_is_read_from",
-        allocations::whatever_the_key_is_read_from,
-    ),
-    (
-        "allocations::whatever_the_policies_ask",
-        allocations::whatever_the_policies_ask,
-    ),
+    ("allocations", allocations::allocations),
     #[cfg(feature = "tracing")]
-    ("client_log::a_password_is_in_no_line_at_debug", || {
-        on_threads(client_log::a_password_is_in_no_line_at_debug());
-    }),
-    #[cfg(feature = "tracing")]
+    ("client_log", || on_threads(client_log::client_log())),
     (
-        "client_log::a_store_that_is_dropped_while_it_logs_in_logs_no_password",
-        || {
-            on_threads(client_log::a_store_that_is_dropped_while_it_logs_in_logs_no_password());
-        },
-    ),
-    #[cfg(feature = "tracing")]
-    (
-        "client_log::each_reason_why_reconnecting_fails_is_said_once",
-        || on_threads(client_log::each_reason_why_reconnecting_fails_is_said_once()),
-    ),
-    (
-        "control::an_override_of_one_process_is_felt_in_all",
+        "control",
         control::an_override_of_one_process_is_felt_in_all,
     ),
-    #[cfg(target_os = "linux")]
-    (
-        "fallback_memory::a_flood_of_callers_takes_100_000_buckets_and_frees_no_denied_caller",
-        fallback_memory::a_flood_of_callers_takes_100_000_buckets_and_frees_no_denied_caller,
-    ),
-    (
-        "killed::what_a_killed_process_held_is_charged_once",
-        killed::what_a_killed_process_held_is_charged_once,
-    ),
-    (
-        "killed::what_a_killed_process_held_under_an_override_is_charged",
-        killed::what_a_killed_process_held_under_an_override_is_charged,
-    ),
+    ("killed", killed::killed),
     ("permit_storm", permit_storm::permit_storm),
     #[cfg(feature = "tracing")]
-    (
-        "secrets::nothing_public_shows_a_key_a_secret_or_a_password",
-        || on_threads(secrets::nothing_public_shows_a_key_a_secret_or_a_password()),
-    ),
-    #[cfg(feature = "tracing")]
-    (
-        "secrets::the_head_of_a_request_shows_no_value",
-        secrets::the_head_of_a_request_shows_no_value,
-    ),
-    #[cfg(feature = "tracing")]
-    ("secrets::whatever_fails_nothing_is_shown", || {
-        on_threads(secrets::whatever_fails_nothing_is_shown());
-    }),
+    ("secrets", || on_threads(secrets::secrets())),
     ("two_processes", two_processes::two_processes),
 ];
 

@@ -10,20 +10,14 @@
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
     thread::JoinHandle,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use tokio::{runtime::Runtime, task::JoinSet, time::sleep};
-use tower_throttle::{
-    Concurrency, Limiter, OnStoreFailure, Permit, Policy, RedisStore, TokenBucket,
-};
+use tokio::{runtime::Runtime, time::sleep};
+use tower_throttle::RedisStore;
 
-use crate::support::{DEADLINE, RedisServer, random::Random};
+use crate::support::prelude::*;
 
 const PROCESSES: usize = 4;
 
@@ -133,7 +127,7 @@ impl Other {
 /// Waits until these processes hold nearly all permits, as far as they have recorded it.
 fn wait_for_the_limit(others: &[Other]) {
     let held = |other: &Other| other.ledger.lock().expect("a ledger").held;
-    crate::support::eventually("as many permits as there may be", || {
+    eventually("as many permits as there may be", || {
         std::thread::sleep(Duration::from_millis(10));
         others.iter().map(held).sum::<i64>() > limit() as i64 * 9 / 10
     });
@@ -170,7 +164,7 @@ pub(crate) fn permit_storm() {
         ledgers.push(other.end(false));
     }
     let all_ended = Instant::now();
-    crate::support::eventually("all permits back", || {
+    eventually("all permits back", || {
         server.keys().iter().all(|key| !key.ends_with("held"))
     });
     let back_after = all_ended.elapsed();

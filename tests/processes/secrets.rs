@@ -4,26 +4,16 @@
 use std::{
     io::{self, Read, Write},
     net::{Ipv4Addr, TcpListener},
-    sync::{Mutex, PoisonError},
     thread,
-    time::Duration,
 };
 
-use tower::{Layer, ServiceExt};
-use tower_throttle::{
-    Concurrency, Key, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, RequestHead,
-    StoreError, TokenBucket, key,
-    store::{Fallback, Guarded},
-};
+use tower_throttle::RedisStore;
 use tracing_subscriber::{
     Layer as _, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-use crate::support::{
-    RedisServer,
-    port::Port,
-    web::{at_once, layer_of},
-};
+use crate::support::prelude::*;
+use crate::support::{port::Port, web::layer_of};
 
 const KEY: &str = "sk-live-7Qx9vLmZ";
 const USER: &str = "ledger-app";
@@ -117,7 +107,13 @@ fn limiter(store: RedisStore, choice: OnStoreFailure) -> Limiter {
     limiter
 }
 
-pub(crate) async fn whatever_fails_nothing_is_shown() {
+pub(crate) async fn secrets() {
+    whatever_fails_nothing_is_shown().await;
+    nothing_public_shows_a_key_a_secret_or_a_password().await;
+    the_head_of_a_request_shows_no_value();
+}
+
+async fn whatever_fails_nothing_is_shown() {
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(|| ToLog);
@@ -138,7 +134,7 @@ pub(crate) async fn whatever_fails_nothing_is_shown() {
     // The error contains what the server got: the password.
     let renamed = RedisServer::with(&["--rename-command", "AUTH", "LOGIN"]);
     let strange = format!("127.0.0.1:{}/", renamed.port());
-    let long = crate::support::DEADLINE;
+    let long = DEADLINE;
     let instant = Duration::from_nanos(1);
 
     let mut kinds = Vec::new();
@@ -226,7 +222,7 @@ pub(crate) async fn whatever_fails_nothing_is_shown() {
     assert_hides(&text);
 }
 
-pub(crate) async fn nothing_public_shows_a_key_a_secret_or_a_password() {
+async fn nothing_public_shows_a_key_a_secret_or_a_password() {
     hidden(&Key::from(KEY));
     hidden(&Key::from((KEY, PASSWORD)));
     for form in ["redis", "redis-cluster", "redis-sentinel"] {
@@ -281,7 +277,7 @@ fn denials_show_no_key() {
     assert!(!layer.recent_denials().is_empty());
 }
 
-pub(crate) fn the_head_of_a_request_shows_no_value() {
+fn the_head_of_a_request_shows_no_value() {
     let request = http::Request::get(format!(
         "https://app:{PASSWORD}@host/reset/{SECRET}?token={SECRET}"
     ));

@@ -3,17 +3,13 @@
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, Command, Stdio},
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use tokio::{runtime::Runtime, sync::Barrier};
-use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RedisStore,
-    SlidingLog, SlidingWindow, StoreError, TokenBucket,
-};
+use tower_throttle::RedisStore;
 
-use crate::support::RedisServer;
+use crate::support::prelude::*;
 
 const TASKS: usize = 32;
 const CALLS_PER_TASK: usize = 10;
@@ -225,7 +221,7 @@ pub(crate) fn two_processes() {
         tell(&mut other, "over");
         if race.work == Work::Hold {
             let at_a_time = race.capacities.last();
-            crate::support::eventually("all permits back", || remaining().last() == at_a_time);
+            eventually("all permits back", || remaining().last() == at_a_time);
             server.assert_all_keys_expire();
         }
         server.command(&["FLUSHALL"]);
@@ -256,7 +252,7 @@ pub(crate) fn other_process(url: &str, window_s: &str) {
 
 fn connect(url: &str) -> RedisStore {
     let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
+        .timeout(DEADLINE)
         // Refunds by the other process, and a flushed database, must show at once.
         .denial_cache_ttl(Duration::ZERO)
         .connect(url);

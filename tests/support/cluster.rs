@@ -3,7 +3,6 @@
 use std::{
     collections::HashSet,
     ops::RangeInclusive,
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,6 +10,8 @@ use std::{
     thread,
 };
 
+#[allow(unused_imports, reason = "each binary uses a part")]
+pub use super::signals::Frozen;
 use super::{RedisServer, eventually};
 
 pub const SLOTS: u16 = 16_384;
@@ -280,31 +281,6 @@ impl RedisCluster {
                 && own.iter().collect::<HashSet<_>>().len() == own.len()
         });
     }
-}
-
-/// Freezes a node until it is dropped: connections stay, and nothing is answered.
-#[derive(Debug)]
-pub struct Frozen(u32);
-
-impl Frozen {
-    pub fn new(server: &RedisServer) -> Self {
-        let id = server.process_id().expect("a running server");
-        signal(id, "-STOP");
-        Self(id)
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        signal(self.0, "-CONT");
-    }
-}
-
-fn signal(process: u32, signal: &str) {
-    let status = Command::new("kill")
-        .args([signal, &process.to_string()])
-        .status();
-    assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
 }
 
 fn offset(node: &RedisServer, name: &str) -> u64 {

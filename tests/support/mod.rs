@@ -6,12 +6,15 @@
 pub mod cluster;
 pub mod denial_counts;
 pub mod fake;
+pub mod limiters;
 pub mod oracle;
 pub mod overlaid;
 pub mod plans;
 pub mod port;
+pub mod prelude;
 pub mod random;
 pub mod rate;
+pub mod signals;
 pub mod trace;
 pub mod web;
 

@@ -1,9 +1,7 @@
 //! I1: how much was admitted.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use super::most_needed::{Taken, most_needed};
-use crate::ledger::{By, Entry, Outcome};
+use crate::prelude::*;
 
 /// What a quota promises for each key.
 #[derive(Clone, Debug)]

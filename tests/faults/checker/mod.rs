@@ -7,10 +7,9 @@ mod most_needed;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    time::Duration,
-};
+use std::collections::HashSet;
+
+use crate::prelude::*;
 
 pub(crate) use self::admitted::{Elsewhere, Promise, Window, admitted};
 use crate::ledger::{Entry, Outcome};

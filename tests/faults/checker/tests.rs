@@ -1,10 +1,8 @@
 //! The checker can fail: for each invariant there are ledgers that keep it, and ledgers that
 //! barely break it.
 
-use std::{collections::HashMap, time::Duration};
-
 use super::*;
-use crate::ledger::By;
+use crate::prelude::*;
 
 const ALLOWED: Outcome = Outcome::Allowed(By::Store);
 

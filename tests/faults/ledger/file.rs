@@ -62,25 +62,3 @@ fn entry(line: &str) -> Option<Entry> {
         },
     })
 }
-
-#[test]
-fn a_ledger_is_read_as_it_was_written() {
-    use super::{By, Outcome, Recorder};
-
-    let recorder = Recorder::new(2);
-    recorder.open(3, 5).hung_up();
-    drop(recorder.open(4, 1));
-    let mut ledger = recorder.ledger();
-    ledger[1].outcome = Outcome::Allowed(By::Local);
-    ledger[1].remaining = Some(7);
-    let name = format!("tower-throttle-ledger-{}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    write(&path, &ledger[..1]);
-    append(&path, &ledger[1..]);
-    let read_back = read(&path);
-    std::fs::write(&path, "0 1 2\n").expect("a file");
-    let broken = read(&path);
-    std::fs::remove_file(&path).expect("it was there");
-    assert_eq!(read_back, Ok(ledger));
-    assert!(broken.is_err(), "{broken:?}");
-}

@@ -3,15 +3,9 @@
 mod file;
 mod outcome;
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Instant, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use tower_throttle::{Decision, StoreError};
+use crate::prelude::*;
 
 pub(crate) use self::{
     file::{append, read, write},

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use tower_throttle::{Decision, Source, StoreError};
+use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {

@@ -1,14 +1,6 @@
 //! One connection through the proxy.
 
-use std::{
-    cell::Cell,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{cell::Cell, io};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -24,6 +16,7 @@ use super::{
     Control, Cut, Mode, Shared, lock,
     resp::{Commands, Seen},
 };
+use crate::prelude::*;
 
 /// The unit of time in which a lossy network keeps a connection or loses it.
 const PART: Duration = Duration::from_millis(100);

@@ -5,21 +5,17 @@
 
 mod link;
 mod resp;
-#[cfg(test)]
-mod tests;
 
 use std::{
-    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::MutexGuard,
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio::{runtime::Builder, sync::watch, task::LocalSet};
+
+use crate::prelude::*;
 
 pub(crate) use self::resp::Sent;
 use crate::support::port::Port;

@@ -1,9 +1,8 @@
 //! Reads what clients send as it passes through.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
+
+use crate::prelude::*;
 
 /// A command, as far as the proxy needs it.
 #[derive(Debug, PartialEq)]

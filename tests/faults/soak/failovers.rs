@@ -1,22 +1,17 @@
 //! Rows 8 to 10: primaries that are replaced, and slots that move.
 
-use std::{thread::sleep, time::Duration};
+use std::thread::sleep;
 
 use fred::util::redis_keyslot;
-use tower_throttle::Limiter;
 
 use super::{
     dice::Dice,
     stage::{Fault, Scene},
 };
-use crate::support::cluster::RedisCluster;
+use crate::prelude::*;
 use crate::{
-    load::HOT,
-    outage::quota,
-    rig,
     sentinel::{FOLLOWS, Watched},
-    signals::{self, Frozen},
-    wait,
+    support::cluster::RedisCluster,
 };
 
 /// How soon the store decides again.

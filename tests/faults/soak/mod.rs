@@ -9,7 +9,7 @@ mod flat;
 mod server;
 mod stage;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::{runtime::Handle, sync::watch};
 
@@ -20,10 +20,7 @@ use self::{
     server::OneServer,
     stage::Stage,
 };
-use crate::{
-    load::Load,
-    row::{Row, judges_time},
-};
+use crate::prelude::*;
 
 const LOAD: Load = Load {
     per_s: 150,

@@ -1,24 +1,16 @@
 //! Rows 1 to 7 and 11: one server.
 
-use std::{
-    thread::{sleep, spawn},
-    time::Duration,
-};
-
-use tower_throttle::Limiter;
+use std::thread::{sleep, spawn};
 
 use super::{
     dice::Dice,
     stage::{Fault, Scene},
 };
-use crate::support::{RedisServer, port::Port, try_command};
+use crate::prelude::*;
 use crate::{
-    load::HOT,
-    outage::{RESUMES, quota},
-    proxy::{Mode, Proxy},
-    rig,
-    row::judges_time,
-    signals, wait,
+    outage::RESUMES,
+    proxy::Mode,
+    support::{port::Port, try_command},
 };
 
 const FAULTS: [Fault; 15] = [

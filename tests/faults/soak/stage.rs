@@ -1,17 +1,10 @@
 //! A limiter, what is behind it, and the outcomes of its requests.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
-
-use tower_throttle::Limiter;
+use std::path::PathBuf;
 
 use super::dice::Dice;
-use crate::{
-    checker::{self, Window},
-    ledger::{self, Entry, Outcome, Recorder},
-    outage, rig,
-    row::Row,
-    wait,
-};
+use crate::ledger;
+use crate::prelude::*;
 
 /// A fault, and for how long after its end state may still be lost; `None` if none is lost.
 pub(super) type Fault = (&'static str, Option<Duration>);

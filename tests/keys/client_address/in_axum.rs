@@ -1,6 +1,6 @@
 //! The peer as a real `Router` passes it on.
 
-use std::sync::{Arc, Mutex};
+use std::net::{IpAddr, SocketAddr};
 
 use axum::{
     Router,
@@ -9,15 +9,11 @@ use axum::{
     middleware::{Next, from_fn},
     routing::get,
 };
-use tower::{Service, ServiceExt};
+use http::Request;
+use tower_throttle::key::{ClientIp, PeerAddr, client_ip};
 
 use super::{PROXIES, PROXY, request};
-use http::Request;
-use std::net::{IpAddr, SocketAddr};
-use tower_throttle::{
-    RequestHead,
-    key::{ClientIp, PeerAddr, client_ip},
-};
+use crate::support::prelude::*;
 
 type Seen = Arc<Mutex<Vec<IpAddr>>>;
 

@@ -367,16 +367,6 @@ proptest! {
     }
 
     #[test]
-    fn an_untrusted_peer_is_its_own_address(
-        lines in vec((select(Mode::ALL.map(Mode::name).to_vec()), any_line()), 0..5),
-        peer in untrusted(),
-    ) {
-        for from in Mode::ALL {
-            prop_assert_eq!(ask(from, peer, &lines), peer.to_canonical());
-        }
-    }
-
-    #[test]
     fn ipv4_mapped_is_ipv4(bits: u32, prefix in 1..=128_u8, trusted_bits in 1..=32_u8) {
         let v4 = Ipv4Addr::from_bits(bits);
         let v6 = v4.to_ipv6_mapped();

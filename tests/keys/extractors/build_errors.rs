@@ -1,11 +1,8 @@
 //! Which mistakes in keys are errors when a layer is built.
 
-use tower_throttle::{
-    ConfigError, Policy, RateLimitLayer, TokenBucket,
-    key::{self, KeyExtractor},
-};
+use tower_throttle::key::{self, KeyExtractor};
 
-use crate::support::assert_config_error;
+use crate::support::prelude::*;
 
 fn build(by: impl KeyExtractor) -> Result<(), ConfigError> {
     RateLimitLayer::builder()
@@ -77,7 +74,7 @@ fn bad_cookie_names_are_build_errors() {
 #[test]
 fn bad_ipv6_prefixes_are_build_errors() {
     for bits in [0, 129, 255] {
-        let start = format!("an IPv6 prefix of {bits} bits is out of range;");
+        let start = format!("an IPv6 prefix of {bits} bits is out of range; use 1 to 128");
         let expected = Expected("ipv6-prefix", start);
         assert_build_error(key::peer().ipv6_prefix(bits), &expected);
         assert_build_error(key::client_ip(["10.0.0.0/8"]).ipv6_prefix(bits), &expected);
@@ -112,6 +109,11 @@ fn bad_trusted_proxies_are_build_errors() {
         "2001:db8::/129",
         "fe80::1%eth0",
         "10.0.0.256",
+        // Some parsers read leading zeros as octal.
+        "010.0.0.1",
+        "010.0.0.0/8",
+        "10.00.0.0/8",
+        "10.0.0.010/32",
         "10.0.0.0-10.0.0.9",
         "10.*",
         "::ffff:10.0.0.0/64",
@@ -187,14 +189,6 @@ fn ranges_that_cover_all_addresses_together_are_build_errors() {
     assert_eq!(build(key::client_ip(private)), Ok(()));
 }
 
-/// Some parsers read these as octal, so such an address or range is an error.
-#[test]
-fn leading_zeros_in_trusted_proxies_are_build_errors() {
-    for bad in ["010.0.0.1", "010.0.0.0/8", "10.00.0.0/8", "10.0.0.010/32"] {
-        assert_build_error(key::client_ip([bad]), &trusted_proxy(bad));
-    }
-}
-
 #[test]
 fn an_empty_list_of_proxies_is_a_build_error() {
     let none: [&str; 0] = [];
@@ -219,13 +213,4 @@ fn mistakes_inside_combined_keys_are_build_errors() {
     assert_build_error(good().or(bad()), &expected);
     assert_build_error((good(), good().or((good(), bad()))), &expected);
     assert_eq!(build((good(), good().or((good(), good())))), Ok(()));
-}
-
-#[test]
-fn a_mistake_names_the_policy_and_what_to_change() {
-    let error = build(key::peer().ipv6_prefix(129)).unwrap_err();
-    let text = error.to_string();
-    for part in ["\"p\"", "129", "1 to 128"] {
-        assert!(text.contains(part), "{text}");
-    }
 }

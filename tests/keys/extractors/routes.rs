@@ -1,9 +1,6 @@
 //! The route, as a real `Router` matches it.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::net::SocketAddr;
 
 use axum::{
     Router,
@@ -13,10 +10,9 @@ use axum::{
     routing::get,
 };
 use http::{Method, Request, StatusCode};
-use tower::ServiceExt;
-use tower_throttle::{Key, Policy, RateLimitLayer, RequestHead, TokenBucket, key};
 
 use super::{extract, request};
+use crate::support::prelude::*;
 
 fn routes() -> Router {
     let inner = Router::new().route("/{id}", get(|| async {}));

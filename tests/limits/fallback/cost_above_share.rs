@@ -1,14 +1,10 @@
 //! Requests that cost more than a process's share.
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::{Limiter, ManualClock, OnStoreFailure, Policy, Quota, Verdict};
-
 use super::{
     fake_store::{Switch, finish, limiter},
     quotas::{ALGORITHMS, quota_of},
 };
-use crate::support::random::Random;
+use crate::support::prelude::*;
 
 fn process(clock: &Arc<ManualClock>, quota: Quota, processes: u32) -> Limiter {
     let policy = Policy::new("shared", quota).cost(0);

@@ -3,21 +3,12 @@
 
 #![allow(unreachable_pub)]
 
-use std::{
-    future::{pending, poll_fn},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::future::{pending, poll_fn};
 
 use tokio::sync::Semaphore;
-use tower_throttle::{
-    Clock, Decision, Limiter, LimiterBuilder, MemoryStore, Policy, StoreError,
-    store::{Answer, Charge, Check, Fallback, Store},
-};
+use tower_throttle::LimiterBuilder;
+
+use crate::support::prelude::*;
 
 /// What the store does with a check.
 #[derive(Clone, Debug)]
@@ -180,7 +171,7 @@ impl Store for Switch {
 }
 
 pub(super) fn limiter<const N: usize>(store: impl Store, policies: [Policy; N]) -> Limiter {
-    limiter_with(store, policies, |builder| builder)
+    limiter_of(store, policies)
 }
 
 pub(super) fn limiter_with<const N: usize>(
@@ -199,7 +190,7 @@ pub(super) fn limiter_with<const N: usize>(
 #[track_caller]
 pub(super) fn finish<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut context = Context::from_waker(Waker::noop());
     for _ in 0..100 {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
@@ -221,15 +212,5 @@ pub(super) fn soon(
             assert!(started.elapsed() < most, "{caller}: not within {most:?}");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    }
-}
-
-/// Tokio's time, so that pausing it pauses the stores, too.
-#[derive(Debug)]
-pub(super) struct TokioClock(pub tokio::time::Instant);
-
-impl Clock for TokioClock {
-    fn now_us(&self) -> u64 {
-        1_767_225_600_007_000 + u64::try_from(self.0.elapsed().as_micros()).unwrap()
     }
 }

@@ -1,18 +1,12 @@
 //! A store that fails and answers in turn grants no caller more than its bounds.
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::{
-    Algorithm, FixedWindow, ManualClock, OnStoreFailure, Policy, Quota, SlidingLog, SlidingWindow,
-    Source, TokenBucket,
-};
+use tower_throttle::Algorithm;
 
 use super::{
-    fake_store::Does,
-    fake_store::{Switch, finish, limiter, unavailable, unavailable_later},
+    fake_store::{Does, Switch, finish, limiter, unavailable, unavailable_later},
     quotas::{ALGORITHMS, quota_of},
 };
-use crate::support::random::Random;
+use crate::support::prelude::*;
 
 /// Returns what the store and each process grant to a caller that never pauses.
 fn flap(random: &mut Random, quota: Quota, processes: u32) -> ([u128; 2], u128) {
@@ -84,39 +78,5 @@ fn a_thousand_changes_grant_one_local_burst_and_the_rate() {
             by_store <= most_by_store,
             "{by_store} > {most_by_store}: {what}"
         );
-    }
-}
-
-/// Within one window, or without time passing, exactly one burst of each is granted.
-#[test]
-fn without_time_passing_exactly_the_store_and_one_share_are_granted() {
-    let quotas: [Quota; 4] = [
-        TokenBucket::per_hour(100).try_into().unwrap(),
-        FixedWindow::per_hour(100).try_into().unwrap(),
-        SlidingWindow::per_hour(100).try_into().unwrap(),
-        SlidingLog::per_hour(100).try_into().unwrap(),
-    ];
-    for quota in quotas {
-        for processes in 1..=20 {
-            let clock = Arc::new(ManualClock::new());
-            let store = Switch::on(&clock);
-            let share = OnStoreFailure::share_of(processes);
-            let policy = Policy::new("flapping", quota).on_store_failure(share);
-            let limiter = limiter(store.clone(), [policy]);
-            let mut admitted = 0;
-            for change in 0..1_000 {
-                store.now(if change % 2 == 0 {
-                    Does::Answers
-                } else {
-                    unavailable()
-                });
-                admitted += u64::from(finish(limiter.check("ann")).unwrap().is_allowed());
-            }
-            assert_eq!(
-                admitted,
-                100 + 100_u64.div_ceil(processes.into()),
-                "{quota:?}"
-            );
-        }
     }
 }

@@ -1,21 +1,9 @@
 //! The guard around a store: its deadline and its breaker.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::{
-    Limiter, ManualClock, OnStoreFailure, Policy, TokenBucket,
-    store::{Guarded, Store},
-};
 
 use super::fake_store::{Does, Switch, finish, limiter, soon, unavailable, unavailable_later};
-use crate::support::{eventually_async, random::Random};
+use crate::support::prelude::*;
 
 fn switch() -> Switch {
     Switch::on(&Arc::new(ManualClock::new()))
@@ -25,10 +13,6 @@ fn switch() -> Switch {
 fn denying(store: impl Store) -> Limiter {
     let policy = Policy::new("guarded", TokenBucket::per_second(1_000_000));
     limiter(store, [policy.on_store_failure(OnStoreFailure::Deny)])
-}
-
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,23 +164,6 @@ async fn one_of_many_racing_tasks_probes_and_all_pass_after_its_reply() {
     assert!(admitted > 600, "{admitted}");
 }
 
-/// Callers leave before the deadline of a store that hangs.
-#[tokio::test(start_paused = true)]
-async fn callers_that_leave_early_do_not_keep_the_guard_closed() {
-    let store = switch();
-    store.now(Does::IsSilent);
-    let limiter = denying(Guarded::new(store.clone()));
-    for number in 0..200_u64 {
-        let _ = timeout(ms(10), limiter.check(number)).await;
-        sleep(ms(10)).await;
-    }
-    // In two seconds there are the first five calls, those in flight then, and one probe after
-    // each of 50, 100, 200, 400 and 800 ms.
-    assert!(store.calls() <= 15, "{} calls", store.calls());
-    store.now(Does::Answers);
-    answers_within(&limiter, ms(1_400)).await;
-}
-
 /// Callers that leave do not end its pauses either: a probe goes on without its caller.
 #[tokio::test(start_paused = true)]
 async fn a_probe_whose_caller_leaves_still_ends() {
@@ -221,23 +188,6 @@ async fn a_probe_whose_caller_leaves_still_ends() {
 
 async fn answers_within(limiter: &Limiter, most: Duration) {
     soon(most, async || limiter.check("ann").await.is_ok()).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_guard_notices_that_the_store_answers_again() {
-    for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
-        let store = switch();
-        let limiter = denying(Guarded::new(store.clone()).timeout(ms(5)));
-        store.now(failure);
-        for _ in 0..20 {
-            assert!(limiter.check("ann").await.is_err());
-        }
-        store.now(Does::Answers);
-        answers_within(&limiter, ms(70)).await;
-        for _ in 0..1_000 {
-            assert!(limiter.check("ann").await.is_ok());
-        }
-    }
 }
 
 /// A guard inside a guard opens and closes like one.

@@ -1,19 +1,13 @@
 //! What each kind of error leads to: a failure, an overload, corrupt state.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::pin::pin;
 
 use http::StatusCode;
-use tower_throttle::{
-    Concurrency, Limiter, ManualClock, OnStoreFailure, Policy, RedisStore, Source, StoreError,
-    TokenBucket, store::Guarded,
-};
+use tower_throttle::RedisStore;
 
 use super::fake_store::{Does, Switch, finish, limiter};
-use crate::support::{
-    DEADLINE, RedisServer, eventually_async,
-    web::{ask, hello, layer_on, plain},
-};
-use tower::{Layer, Service, ServiceExt};
+use crate::support::prelude::*;
+use crate::support::web::layer_on;
 
 const CHOICES: [OnStoreFailure; 4] = [
     OnStoreFailure::local(),
@@ -91,9 +85,9 @@ async fn errors() -> Vec<(&'static str, StoreError)> {
 async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {
-        std::task::Poll::Ready(match future.as_mut().poll(cx) {
-            std::task::Poll::Ready(output) => Some(output),
-            std::task::Poll::Pending => None,
+        Poll::Ready(match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
         })
     })
     .await
@@ -148,67 +142,5 @@ async fn each_kind_of_error_is_handled_by_each_choice() {
                 }
             }
         }
-    }
-}
-
-/// More checks at once than Redis may get, while it does not answer.
-#[tokio::test]
-async fn an_overload_of_redis_admits_no_unchecked_request() {
-    let server = RedisServer::start();
-    let store = connected(&server, 8).await;
-    server.command(&["CLIENT", "PAUSE", "100000"]);
-    let filling = limiter(store.clone(), [policy(OnStoreFailure::Deny)]);
-    let mut waiting: Vec<_> = (0..8).map(|_| Box::pin(filling.check("ann"))).collect();
-    for check in &mut waiting {
-        assert!(futures_poll(check).await.is_none(), "it waits");
-    }
-    for choice in [OnStoreFailure::Allow, OnStoreFailure::Deny] {
-        let limiter = limiter(store.clone(), [policy(choice)]);
-        let layer = layer_on(store.clone(), policy(choice));
-        for _ in 0..1_000 {
-            assert!(limiter.check("ann").await.unwrap_err().is_overloaded());
-            assert_eq!(ask(&layer, plain()).status, StatusCode::SERVICE_UNAVAILABLE);
-        }
-    }
-    let layer = layer_on(store.clone(), policy(OnStoreFailure::local()));
-    let answers = (0..1_000).map(|_| ask(&layer, plain()));
-    let admitted = answers.filter(|answer| {
-        assert_eq!(answer.decision.as_ref().unwrap().source(), Source::Local);
-        answer.status == StatusCode::OK
-    });
-    assert_eq!(admitted.count(), 4);
-    drop(waiting);
-}
-
-/// Unexpected data under the key of one caller, in a real Redis.
-#[tokio::test]
-async fn corrupt_state_is_denied_under_each_choice() {
-    let server = RedisServer::start();
-    let store = connected(&server, 100).await;
-    for choice in CHOICES {
-        let limiter = limiter(store.clone(), [policy(choice)]);
-        let layer = layer_on(store.clone(), policy(choice));
-        let key = limiter.storage_keys("ann").remove(0);
-        for foreign in [
-            "another program's",
-            "",
-            "-1",
-            "1e300",
-            "99999999999999999999999",
-        ] {
-            server.command(&["SET", &key, foreign, "PX", "100000"]);
-            let error = limiter.check("ann").await.unwrap_err();
-            assert!(error.is_corrupt_state(), "{foreign:?}, {choice:?}: {error}");
-            let mut service = layer.layer(tower::service_fn(hello));
-            let response = service.ready().await.unwrap().call(plain()).await.unwrap();
-            assert_eq!(
-                response.status(),
-                StatusCode::SERVICE_UNAVAILABLE,
-                "{choice:?}"
-            );
-        }
-        server.command(&["DEL", &key]);
-        assert_eq!(limiter.check("ann").await.unwrap().source(), Source::Store);
-        limiter.reset_shared().await.unwrap();
     }
 }

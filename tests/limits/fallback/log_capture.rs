@@ -3,11 +3,9 @@
 #![allow(unreachable_pub)]
 
 #[cfg(feature = "tracing")]
-use std::{
-    cell::RefCell,
-    io,
-    sync::{Arc, Mutex},
-};
+use std::{cell::RefCell, io};
+
+use crate::support::prelude::*;
 
 #[cfg(feature = "tracing")]
 type Log = Arc<Mutex<Vec<u8>>>;

@@ -1,19 +1,15 @@
 //! A failure of the store is one log line, and its recovery another.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::thread;
 
 use tokio::time::{advance, sleep};
-use tower_throttle::{Limiter, ManualClock, RateLimitLayer, TokenBucket, store::Guarded};
 
 use super::{
     fake_store::{Does, Switch, finish, soon, unavailable, unavailable_later},
     log_capture::Logging,
 };
-use crate::support::web::{api, ask, plain};
-
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::support::prelude::*;
+use crate::support::web::api;
 
 /// Makes checks by limiters on clones of one store, from several threads at once, at one instant
 /// of the paused time.

@@ -1,18 +1,13 @@
 //! In an outage, this process decides as a memory store would.
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::{
-    Decision, HeaderFormat, Limiter, ManualClock, MemoryStore, Permit, Policy, Quota,
-    RateLimitLayer, Source, StoreError, store::Store,
-};
+use tower_throttle::HeaderFormat;
 
 use super::{
     fake_store::{Switch, finish, unavailable, unavailable_later},
     quotas::{ALGORITHMS, concurrency, quota, quota_of},
 };
-use crate::support::random::Random;
-use crate::support::web::{api, ask, day, get};
+use crate::support::prelude::*;
+use crate::support::web::{api, day, get};
 
 /// Shows all fields of a decision except its source.
 fn reported(decision: &Decision) -> String {

@@ -1,15 +1,8 @@
 //! One check of policies with different choices for a failure of the store.
 
-use std::sync::Arc;
-
-use http::StatusCode;
-use tower_throttle::{
-    FixedWindow, ManualClock, OnStoreFailure, Policy, RateLimitLayer, Source, TokenBucket, Verdict,
-};
-
 use super::fake_store::{Does, Switch, finish, limiter_with, unavailable, unavailable_later};
-use crate::support::web::{ask_service, hello, layer_on, plain};
-use tower::Layer;
+use crate::support::prelude::*;
+use crate::support::web::{ask_service, layer_on};
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
@@ -124,44 +117,6 @@ fn a_limiter_follows_the_choice_of_each_policy() {
     }
 }
 
-#[test]
-fn a_layer_follows_the_choice_of_each_policy() {
-    for choices in choices() {
-        for waits in [false, true] {
-            let clock = Arc::new(ManualClock::new());
-            let store = Switch::down(&clock);
-            let mut builder = RateLimitLayer::builder()
-                .decision_in_extensions()
-                .store(store.clone());
-            for (place, choice) in choices.iter().enumerate() {
-                builder = builder.policy(policy(place).on_store_failure(*choice));
-            }
-            if waits {
-                builder = builder.wait_up_to(std::time::Duration::ZERO);
-            }
-            let layer = builder.build().unwrap();
-            let (most, is_error) = counted(&choices);
-            let mut admitted = 0;
-            for number in 0..10 {
-                let answer = ask_service(layer.layer(tower::service_fn(hello)), plain());
-                let status = match (is_error, number < most) {
-                    (true, _) => StatusCode::SERVICE_UNAVAILABLE,
-                    (false, true) => StatusCode::OK,
-                    (false, false) => StatusCode::TOO_MANY_REQUESTS,
-                };
-                assert_eq!(answer.status, status, "{choices:?}");
-                admitted += u64::from(status == StatusCode::OK);
-                assert_eq!(
-                    left_locally(&store),
-                    expected(&choices, admitted),
-                    "{choices:?}"
-                );
-            }
-            assert_eq!(admitted, most);
-        }
-    }
-}
-
 /// Under stacked layers, a decision has the worst of their sources.
 #[test]
 fn stacked_layers_report_the_worst_source() {
@@ -181,10 +136,10 @@ fn stacked_layers_report_the_worst_source() {
     for outer in sources {
         for inner in sources {
             for middle in sources {
-                let seen = Arc::new(std::sync::Mutex::new(None));
+                let seen = Arc::new(Mutex::new(None));
                 let record = Arc::clone(&seen);
                 let service = tower::service_fn(move |request: http::Request<_>| {
-                    let decision = request.extensions().get::<tower_throttle::Decision>();
+                    let decision = request.extensions().get::<Decision>();
                     *record.lock().unwrap() = decision.map(|decision| decision.source());
                     hello(request)
                 });

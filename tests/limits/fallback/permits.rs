@@ -1,27 +1,14 @@
 //! Permits while a store fails: each is released where it was taken.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::pin::Pin;
 
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
 };
-use tower_throttle::{
-    Concurrency, Decision, Limiter, MemoryStore, OnStoreFailure, Permit, Policy, Source,
-    StoreError, TokenBucket,
-    store::{Answer, Charge, Check, Guarded, Operation, Store},
-};
 
-use super::fake_store::{Does, Switch, TokioClock, limiter, unavailable, unavailable_later};
-use crate::support::random::Random;
+use super::fake_store::{Does, Switch, limiter, unavailable, unavailable_later};
+use crate::support::prelude::*;
 
 const LIFETIME: Duration = Duration::from_secs(30);
 
@@ -30,19 +17,14 @@ fn held() -> Policy {
 }
 
 fn store() -> Switch {
-    Switch::on(&Arc::new(TokioClock(Instant::now())))
-}
-
-async fn left(limiter: &Limiter) -> u64 {
-    let standing = limiter.peek("ann").await.unwrap();
-    standing.policies().next().unwrap().remaining()
+    Switch::on(&TokioClock::new())
 }
 
 /// Returns the free permits of the store itself, and of this process.
 async fn free(store: &Switch) -> (u64, u64) {
     (
-        left(&store.looking([held()])).await,
-        left(&store.looking_locally([held()])).await,
+        left(&store.looking([held()]), "ann").await,
+        left(&store.looking_locally([held()]), "ann").await,
     )
 }
 
@@ -88,63 +70,6 @@ async fn permits_of_an_outage_are_held_and_released_in_this_process() {
     }
 }
 
-/// Permits of a share are released to that share.
-#[tokio::test(start_paused = true)]
-async fn permits_of_a_share_are_released_to_that_share() {
-    for processes in 1..=20_u32 {
-        let store = store();
-        let share = OnStoreFailure::share_of(processes);
-        let limiter = limiter(store.clone(), [held().on_store_failure(share)]);
-        let part = 10_u64.div_ceil(processes.into());
-        store.now(unavailable());
-        for _ in 0..5 {
-            let mut permits = Vec::new();
-            loop {
-                let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
-                if !permit.is_allowed() {
-                    break;
-                }
-                permits.push(permit);
-            }
-            assert_eq!(permits.len() as u64, part);
-            sleep(2 * LIFETIME).await;
-            assert!(
-                !limiter
-                    .acquire("ann", Duration::ZERO)
-                    .await
-                    .unwrap()
-                    .is_allowed()
-            );
-        }
-        assert_eq!(free(&store).await, (10, 10));
-    }
-}
-
-/// The permit is taken while the store is up, and released while it is down.
-#[tokio::test(start_paused = true)]
-async fn a_permit_released_in_an_outage_returns_to_the_store() {
-    for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
-        let store = store();
-        let limiter = limiter(Guarded::new(store.clone()), [held()]);
-        let permits: Vec<_> = [(); 4]
-            .map(|()| limiter.acquire("ann", Duration::ZERO))
-            .into();
-        let mut held = Vec::new();
-        for permit in permits {
-            held.push(permit.await.unwrap());
-        }
-        assert_eq!(free(&store).await, (6, 10));
-        store.now(failure);
-        drop(held);
-        settle().await;
-        assert_eq!(free(&store).await, (6, 10));
-        store.now(Does::Answers);
-        // Permits that are not renewed end with their lifetime at the latest.
-        sleep(LIFETIME).await;
-        assert_eq!(free(&store).await, (10, 10));
-    }
-}
-
 /// However long the outage lasted, the reply to any check ends the pause.
 #[tokio::test(start_paused = true)]
 async fn the_first_reply_after_an_outage_ends_the_pause_of_a_failed_statement() {
@@ -164,7 +89,7 @@ async fn the_first_reply_after_an_outage_ends_the_pause_of_a_failed_statement() 
             sleep(outage).await;
             store.now(Does::Answers);
             let looking = store.looking([held()]);
-            assert_eq!(left(&looking).await, 8, "{failure:?}, {outage:?}");
+            assert_eq!(left(&looking, "ann").await, 8, "{failure:?}, {outage:?}");
             let of_store = acquire("bob").await.unwrap();
             assert_eq!(of_store.decision().source(), Source::Store);
             if matches!(failure, Does::IsSilent) {
@@ -172,7 +97,7 @@ async fn the_first_reply_after_an_outage_ends_the_pause_of_a_failed_statement() 
                 sleep(Duration::from_millis(51)).await;
             }
             settle().await;
-            assert_eq!(left(&looking).await, 10, "{failure:?}, {outage:?}");
+            assert_eq!(left(&looking, "ann").await, 10, "{failure:?}, {outage:?}");
         }
     }
 }
@@ -211,7 +136,7 @@ async fn a_reply_right_after_a_failed_statement_ends_its_pause() {
             self.memory.reset(charges)
         }
     }
-    let memory = MemoryStore::builder().clock(Arc::new(TokioClock(Instant::now())));
+    let memory = MemoryStore::builder().clock(TokioClock::new());
     let store = Gated {
         memory: memory.build(),
         to_hold: Arc::default(),
@@ -225,7 +150,7 @@ async fn a_reply_right_after_a_failed_statement_ends_its_pause() {
     drop(permit);
     let check = tokio::spawn(async move { limiter.peek("bob").await });
     settle().await;
-    assert_eq!(left(&looking).await, 9);
+    assert_eq!(left(&looking, "ann").await, 9);
     let gates = std::mem::take(&mut *gates.lock().unwrap());
     assert_eq!(gates.len(), 2);
     for gate in gates {
@@ -233,7 +158,7 @@ async fn a_reply_right_after_a_failed_statement_ends_its_pause() {
     }
     assert!(check.await.unwrap().unwrap().is_allowed());
     settle().await;
-    assert_eq!(left(&looking).await, 10);
+    assert_eq!(left(&looking, "ann").await, 10);
 }
 
 /// A store whose replies end pauses in vain does not get many more statements for that.
@@ -254,7 +179,7 @@ async fn statements_that_fail_beside_replies_are_seldom_made_again() {
         }
     }
     let statements = Arc::new(AtomicU64::new(0));
-    let memory = MemoryStore::builder().clock(Arc::new(TokioClock(Instant::now())));
+    let memory = MemoryStore::builder().clock(TokioClock::new());
     let limiter = limiter(
         WithoutRenewals(memory.build(), Arc::clone(&statements)),
         [held()],
@@ -268,28 +193,6 @@ async fn statements_that_fail_beside_replies_are_seldom_made_again() {
     // Without a reply, pauses of at most 100, 200, 400, 800, 1,600 and then 3,000 ms.
     let statements = statements.load(Ordering::Relaxed);
     assert!((10..40).contains(&statements), "{statements}");
-}
-
-/// The store took the permit, the guard's deadline passed, and this process decided.
-#[tokio::test(start_paused = true)]
-async fn a_permit_whose_reply_is_lost_returns_to_the_store() {
-    let mut random = Random::new();
-    for _ in 0..50 {
-        let store = store();
-        let guarded = Guarded::new(store.clone()).timeout(Duration::from_millis(50));
-        let limiter = limiter(guarded, [held()]);
-        store.now(Does::AnswersAfter(Duration::from_millis(
-            random.between(51, 500),
-        )));
-        let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
-        assert_eq!(permit.decision().source(), Source::Local);
-        assert!(permit.is_allowed());
-        settle().await;
-        assert_eq!(free(&store).await, (10, 9), "released at once");
-        drop(permit);
-        settle().await;
-        assert_eq!(free(&store).await, (10, 10));
-    }
 }
 
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>>;
@@ -331,10 +234,8 @@ async fn a_caller_that_leaves_at_any_point_holds_nothing() {
                     let Some(future) = waiting.as_mut() else {
                         break;
                     };
-                    let waker = std::task::Waker::noop();
-                    let polled = future
-                        .as_mut()
-                        .poll(&mut std::task::Context::from_waker(waker));
+                    let waker = Waker::noop();
+                    let polled = future.as_mut().poll(&mut Context::from_waker(waker));
                     if let Poll::Ready(permit) = polled {
                         drop(permit.unwrap());
                         waiting = None;
@@ -355,7 +256,7 @@ async fn a_caller_that_leaves_at_any_point_holds_nothing() {
                 sleep(LIFETIME).await;
                 assert_eq!(free(&store).await, (10, 10), "{what}");
                 for buckets in [store.looking([bucket()]), store.looking_locally([bucket()])] {
-                    assert_eq!(left(&buckets).await, 1, "{what}");
+                    assert_eq!(left(&buckets, "ann").await, 1, "{what}");
                 }
             }
         }
@@ -391,15 +292,15 @@ async fn no_permit_leaks_however_the_store_flaps() {
                 _ => {
                     let wait = Duration::from_millis(random.below(2) * random.below(5_000));
                     let mut future: Waiting<'_> = Box::pin(limiter.acquire("ann", wait));
-                    let waker = std::task::Waker::noop();
-                    let mut context = std::task::Context::from_waker(waker);
+                    let waker = Waker::noop();
+                    let mut context = Context::from_waker(waker);
                     match future.as_mut().poll(&mut context) {
                         Poll::Ready(permit) => permits.push(permit.unwrap()),
                         Poll::Pending => waiting.push(future),
                     }
                 }
             }
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let mut context = Context::from_waker(Waker::noop());
             waiting.retain_mut(|future| match future.as_mut().poll(&mut context) {
                 Poll::Ready(permit) => {
                     permits.push(permit.unwrap());
@@ -419,7 +320,7 @@ async fn no_permit_leaks_however_the_store_flaps() {
         drop(permits);
         settle().await;
         assert_eq!(
-            left(&store.looking_locally([held()])).await,
+            left(&store.looking_locally([held()]), "ann").await,
             10,
             "kept in this process"
         );

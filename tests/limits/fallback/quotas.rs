@@ -3,13 +3,7 @@
 //! `support::plans` draws others: around one length of time, so that a walk of the model
 //! reaches their limits.
 
-use std::time::Duration;
-
-use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow, TokenBucket,
-};
-
-use crate::support::random::Random;
+use crate::support::prelude::*;
 
 /// Returns a limit: at an edge, a prime, or any.
 fn limit(random: &mut Random) -> u64 {

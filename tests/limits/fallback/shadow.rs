@@ -1,10 +1,7 @@
 //! Shadow policies while the store fails: no local buckets, and no say.
 
-use std::sync::Arc;
-
-use tower_throttle::{FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, Source};
-
 use super::fake_store::{Does, Switch, limiter_with, unavailable, unavailable_later};
+use crate::support::prelude::*;
 
 fn old() -> Policy {
     Policy::new("old", FixedWindow::per_hour(2))
@@ -20,8 +17,7 @@ fn limiter(store: &Switch) -> Limiter {
 
 /// Returns what is left of this caller's bucket in the process.
 async fn left_locally(store: &Switch, policy: Policy) -> u64 {
-    let peek = store.looking_locally([policy]).peek("ann").await;
-    peek.unwrap().policies().next().unwrap().remaining()
+    left(&store.looking_locally([policy]), "ann").await
 }
 
 #[tokio::test]

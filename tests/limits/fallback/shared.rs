@@ -1,16 +1,9 @@
 //! Which limiters share the buckets of this process, how they are reset, and what cannot be
 //! built.
 
-use std::sync::Arc;
-
-use tower_throttle::{
-    ConfigError, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RateLimitLayer, Source,
-    StoreError, TokenBucket,
-    store::{Guarded, Store},
-};
-
 use super::fake_store::{Does, Switch, finish, limiter, unavailable};
-use crate::support::web::{Down, ask, plain};
+use crate::support::prelude::*;
+use crate::support::web::Down;
 
 fn policy() -> Policy {
     Policy::new("one", TokenBucket::per_hour(20)).shared()
@@ -116,62 +109,36 @@ fn a_reset_also_resets_the_local_buckets() {
 fn a_share_of_0_is_an_error_that_names_the_setting() {
     let none = OnStoreFailure::share_of(0);
     assert!(matches!(none, OnStoreFailure::Local { share_of: 0, .. }));
-    let limiter = || Limiter::builder().store(Down);
-    let layer = || RateLimitLayer::builder().store(Down);
-    let mistakes: [ConfigError; 5] = [
-        limiter()
-            .policy(policy())
-            .on_store_failure(none)
+    let limiter = |policy| Limiter::builder().store(Down).policy(policy);
+    let layer = |policy| RateLimitLayer::builder().store(Down).policy(policy);
+    let mistakes = [
+        limiter(policy()).on_store_failure(none).build().err(),
+        limiter(policy().on_store_failure(none)).build().err(),
+        layer(policy()).on_store_failure(none).build().err(),
+        layer(policy().on_store_failure(none)).build().err(),
+        layer(policy().cost_by(|_| 1).on_store_failure(none))
             .build()
-            .unwrap_err(),
-        limiter()
-            .policy(policy().on_store_failure(none))
-            .build()
-            .unwrap_err(),
-        layer()
-            .policy(policy())
-            .on_store_failure(none)
-            .build()
-            .unwrap_err(),
-        layer()
-            .policy(policy().on_store_failure(none))
-            .build()
-            .unwrap_err(),
-        layer()
-            .policy(policy().cost_by(|_| 1).on_store_failure(none))
-            .build()
-            .unwrap_err(),
+            .err(),
     ];
     for mistake in mistakes {
+        let mistake = mistake.expect("an error");
         let text = mistake.to_string();
-        assert!(
-            text.contains("`share_of`") && text.contains("\"one\""),
-            "{text}"
-        );
-        assert_eq!(mistake.policy(), Some("one"), "{text}");
-        assert_eq!(mistake.code(), "zero");
+        assert!(text.contains("`share_of`"), "{text}");
+        assert!(text.contains("\"one\""), "{text}");
+        assert_eq!((mistake.policy(), mistake.code()), (Some("one"), "zero"));
     }
     let panic = std::panic::catch_unwind(|| Limiter::new(Down, policy().on_store_failure(none)));
     let text = panic.unwrap_err().downcast::<String>().unwrap();
     assert!(text.contains("share_of"), "{text}");
     // A setting that is replaced is never used.
     let mended = policy().on_store_failure(OnStoreFailure::local());
-    assert!(
-        limiter()
-            .policy(mended)
-            .on_store_failure(none)
-            .build()
-            .is_ok()
-    );
+    assert!(limiter(mended).on_store_failure(none).build().is_ok());
 }
 
 /// The error of an impossible operation is returned, whatever the policy chose for failures.
 #[test]
 fn permits_cannot_be_checked_in_an_outage_either() {
-    let limiter = limiter(
-        down(),
-        [Policy::new("held", tower_throttle::Concurrency::new(3))],
-    );
+    let limiter = limiter(down(), [Policy::new("held", Concurrency::new(3))]);
     let answers = [
         finish(limiter.check("ann")),
         finish(limiter.take_up_to("ann", 1)),

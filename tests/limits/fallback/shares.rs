@@ -1,16 +1,12 @@
 //! Several processes that share one quota while the store fails.
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::{
-    Algorithm, Decision, Limiter, ManualClock, OnStoreFailure, Policy, Quota, Verdict,
-};
+use tower_throttle::Algorithm;
 
 use super::{
     fake_store::{Switch, finish, limiter},
     quotas::{ALGORITHMS, concurrency, quota_of},
 };
-use crate::support::random::Random;
+use crate::support::prelude::*;
 
 /// The deepest that a bucket may be: 104 days.
 const DEEPEST_NS: u128 = (1 << 53) - TICK_NS;
@@ -138,38 +134,6 @@ fn all_shares_together_grant_less_than_a_unit_each_beyond_the_quota() {
                     let most = most(quota, processes, us);
                     assert!(total <= most, "{total} > {most} in {us} us: {what}");
                 }
-            }
-        }
-    }
-}
-
-/// A caller that waits for `retry_after` is admitted, in each process.
-#[test]
-fn no_share_denies_indefinitely() {
-    let mut random = Random::new();
-    for algorithm in 0..ALGORITHMS {
-        for processes in 1..=20 {
-            for _ in 0..4 {
-                let quota = quota_of(algorithm, &mut random);
-                let mut fleet = Fleet::of(processes, quota);
-                let what = format!("{processes} processes, {quota:?}");
-                let at_once = fleet.drain(&mut random);
-                if quota.capacity() == 0 {
-                    assert_eq!(at_once, 0, "{what}");
-                    continue;
-                }
-                // A bucket without refill gets nothing back.
-                if quota.limit() == 0 {
-                    continue;
-                }
-                let denied = finish(fleet.processes[0].check_n("ann", 1)).unwrap();
-                let wait = denied.retry_after().expect(&what);
-                let us = u64::try_from(wait.as_micros()).unwrap();
-                let deepest_us = u64::try_from(DEEPEST_NS / 1_000).unwrap();
-                let period_us = u64::try_from(quota.period().as_micros()).unwrap();
-                assert!(us <= deepest_us.max(2 * period_us), "{us} us: {what}");
-                fleet.advance(us);
-                assert!(fleet.drain(&mut random) >= u64::from(processes), "{what}");
             }
         }
     }

@@ -1,22 +1,12 @@
 //! Waiting while an outage starts or ends.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::time::{Instant, sleep};
-use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, Quota, SlidingLog,
-    Source, TokenBucket,
-};
 
-use super::fake_store::{Does, Switch, TokioClock, limiter, unavailable, unavailable_later};
-use crate::support::random::Random;
-
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use super::fake_store::{Does, Switch, limiter, unavailable, unavailable_later};
+use crate::support::prelude::*;
 
 fn store() -> Switch {
-    Switch::on(&Arc::new(TokioClock(Instant::now())))
+    Switch::on(&TokioClock::new())
 }
 
 fn failing(random: &mut Random) -> Does {
@@ -64,8 +54,8 @@ async fn reservations_survive_an_outage() {
                 let mut task = Box::pin(task);
                 // All callers come at one instant, in this order.
                 let is_done = (0..3).any(|_| {
-                    let waker = std::task::Waker::noop();
-                    let mut context = std::task::Context::from_waker(waker);
+                    let waker = Waker::noop();
+                    let mut context = Context::from_waker(waker);
                     task.as_mut().poll(&mut context).is_ready()
                 });
                 assert_eq!(is_done, moment.is_zero());

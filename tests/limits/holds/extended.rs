@@ -1,17 +1,9 @@
 //! Holds that outlive a lifetime.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::runtime::Builder;
-use tower_throttle::{
-    FixedWindow, Limiter, ManualClock, MemoryStore, Policy, Quota, store::Operation,
-};
 
-use super::{Fate, LIFETIME, Watched, limiter, pass, remaining};
-
-fn day() -> Quota {
-    FixedWindow::per_day(100).try_into().expect("a quota")
-}
+use super::{Fate, LIFETIME, Watched, day, limiter, pass, remaining};
+use crate::support::prelude::*;
 
 /// A stream of ten minutes, of a policy that holds for two seconds.
 #[tokio::test(start_paused = true)]

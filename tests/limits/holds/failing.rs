@@ -1,17 +1,9 @@
 //! Holds while the store fails.
 
-use std::sync::Arc;
+use tower_throttle::metrics::Settlements;
 
-use tower_throttle::{
-    FixedWindow, Limiter, OnStoreFailure, Policy, Quota, Source, metrics::Settlements,
-    store::Operation,
-};
-
-use super::{Fate, LIFETIME, Watched, limiter, pass, remaining};
-
-fn day() -> Quota {
-    FixedWindow::per_day(100).try_into().expect("a quota")
-}
+use super::{Fate, LIFETIME, Watched, day, limiter, pass, remaining};
+use crate::support::prelude::*;
 
 /// Whether such a call ran is unknown, so it is not made again.
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,9 @@
 //! Many callers of whom one process holds units.
 
-use std::time::Duration;
-
-use tokio::task::JoinSet;
-use tower_throttle::{
-    FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, testing::SimulatedRedis,
-};
+use tower_throttle::{RedisStore, testing::SimulatedRedis};
 
 use super::LIFETIME;
+use crate::support::prelude::*;
 
 /// All extensions of a process are due within a short time, and take the server longer than a check
 /// may wait.

@@ -7,36 +7,11 @@ mod many;
 mod random;
 mod settled;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
 use tokio::time::Instant;
-use tower_throttle::{
-    Clock, Decision, Limiter, MemoryStore, Policy, Quota, StoreError,
-    store::{Answer, Charge, Check, Operation, Store},
-};
+
+use crate::support::prelude::*;
 
 const LIFETIME: Duration = Duration::from_secs(2);
-
-/// Tokio's time, which stands still in a test unless it is moved.
-#[derive(Debug)]
-struct TokioClock(Instant);
-
-impl TokioClock {
-    fn new() -> Arc<Self> {
-        Arc::new(Self(Instant::now()))
-    }
-}
-
-impl Clock for TokioClock {
-    fn now_us(&self) -> u64 {
-        let since = u64::try_from(self.0.elapsed().as_micros()).expect("a short test");
-        1_767_225_600_000_000 + since
-    }
-}
 
 /// What becomes of the next calls of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +39,7 @@ const LATE: Duration = Duration::from_millis(300);
 impl Watched {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            memory: MemoryStore::builder().clock(TokioClock::new()).build(),
+            memory: paused_store(),
             calls: Mutex::default(),
             fates: Mutex::default(),
         })
@@ -132,8 +107,11 @@ fn limiter(store: &Arc<Watched>, quota: Quota) -> Limiter {
 
 /// Returns what is left for a caller, less what is held.
 async fn remaining(limiter: &Limiter) -> u64 {
-    let decision = limiter.peek("ann").await.expect("a decision");
-    decision.policies().next().expect("a policy").remaining()
+    left(limiter, "ann").await
+}
+
+fn day() -> Quota {
+    FixedWindow::per_day(100).try_into().expect("a quota")
 }
 
 /// Lets time pass, in steps in which all tasks run.

@@ -1,11 +1,9 @@
 //! Random holds of several processes: what is charged in the end is what was settled.
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::{Limiter, Policy, Reserved, TokenBucket, store::Operation};
+use tower_throttle::Reserved;
 
 use super::{Fate, LIFETIME, Watched, pass};
-use crate::support::random::Random;
+use crate::support::prelude::*;
 
 const CAPACITY: u64 = 1_000_000_000;
 

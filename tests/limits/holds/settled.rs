@@ -1,24 +1,13 @@
 //! What a settlement charges.
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::pin::pin;
 
-use tower_throttle::{
-    Clock, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy,
-    Quota, SlidingLog, SlidingWindow, TokenBucket, metrics::Settlements, store::Operation,
-};
+use tower_throttle::metrics::Settlements;
 
-use super::{Watched, limiter, remaining};
+use super::{Watched, day, limiter, remaining};
+use crate::support::prelude::*;
 
 const DAY: Duration = Duration::from_secs(86_400);
-
-fn day() -> Quota {
-    FixedWindow::per_day(100).try_into().expect("a quota")
-}
 
 /// One of each algorithm that can hold.
 fn quotas() -> Vec<Quota> {
@@ -64,17 +53,6 @@ async fn what_was_used_is_charged_and_the_rest_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_costs_nothing() {
-    for quota in quotas() {
-        let limiter = limiter(&Watched::new(), quota);
-        let reserved = limiter.reserve("ann", 40).await.expect("a decision");
-        let released = reserved.release().await.expect("a settlement");
-        assert_eq!(released.charged(), 0, "{quota:?}");
-        assert_eq!(remaining(&limiter).await, 100, "{quota:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_is_dropped_is_charged_in_full_once() {
     let store = Watched::new();
     let limiter = limiter(&store, day());
@@ -87,19 +65,6 @@ async fn what_is_dropped_is_charged_in_full_once() {
     let reserved = limiter.reserve("ann", 40).await.expect("a decision");
     drop(reserved.release_on_drop());
     assert_eq!(remaining(&limiter).await, 60);
-}
-
-/// Nothing of a caller is left in the store then.
-#[tokio::test(start_paused = true)]
-async fn a_release_leaves_no_bucket() {
-    let store = Watched::new();
-    let limiter = limiter(&store, day());
-    for _ in 0..1_000 {
-        let reserved = limiter.reserve("ann", 1).await.expect("a decision");
-        assert!(reserved.is_allowed());
-        reserved.release().await.expect("a settlement");
-    }
-    assert_eq!(remaining(&limiter).await, 100);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,17 +1,10 @@
 //! One Redis server, both stores and one clock for each test.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{
-    Decision, FixedWindow, Limiter, ManualClock, MemoryStore, RedisStore,
-    store::{Answer, Charge, Check, Fallback, Store},
-};
+use tower_throttle::RedisStore;
 
-use crate::support::{
-    RedisServer,
-    oracle::{DAY_MS, Plan, Spec, Start, month_end_ms},
-};
+use crate::support::oracle::{DAY_MS, Plan, Spec, Start, month_end_ms};
+use crate::support::prelude::*;
 
 /// 2026-01-01T00:00:00Z, and a fraction of a second.
 pub(super) const START_US: u64 = 1_767_225_600_000_000 + 123_456;
@@ -34,7 +27,7 @@ impl Bench {
         let clock = Arc::new(ManualClock::at_us(START_US));
         let connect = |ttl| {
             let builder = RedisStore::builder().clock(clock.clone());
-            let builder = builder.timeout(crate::support::DEADLINE);
+            let builder = builder.timeout(DEADLINE);
             let store = builder.denial_cache_ttl(ttl).connect(&server.url());
             store.expect("a store")
         };

@@ -1,14 +1,9 @@
 //! No order of settlements grants more than the quota.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{
-    FixedWindow, Limiter, ManualClock, MemoryStore, Policy, Quota, Reserved, SlidingLog,
-    TokenBucket,
-};
+use tower_throttle::Reserved;
 
-use crate::support::random::Random;
+use crate::support::prelude::*;
 
 const CALLER: &str = "ann";
 /// Longer than any walk, so that nothing lapses.
@@ -23,7 +18,7 @@ struct World {
 impl World {
     fn new<Q: TryInto<Quota>>(quota: Q) -> Self
     where
-        tower_throttle::ConfigError: From<Q::Error>,
+        ConfigError: From<Q::Error>,
     {
         let clock = Arc::new(ManualClock::new());
         let store = MemoryStore::builder().clock(Arc::clone(&clock)).build();
@@ -58,52 +53,6 @@ impl World {
     fn seconds(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
     }
-}
-
-/// A refund that is clamped at a full bucket would let 200 units pass within a second.
-#[test]
-fn a_release_after_a_refill_grants_nothing_twice() {
-    let world = World::new(TokenBucket::per_second(1).burst(100));
-    let first = world.reserve(100).expect("room for all");
-    world.seconds(100);
-    // What is held does not drain.
-    assert!(!world.take(1));
-    world.settle(first, 0);
-    assert!(world.take(100));
-    world.seconds(1);
-    assert!(world.take(1));
-    assert!(!world.take(1));
-}
-
-/// A refund of what of it has not drained yet would let 40 units too many pass.
-#[test]
-fn the_release_of_one_request_grants_nothing_by_that_of_another() {
-    let world = World::new(TokenBucket::per_second(1).burst(100));
-    let [first, second] = [world.reserve(50), world.reserve(50)].map(|held| held.expect("room"));
-    world.settle(first, 0);
-    world.seconds(50);
-    assert!(world.take(50));
-    world.seconds(10);
-    world.settle(second, 0);
-    // Of 50 that were charged, 10 have drained.
-    assert!(!world.take(61));
-    assert!(world.take(60));
-}
-
-/// A refund of the newest entries of a log would let three units pass within 60 s.
-#[test]
-fn a_release_takes_no_entry_of_another_request_out_of_a_log() {
-    let world = World::new(SlidingLog::new(2, Duration::from_secs(60)));
-    let first = world.reserve(1).expect("room");
-    world.seconds(50);
-    let second = world.reserve(1).expect("room");
-    assert_eq!(world.settle(second, 1), 1);
-    world.settle(first, 0);
-    world.seconds(10);
-    assert!(world.take(1));
-    assert!(!world.take(1), "one of 50 s and one of 60 s are two");
-    world.seconds(50);
-    assert!(world.take(1));
 }
 
 #[derive(Clone, Copy, Debug)]

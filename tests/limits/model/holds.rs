@@ -1,10 +1,8 @@
 //! Units that requests hold: Lua against the arithmetic, under one virtual clock.
 
-use std::time::Duration;
-
 use tower_throttle::{RedisStore, testing};
 
-use crate::support::{RedisServer, random::Random};
+use crate::support::prelude::*;
 
 const STEPS: usize = 15_000;
 
@@ -20,7 +18,7 @@ async fn redis_and_memory_hold_settle_renew_and_lapse_alike() {
             server.command(&["FLUSHALL"]);
             let store = RedisStore::builder()
                 .clock(clock)
-                .timeout(crate::support::DEADLINE)
+                .timeout(DEADLINE)
                 // For as long as denials may be repeated, or not at all.
                 .denial_cache_ttl(Duration::from_secs(if repeats_denials { 60 } else { 0 }));
             store.connect(&server.url()).expect("a store")

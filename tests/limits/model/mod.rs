@@ -11,6 +11,5 @@ mod held_bound;
 mod holds;
 mod permits;
 mod rates;
-mod regressions;
 mod sliding_error;
 mod walk;

@@ -1,15 +1,13 @@
 //! Permits in flight: taken, kept in a list, and dropped at random.
 
-use std::time::{Duration, Instant};
-
-use tower_throttle::{Limiter, Permit, StoreError, Verdict};
+use std::time::Instant;
 
 use super::{
     bench::Bench,
     walk::{Event, Walk, together},
 };
+use crate::support::prelude::*;
 use crate::support::{
-    DEADLINE,
     oracle::{Fields, Op, Plan},
     plans::Algorithm,
     random::seed,

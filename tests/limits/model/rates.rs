@@ -1,13 +1,11 @@
 //! What is admitted over a long time to a caller that always retries.
 
-use std::{sync::Arc, time::Duration};
-
 use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{Limiter, ManualClock, MemoryStore};
 
 use super::bench::{START_US, limiter};
-use crate::support::oracle::{Kind, Plan, Spec, Start};
+use crate::support::oracle::{Kind, Plan, Spec};
+use crate::support::prelude::*;
 
 /// Checks at the very instant that the last decision named.
 fn saturate(limiter: &Limiter, clock: &ManualClock, admissions: u64) -> (u64, u64) {
@@ -69,41 +67,4 @@ proptest! {
         prop_assert!(beyond_burst + 1.0 >= granted * 0.999, "{beyond_burst} of {granted}");
     }
 
-    #[test]
-    fn windows_admit_their_limit_again_and_again(
-        limit in 1_u64..40,
-        window_ms in prop_oneof![1_u64..50, 1_000_u64..100_000],
-        aligned in any::<bool>(),
-    ) {
-        let start = if aligned { Start::Aligned } else { Start::FirstUse };
-        let (limiter, clock) = limiter_of(Spec::Window { limit, window_ms, start, spread: false });
-        let (_, elapsed_us) = saturate(&limiter, &clock, limit * 101);
-        // The first window may have started before: by the clock, or by the part of a
-        // millisecond before it was anchored.
-        let windows = elapsed_us as f64 / (window_ms as f64 * 1e3);
-        prop_assert!(windows > 99.0 && windows <= 100.0, "{windows}");
-    }
-
-    #[test]
-    fn logs_admit_their_limit_in_each_window(
-        limit in 1_u64..40,
-        window_ms in prop_oneof![1_u64..50, 1_000_u64..100_000],
-    ) {
-        let (limiter, clock) = limiter_of(Spec::Log { limit, window_ms });
-        let (_, elapsed_us) = saturate(&limiter, &clock, limit * 101);
-        prop_assert_eq!(elapsed_us, 100 * window_ms * 1_000);
-    }
-
-    #[test]
-    fn buckets_refilled_at_once_admit_their_refill_in_each_period(
-        limit in 1_u64..40,
-        more in 0_u64..40,
-        period_ms in prop_oneof![1_u64..50, 1_000_u64..100_000],
-    ) {
-        let burst = limit + more;
-        let (limiter, clock) = limiter_of(Spec::Interval { limit, period_ms, burst, initial: burst });
-        let (_, elapsed_us) = saturate(&limiter, &clock, burst + 100 * limit);
-        let periods = elapsed_us as f64 / (period_ms as f64 * 1e3);
-        prop_assert!(periods > 99.0 && periods <= 100.0, "{periods}");
-    }
 }

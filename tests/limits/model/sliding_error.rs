@@ -1,12 +1,12 @@
 //! How far a sliding window of two counters differs from an exact log.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::collections::VecDeque;
 
 use tokio::runtime::Builder;
-use tower_throttle::{Limiter, ManualClock, MemoryStore, SlidingWindow};
 
 use super::bench::START_US;
-use crate::support::random::{Random, seed};
+use crate::support::prelude::*;
+use crate::support::random::seed;
 
 const WINDOW_US: u64 = 10_000_000;
 

@@ -1,14 +1,12 @@
 //! A random walk: the same steps in Redis, in memory and in the model.
 
-use std::{collections::VecDeque, future::poll_fn, ops::Range, rc::Rc, task::Poll, time::Duration};
-
-use tower_throttle::{Decision, Limiter, StoreError, Verdict};
+use std::{collections::VecDeque, future::poll_fn, ops::Range, rc::Rc};
 
 use super::bench::{Bench, START_US, limiter, spread_phase_ms};
+use crate::support::prelude::*;
 use crate::support::{
     oracle::{Fields, Op, Oracle, Plan, Spec},
     plans::{Algorithm, any_plan, any_scale_ms},
-    random::Random,
 };
 
 /// Whether the clock may step back, and which stores can be compared then.

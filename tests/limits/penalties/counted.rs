@@ -2,9 +2,8 @@
 
 use std::{sync::Barrier, thread};
 
-use tower_throttle::{FixedWindow, Limiter, MemoryStore, Penalty, Policy};
-
-use super::{check, doubling, is_banned, limiter, limiter_of, memory, minutes, striking};
+use super::{check, check_of, doubling, is_banned, limiter, minutes, striking};
+use crate::support::prelude::*;
 
 /// Returns how many bans the policy `bans` has started.
 fn started(limiter: &Limiter) -> u64 {
@@ -50,7 +49,7 @@ async fn a_ban_by_hand_is_counted_unless_the_caller_is_banned() {
 /// The request whose denial is the last strike starts the ban, also if its cost can never fit.
 #[tokio::test]
 async fn denials_start_a_ban_once() {
-    let (_, store) = memory();
+    let (store, _) = manual_store();
     let limiter = limiter_of(store, striking(doubling()));
     let counts = [0, 0, 0, 1, 1, 1];
     for expected in counts {
@@ -184,7 +183,7 @@ mod over_redis {
             network.set_connected(false);
         }
         for limiter in [&one, &other] {
-            while !is_banned(&limiter.check("bob").await.expect("a decision")) {}
+            while !is_banned(&check_of(limiter, "bob").await) {}
             let _ = limiter.check("ann").await.expect("a decision");
         }
         assert_eq!([&one, &other].map(started), [2, 1]);

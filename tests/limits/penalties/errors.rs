@@ -1,12 +1,9 @@
 //! What is an error.
 
-use std::time::Duration;
-
-use tower_throttle::{
-    FixedWindow, Limiter, LimiterBuilder, MemoryStore, Penalty, Policy, RateLimitLayer, TokenBucket,
-};
+use tower_throttle::LimiterBuilder;
 
 use super::minutes;
+use crate::support::prelude::*;
 
 fn bans() -> Policy {
     Policy::new("bans", Penalty::after(3))

@@ -1,14 +1,10 @@
 //! Processes that share a simulated Redis, with cached denials.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, advance};
-use tower_throttle::{
-    Limiter, OnStoreFailure, Penalty, Policy, RedisStore, Source, TokenBucket,
-    testing::SimulatedRedis,
-};
+use tower_throttle::{RedisStore, testing::SimulatedRedis};
 
-use super::{check, doubling, is_banned, limiter_of, minutes, strikes_left, striking};
+use super::{check, check_of, doubling, is_banned, minutes, strikes_left, striking};
+use crate::support::prelude::*;
 
 fn process(redis: &SimulatedRedis, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     let redis = redis.over_another_network();
@@ -98,13 +94,7 @@ async fn other_callers_do_not_lose_a_callers_strikes() {
     let redis = SimulatedRedis::new();
     let limiter = process(&redis, striking(Penalty::after(1_000)));
     for caller in ["ann", "bob"] {
-        assert!(
-            limiter
-                .check(caller)
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(check_of(&limiter, caller).await.is_allowed());
     }
     let mut denials = 0;
     for second in 0..5 {
@@ -113,7 +103,7 @@ async fn other_callers_do_not_lose_a_callers_strikes() {
             let _ = check(&limiter).await;
             advance(TENTH).await;
             if second % 2 == 0 {
-                let _ = limiter.check("bob").await.expect("a decision");
+                let _ = check_of(&limiter, "bob").await;
             }
         }
         // The table of denials is known to have ended by another caller first.
@@ -124,14 +114,19 @@ async fn other_callers_do_not_lose_a_callers_strikes() {
     assert_eq!(strikes_left(&decision), 1_000 - denials - 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn strikes_of_a_caller_that_pauses_are_lost() {
-    let redis = SimulatedRedis::new();
-    let limiter = process(&redis, striking(Penalty::after(1_000)));
+/// Returns a process that has kept five of six strikes.
+async fn denied_six_times() -> Limiter {
+    let limiter = process(&SimulatedRedis::new(), striking(Penalty::after(1_000)));
     assert!(check(&limiter).await.is_allowed());
     for _ in 0..6 {
         let _ = check(&limiter).await;
     }
+    limiter
+}
+
+#[tokio::test(start_paused = true)]
+async fn strikes_of_a_caller_that_pauses_are_lost() {
+    let limiter = denied_six_times().await;
     advance(Duration::from_secs(2)).await;
     let decision = check(&limiter).await;
     assert_eq!(strikes_left(&decision), 998, "the first one, and this one");
@@ -139,12 +134,7 @@ async fn strikes_of_a_caller_that_pauses_are_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_forgets_cached_strikes() {
-    let redis = SimulatedRedis::new();
-    let limiter = process(&redis, striking(Penalty::after(1_000)));
-    assert!(check(&limiter).await.is_allowed());
-    for _ in 0..6 {
-        let _ = check(&limiter).await;
-    }
+    let limiter = denied_six_times().await;
     limiter.reset("ann").await.expect("a reset");
     assert!(check(&limiter).await.is_allowed());
     let decision = check(&limiter).await;
@@ -154,12 +144,7 @@ async fn a_reset_forgets_cached_strikes() {
 /// They are those of an earlier denial, whatever voids it.
 #[tokio::test(start_paused = true)]
 async fn a_credit_and_a_strike_leave_cached_strikes() {
-    let redis = SimulatedRedis::new();
-    let limiter = process(&redis, striking(Penalty::after(1_000)));
-    assert!(check(&limiter).await.is_allowed());
-    for _ in 0..6 {
-        let _ = check(&limiter).await;
-    }
+    let limiter = denied_six_times().await;
     let _ = limiter.strike("ann", 10).await.expect("strikes");
     let decision = check(&limiter).await;
     assert_eq!(decision.source(), Source::Store);
@@ -236,7 +221,7 @@ async fn a_ban_that_was_seen_goes_on_while_the_store_fails() {
         let banned = check(&limiter).await;
         assert_eq!((banned.source(), is_banned(&banned)), (Source::Local, true));
         assert!(banned.retry_after() <= Some(Duration::from_millis(1)));
-        let other = limiter.check("bob").await.expect("a decision");
+        let other = check_of(&limiter, "bob").await;
         assert!(other.is_allowed());
         advance(Duration::from_millis(2)).await;
         assert!(check(&limiter).await.is_allowed());
@@ -273,7 +258,7 @@ async fn while_the_store_fails_strikes_count_here_and_bans_by_hand_are_errors() 
         assert!(is_banned(&check(&limiter).await));
         let error = limiter.ban("bob", minutes(1)).await.expect_err("no store");
         assert!(error.is_unavailable(), "{error}");
-        assert!(limiter.check("bob").await.expect("a decision").is_allowed());
+        assert!(check_of(&limiter, "bob").await.is_allowed());
     }
 }
 

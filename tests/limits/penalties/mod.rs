@@ -7,9 +7,7 @@ mod errors;
 mod fleet;
 mod rules;
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::{Decision, Limiter, ManualClock, MemoryStore, Penalty, Policy, TokenBucket};
+use crate::support::prelude::*;
 
 const fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(60 * minutes)
@@ -24,14 +22,8 @@ fn doubling() -> Penalty {
         .forgiven_after(minutes(60))
 }
 
-fn memory() -> (Arc<ManualClock>, MemoryStore) {
-    let clock = Arc::new(ManualClock::new());
-    let store = MemoryStore::builder().clock(clock.clone()).build();
-    (clock, store)
-}
-
 fn limiter(penalty: Penalty) -> (Arc<ManualClock>, Limiter) {
-    let (clock, store) = memory();
+    let (store, clock) = manual_store();
     (clock, Limiter::new(store, Policy::new("bans", penalty)))
 }
 
@@ -43,20 +35,12 @@ fn striking(penalty: Penalty) -> [Policy; 2] {
     ]
 }
 
-fn limiter_of(
-    store: impl tower_throttle::store::Store,
-    policies: impl IntoIterator<Item = Policy>,
-) -> Limiter {
-    let builder = policies
-        .into_iter()
-        .fold(Limiter::builder().store(store), |builder, policy| {
-            builder.policy(policy)
-        });
-    builder.build().expect("a limiter")
+async fn check(limiter: &Limiter) -> Decision {
+    check_of(limiter, "ann").await
 }
 
-async fn check(limiter: &Limiter) -> Decision {
-    limiter.check("ann").await.expect("a decision")
+async fn check_of(limiter: &Limiter, caller: impl Into<Key>) -> Decision {
+    limiter.check(caller).await.expect("a decision")
 }
 
 /// Whether the penalty denied.

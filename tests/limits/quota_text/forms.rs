@@ -1,12 +1,8 @@
 //! Any quota that a builder can make, beside its text as a person may write it.
 
-use std::time::Duration;
-
 use proptest::{collection::vec, option, prelude::*, sample::select};
-use tower_throttle::{
-    Concurrency, ConfigError, FixedWindow, LeakyBucket, Penalty, Quota, SlidingLog, SlidingWindow,
-    TokenBucket,
-};
+
+use crate::support::prelude::*;
 
 /// What a builder makes of the numbers in a text, and the text without its commas.
 #[derive(Clone, Debug)]

@@ -91,63 +91,25 @@ fn a_mistake_names_the_wrong_word_and_what_to_change() {
     }
 }
 
-/// A text that says what no builder makes has the builder's error.
+/// Texts that say what no builder makes, with the code and the message of the builder.
+const OF_BUILDERS: &str = "\
+10 per second, burst 20, initial 30 | initial-above-burst | `initial(30)` exceeds the burst of 20; lower it, or raise the burst
+10 per 0 seconds | zero-period | a period of zero; use a longer one
+fixed window of 5 per hour, spread | spread-unaligned | `spread()` on windows that start with each caller's first request; add `aligned()`, or drop `spread()`
+10 per second, burst 0 | zero | `burst` is zero or empty; set a value, or leave it out for the default
+0 without refill | zero | `burst` is zero or empty; set a value, or leave it out for the default
+2_000_000 per second | rate-too-high | 2000000 per 1s is more than 1,000,000 a second; lower the limit, or count in larger units
+20 at once, lifetime 5ms | lifetime-too-short | a permit lifetime of 5ms is too short to renew; use `lifetime(..)` of 100 ms or more
+sliding log of 20000 per hour | log-too-large | a SlidingLog limit of 20000 exceeds the maximum of 10000 entries; use a SlidingWindow, or raise `max_entries(..)`
+fixed window of 5 per 1500 us | window-not-whole-milliseconds | a window of 1.5ms has a fraction of a millisecond; use whole milliseconds
+penalty after 20 strikes, forgiven after 7 days | nothing-to-forgive | `forgiven_after(..)` without `doubling_up_to(..)`, where all bans are equally long; drop it, or double the bans";
+
 #[test]
 fn the_error_of_a_builder_stays_what_it_is() {
-    for (text, code, message) in [
-        (
-            "10 per second, burst 20, initial 30",
-            "initial-above-burst",
-            "`initial(30)` exceeds the burst of 20; lower it, or raise the burst",
-        ),
-        (
-            "10 per 0 seconds",
-            "zero-period",
-            "a period of zero; use a longer one",
-        ),
-        (
-            "fixed window of 5 per hour, spread",
-            "spread-unaligned",
-            "`spread()` on windows that start with each caller's first request; add `aligned()`, or drop `spread()`",
-        ),
-        (
-            "10 per second, burst 0",
-            "zero",
-            "`burst` is zero or empty; set a value, or leave it out for the default",
-        ),
-        (
-            "0 without refill",
-            "zero",
-            "`burst` is zero or empty; set a value, or leave it out for the default",
-        ),
-        (
-            "2_000_000 per second",
-            "rate-too-high",
-            "2000000 per 1s is more than 1,000,000 a second; lower the limit, or count in larger units",
-        ),
-        (
-            "20 at once, lifetime 5ms",
-            "lifetime-too-short",
-            "a permit lifetime of 5ms is too short to renew; use `lifetime(..)` of 100 ms or more",
-        ),
-        (
-            "sliding log of 20000 per hour",
-            "log-too-large",
-            "a SlidingLog limit of 20000 exceeds the maximum of 10000 entries; use a SlidingWindow, or raise `max_entries(..)`",
-        ),
-        (
-            "fixed window of 5 per 1500 us",
-            "window-not-whole-milliseconds",
-            "a window of 1.5ms has a fraction of a millisecond; use whole milliseconds",
-        ),
-        (
-            "penalty after 20 strikes, forgiven after 7 days",
-            "nothing-to-forgive",
-            "`forgiven_after(..)` without `doubling_up_to(..)`, where all bans are equally long; drop it, or double the bans",
-        ),
-    ] {
-        let error = text.parse::<Quota>().expect_err(text);
-        assert_eq!((error.code(), error.to_string().as_str()), (code, message));
+    for line in OF_BUILDERS.lines() {
+        let columns: Vec<_> = line.split(" | ").collect();
+        let error = columns[0].parse::<Quota>().expect_err(line);
+        assert_eq!([error.code(), &error.to_string()], columns[1..]);
     }
 }
 

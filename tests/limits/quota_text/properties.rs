@@ -1,13 +1,11 @@
 //! What holds for any text, and for the text of any quota.
 
-use std::collections::BTreeMap;
-
 use proptest::{
     collection::vec, prelude::*, sample::select, strategy::ValueTree, test_runner::TestRunner,
 };
-use tower_throttle::Quota;
 
 use super::forms::{any_form, loosely};
+use crate::support::prelude::*;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]

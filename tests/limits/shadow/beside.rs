@@ -1,22 +1,11 @@
 //! Shadow checks beside the check that decides: in one call, and never in its way.
 
-use std::{
-    collections::HashMap,
-    future::pending,
-    pin::pin,
-    sync::{Arc, Mutex},
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{future::pending, pin::pin};
 
 use tokio::sync::Semaphore;
-use tower_throttle::{
-    Decision, FixedWindow, Limiter, MemoryStore, OnStoreFailure, Policy, StoreError,
-    metrics::Checks,
-    store::{Answer, Charge, Check, Guarded, Store},
-};
+use tower_throttle::metrics::Checks;
 
-use crate::support::{eventually_async, web::at_once};
+use crate::support::prelude::*;
 
 /// What the store does with a check of a policy.
 #[derive(Clone, Debug)]
@@ -158,13 +147,13 @@ async fn a_layer_or_limiter_of_shadow_policies_never_waits() {
         assert!(limiter.check_now("ann").expect("a decision").is_allowed());
     }
     let store = Split::default().with("new", Does::IsSilent);
-    let layer = tower_throttle::RateLimitLayer::builder().store(store);
-    let layer = layer.policy(new().key(tower_throttle::key::global()));
+    let layer = RateLimitLayer::builder().store(store);
+    let layer = layer.policy(new().key(key::global()));
     let layer = layer
         .wait_up_to(Duration::from_secs(60))
         .build()
         .expect("a layer");
-    let answer = crate::support::web::ask(&layer, crate::support::web::plain());
+    let answer = ask(&layer, plain());
     assert_eq!(
         (answer.status.as_u16(), answer.field("ratelimit")),
         (200, None)
@@ -177,7 +166,7 @@ async fn a_failure_of_a_shadow_check_is_counted_and_changes_nothing() {
     let limiter = limiter(store);
     let decision = limiter.check("ann").await.expect("a decision");
     assert!(decision.is_allowed());
-    assert_eq!(decision.source(), tower_throttle::Source::Store);
+    assert_eq!(decision.source(), Source::Store);
     assert_eq!(decision.shadow_policies().count(), 0);
     let (new, newer) = (checks_of(&limiter, "new"), checks_of(&limiter, "newer"));
     assert_eq!((new.unknown, new.shadow_denied), (1, 0));
@@ -283,7 +272,7 @@ async fn a_guarded_store_is_asked_once_and_fails_in_time() {
     let limiter = limiter(guarded);
     for number in 1..=5 {
         let decision = limiter.check("ann").await.expect("a decision");
-        assert_eq!(decision.source(), tower_throttle::Source::Local);
+        assert_eq!(decision.source(), Source::Local);
         let new = || async { checks_of(&limiter, "new").unknown == number };
         eventually_async("the timeout", new).await;
     }

@@ -1,8 +1,6 @@
 //! What each operation of a limiter does with shadow policies.
 
-use std::time::Duration;
-
-use tower_throttle::{Decision, FixedWindow, LeakyBucket, Limiter, Policy, Source};
+use crate::support::prelude::*;
 
 fn limiter() -> Limiter {
     Limiter::builder()

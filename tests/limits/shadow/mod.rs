@@ -5,14 +5,8 @@ mod limiter;
 mod share;
 mod waits;
 
-use std::sync::Arc;
-
-use tower_throttle::{
-    Concurrency, FixedWindow, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy,
-    TokenBucket,
-};
-
-use crate::support::{assert_config_error, random::Random, trace};
+use crate::support::prelude::*;
+use crate::support::trace;
 
 #[tokio::test]
 async fn shadows_in_memory_deny_what_they_would_deny_alone() {
@@ -68,38 +62,4 @@ fn errors_of_shadow_policies_are_reported_at_build() {
         .policy(policy())
         .policy(policy().shadow());
     assert_config_error(both.build(), "duplicate-policy", "two policies");
-}
-
-/// An old limit stays enforced while a new one for the same callers is tried.
-#[test]
-fn an_old_and_a_new_limit_stand_side_by_side() {
-    let limiter = Limiter::builder()
-        .policy(Policy::new("old", FixedWindow::per_hour(4)))
-        .policy(Policy::new("new", FixedWindow::per_hour(2)).shadow())
-        .build()
-        .expect("a limiter");
-    let mut said = Vec::new();
-    for _ in 0..6 {
-        let decision = limiter.check_now("ann").expect("a decision");
-        let denied = decision.denied_by().map(|policy| policy.name().to_owned());
-        let shadow_denied = decision
-            .shadow_denied()
-            .map(|policy| policy.name().to_owned());
-        said.push([denied.collect::<Vec<_>>(), shadow_denied.collect()].concat());
-        assert_eq!(decision.policies().len(), 1);
-        assert_eq!(decision.shadow_policies().count(), 1);
-    }
-    let expected = [
-        &[][..],
-        &[],
-        &["new"],
-        &["new"],
-        &["old", "new"],
-        &["old", "new"],
-    ];
-    assert_eq!(said, expected.map(<[_]>::to_vec));
-    let seen = limiter.metrics();
-    let new = seen.policy("new").expect("its numbers");
-    assert_eq!((new.denied, new.shadow_denied, new.unknown), (0, 4, 0));
-    assert_eq!((seen.requests.allowed, seen.requests.denied), (4, 2));
 }

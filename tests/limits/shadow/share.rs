@@ -1,9 +1,8 @@
 //! Policies that are enforced for a share of their callers.
 
 use http::StatusCode;
-use tower_throttle::{FixedWindow, Limiter, ManualClock, MemoryStore, Policy, RateLimitLayer, key};
-
-use crate::support::web::{ask, get};
+use crate::support::prelude::*;
+use crate::support::web::get;
 
 /// Denies everything where it is enforced.
 fn limiter(name: &str, percent: u8) -> Limiter {
@@ -65,7 +64,7 @@ fn the_same_callers_are_in_the_share_of_each_process() {
         let policy = policy().key(key::header("x-api-key"));
         builder.policy(policy).build().expect("a layer")
     };
-    let clock = std::sync::Arc::new(ManualClock::new());
+    let clock = Arc::new(ManualClock::new());
     let another_store = MemoryStore::builder().clock(clock).build();
     let layers = [layer(MemoryStore::new()), layer(another_store)];
     let limiter = limiter("api", 30);

@@ -1,30 +1,14 @@
 //! Requests that wait: their shadow policies are checked once, when they come.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::time::Instant;
-use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    Clock, Concurrency, Decision, FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer, key,
-};
+use tower::service_fn;
 
 use super::beside::Split;
-use crate::support::web::{hello, plain};
-
-/// Tokio's time, so that pausing it pauses the store, too.
-#[derive(Debug)]
-struct TokioClock(Instant);
-
-impl Clock for TokioClock {
-    fn now_us(&self) -> u64 {
-        1_767_225_600_000_000 + u64::try_from(self.0.elapsed().as_micros()).unwrap()
-    }
-}
+use crate::support::prelude::*;
 
 fn store() -> Split {
-    let clock = Arc::new(TokioClock(Instant::now()));
     Split {
-        memory: MemoryStore::builder().clock(clock).build(),
+        memory: paused_store(),
         ..Split::default()
     }
 }

@@ -1,14 +1,12 @@
 //! Callers leave at every stage: no unit is lost, and none is granted twice.
 
-use std::{pin::Pin, task::Poll};
+use std::pin::Pin;
 
 use tokio::time::{Instant, sleep};
-use tower_throttle::{
-    LeakyBucket, Limiter, Permit, Policy, Quota, SlidingLog, StoreError, TokenBucket,
-};
 
-use super::fixtures::{START_US, limiter, ms, paused_store, poll, whole_ms};
-use crate::support::random::Random;
+use super::fixtures::whole_ms;
+use crate::support::limiters::START_US;
+use crate::support::prelude::*;
 use crate::support::web::Slow;
 
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>>;
@@ -118,27 +116,6 @@ async fn random_arrivals_and_departures_leave_the_exact_level() {
     }
 }
 
-/// A thousand callers wait. A random part of them leaves before their moments.
-#[tokio::test(start_paused = true)]
-async fn the_bucket_lacks_exactly_what_remaining_callers_took() {
-    let mut random = Random::new();
-    let limiter = Limiter::new(paused_store(), TokenBucket::per_second(100).burst(10));
-    let mut waiting: Vec<_> = (0..1_010)
-        .map(|_| Box::pin(limiter.acquire("ann", ms(100_000))))
-        .collect();
-    for (place, future) in waiting.iter_mut().enumerate() {
-        assert_eq!(poll(future).is_ready(), place < 10);
-    }
-    let mut waiting = waiting.split_off(10);
-    while !waiting.is_empty() {
-        drop(waiting.swap_remove(random.below(waiting.len() as u64) as usize));
-        let decision = limiter.peek("ann").await.unwrap();
-        let taken = ms(10 * (10 + waiting.len() as u64));
-        assert_eq!(decision.policies().next().unwrap().reset_after(), taken);
-    }
-    assert!(!limiter.check("ann").await.unwrap().is_allowed());
-}
-
 /// The store has taken the unit, but its answer has not arrived.
 #[tokio::test(start_paused = true)]
 async fn leaving_before_the_answer_arrives_refunds() {
@@ -146,7 +123,10 @@ async fn leaving_before_the_answer_arrives_refunds() {
     let store = paused_store();
     let slow = Slow::new(store.clone());
     let bucket = || Policy::new("bucket", TokenBucket::per_hour(1_000).burst(100));
-    let (asking, looking) = (limiter(&slow, [bucket()]), limiter(&store, [bucket()]));
+    let (asking, looking) = (
+        limiter_of(slow.clone(), [bucket()]),
+        limiter_of(store.clone(), [bucket()]),
+    );
     let mut waiting: Vec<_> = (0..500)
         .map(|_| Some(Box::pin(asking.acquire("ann", ms(100_000_000)))))
         .collect();
@@ -189,24 +169,18 @@ async fn mixed_policies_are_refunded_what_still_counts() {
         let store = paused_store();
         let policies = [
             Policy::new("bucket", TokenBucket::per_second(20).burst(1)),
-            Policy::new(
-                "window",
-                tower_throttle::FixedWindow::new(10_000, ms(1_000)),
-            ),
+            Policy::new("window", FixedWindow::new(10_000, ms(1_000))),
             Policy::new("log", SlidingLog::new(10_000, ms(700))),
-            Policy::new(
-                "sliding",
-                tower_throttle::SlidingWindow::new(5_000, ms(1_000)),
-            ),
+            Policy::new("sliding", SlidingWindow::new(5_000, ms(1_000))),
         ];
-        let limiter = limiter(&store, policies);
+        let limiter = limiter_of(store.clone(), policies);
         let started = Instant::now();
         let wall_ms = |now: u64| START_US / 1_000 + now;
         let mut full_at = 0;
         // The end and the count of the window, the entries of the log, and the counts by window
         // of the clock.
         let (mut window, mut log) = ((0, 0_u64), Vec::<u64>::new());
-        let mut counts = std::collections::HashMap::<u64, u64>::new();
+        let mut counts = HashMap::<u64, u64>::new();
         let mut waiting = Vec::new();
         for _ in 0..300 {
             let now = whole_ms(started.elapsed());

@@ -1,22 +1,10 @@
 //! Crowds: what is refunded when they leave, and which callers wait for a window.
 
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    task::Poll,
-    time::Duration,
-};
+use std::pin::Pin;
 
 use tokio::time::Instant;
-use tower_throttle::{
-    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, SlidingLog,
-    SlidingWindow, StoreError, TokenBucket,
-    store::{Answer, Charge, Check, Store},
-};
 
-use super::fixtures::{ms, paused_store, poll};
-use crate::support::random::Random;
+use crate::support::prelude::*;
 
 /// Longer than any wait in these tests.
 const LONG: Duration = Duration::from_secs(4_000_000);
@@ -129,7 +117,7 @@ async fn a_window_queue_is_full_if_its_units_cannot_be_counted() {
             .unwrap()
             .is_allowed()
     );
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..2_200 {
         let limiter = limiter.clone();
         tasks.spawn(async move {
@@ -182,7 +170,7 @@ async fn crowd(policy: impl Into<Policy>, callers: usize, wait: Duration) -> Cro
         checks: Arc::clone(&checks),
     };
     let limiter = Limiter::new(store, policy);
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..callers {
         let limiter = limiter.clone();
         tasks.spawn(async move {
@@ -251,7 +239,7 @@ async fn a_queue_for_a_window_loses_no_units_to_callers_that_leave() {
         Policy::new("sliding", SlidingWindow::new(5, ms(100))),
     ] {
         let limiter = Limiter::new(paused_store(), policy.clone());
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = JoinSet::new();
         let wait = ms(4_000);
         for _ in 0..150 {
             let (limiter, leaves_at) = (limiter.clone(), ms(random.below(4_000)));

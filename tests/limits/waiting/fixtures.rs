@@ -1,13 +1,10 @@
-//! A clock that follows Tokio's, and fixtures of the layer's tests.
+//! Fixtures of the layer's tests.
 
 use std::{
     collections::VecDeque,
     convert::Infallible,
     future::{Ready, ready},
     pin::Pin,
-    sync::{Arc, Mutex},
-    task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -15,56 +12,12 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::Full;
 use tokio::{sync::mpsc, time::Instant};
-use tower::Service;
-use tower_throttle::{Clock, Limiter, MemoryStore, Policy, store::Store};
 
-/// Tokio's time, so that pausing it pauses the store, too.
-#[derive(Debug)]
-pub(super) struct TokioClock(Instant);
-
-/// When Tokio's time starts, to the millisecond. No window ends there.
-pub(super) const START_US: u64 = 1_767_225_600_000_000 + 7_000;
-
-impl Clock for TokioClock {
-    fn now_us(&self) -> u64 {
-        START_US + u64::try_from(self.0.elapsed().as_micros()).unwrap()
-    }
-}
-
-pub(super) fn paused_store() -> MemoryStore {
-    let clock = Arc::new(TokioClock(Instant::now()));
-    MemoryStore::builder().clock(clock).build()
-}
-
-pub(super) fn limiter<const N: usize>(
-    store: &(impl Store + Clone),
-    policies: [Policy; N],
-) -> Limiter {
-    let builder = Limiter::builder().store(store.clone());
-    let builder = policies
-        .into_iter()
-        .fold(builder, |all, one| all.policy(one));
-    builder.build().unwrap()
-}
-
-pub(super) const fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
+use crate::support::prelude::*;
 
 pub(super) fn whole_ms(duration: Duration) -> u64 {
     assert_eq!(duration.as_nanos() % 1_000_000, 0, "{duration:?}");
     u64::try_from(duration.as_millis()).unwrap()
-}
-
-pub(super) fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
-    let mut context = Context::from_waker(Waker::noop());
-    future.as_mut().poll(&mut context)
-}
-
-/// Returns the units of the only policy that are not taken.
-pub(super) async fn left(limiter: &Limiter, key: &'static str) -> u64 {
-    let decision = limiter.peek(key).await.unwrap();
-    decision.policies().next().unwrap().remaining()
 }
 
 pub(super) type Request_ = Request<Full<Bytes>>;

@@ -1,27 +1,15 @@
 //! Permits of a layer: how many requests are in flight, and when each permit is released.
 
-use std::{
-    convert::Infallible,
-    panic::resume_unwind,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::Poll,
-};
+use std::{convert::Infallible, panic::resume_unwind, pin::Pin};
 
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
-use tokio::{sync::Notify, task::JoinSet};
-use tower::{BoxError, Layer, Service, ServiceExt};
-use tower_throttle::{
-    Concurrency, Limiter, MemoryStore, Policy, RateLimitLayer, RateLimitLayerBuilder, TokenBucket,
-};
+use tokio::sync::Notify;
+use tower::BoxError;
+use tower_throttle::RateLimitLayerBuilder;
 
-use super::fixtures::{Channel, Request_, answering, channel, left, ms, paused_store, poll};
-use crate::support::random::Random;
-use crate::support::web::{plain, request};
+use super::fixtures::{Channel, Request_, answering, channel};
+use crate::support::prelude::*;
 
 fn few(limit: u64) -> Policy {
     Policy::new("few", Concurrency::new(limit)).shared()
@@ -118,40 +106,6 @@ async fn a_permit_comes_back_when_the_body_fails_or_is_dropped() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn empty_bodies_and_heads_hold_nothing_once_they_are_read_or_dropped() {
-    let (layer, limiter) = layer_of(1);
-    for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
-        for reads in [true, false] {
-            let service = layer.layer(tower::service_fn(|_: Request_| async {
-                Ok::<_, Infallible>(Response::new(Empty::<bytes::Bytes>::new()))
-            }));
-            let request = request::<String, 0>(method.clone(), []);
-            let response = service.oneshot(request).await.unwrap();
-            if reads {
-                let mut body = response.into_body();
-                assert!(body.frame().await.is_none());
-                assert_eq!(left(&limiter, "").await, 1);
-            } else {
-                drop(response);
-                assert_eq!(left(&limiter, "").await, 1);
-            }
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_error_of_the_inner_service_releases_the_permit() {
-    let (layer, limiter) = layer_of(1);
-    let failing = || {
-        layer.layer(tower::service_fn(|_: Request_| async {
-            Err::<Response<Full<bytes::Bytes>>, _>("no")
-        }))
-    };
-    assert!(failing().oneshot(plain()).await.is_err());
-    assert_eq!(left(&limiter, "").await, 1);
-}
-
 /// A `select!` in a loop keeps a future like this.
 #[tokio::test(start_paused = true)]
 async fn an_error_releases_the_permit_though_its_future_is_kept() {
@@ -162,51 +116,6 @@ async fn an_error_releases_the_permit_though_its_future_is_kept() {
     let mut kept = Box::pin(service.call(plain()));
     assert!(matches!(poll(&mut kept), Poll::Ready(Err("no"))));
     assert_eq!(left(&limiter, "").await, 1, "held by a future that is done");
-}
-
-#[tokio::test(start_paused = true)]
-async fn panics_release_the_permit() {
-    let (layer, limiter) = layer_of(1);
-    for before_the_future in [true, false] {
-        let service = layer.layer(tower::service_fn(move |_: Request_| {
-            if before_the_future {
-                resume_unwind(Box::new(()));
-            }
-            async {
-                tokio::task::yield_now().await;
-                resume_unwind(Box::new(()));
-                #[allow(unreachable_code)]
-                Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::default()))
-            }
-        }));
-        let joined = tokio::spawn(async { service.oneshot(plain()).await.map(drop) }).await;
-        assert!(joined.unwrap_err().is_panic());
-        assert_eq!(left(&limiter, "").await, 1);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_caller_that_leaves_releases_the_permit() {
-    let (layer, limiter) = layer_with(1, |builder| builder.wait_up_to(ms(60_000)));
-    let stuck = || {
-        layer.layer(tower::service_fn(|_: Request_| {
-            std::future::pending::<Result<Response<Full<bytes::Bytes>>, Infallible>>()
-        }))
-    };
-    // Before the first poll.
-    drop(stuck().call(plain()));
-    assert_eq!(left(&limiter, "").await, 1);
-    // While the inner service works, and another request waits.
-    let (mut first, mut second) = (stuck(), stuck());
-    let mut works = Box::pin(first.call(plain()));
-    assert!(poll(&mut works).is_pending());
-    let mut waits = Box::pin(second.call(plain()));
-    assert!(poll(&mut waits).is_pending());
-    assert_eq!(left(&limiter, "").await, 0);
-    drop(waits);
-    assert_eq!(left(&limiter, "").await, 0);
-    drop(works);
-    assert_eq!(left(&limiter, "").await, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,11 +132,7 @@ async fn permits_are_released_and_units_of_a_bucket_are_not() {
         Limiter::new(store.clone(), few(2)),
         Limiter::new(store, bucket()),
     );
-    let send = || {
-        layer
-            .layer(tower::service_fn(crate::support::web::hello))
-            .oneshot(plain())
-    };
+    let send = || layer.layer(tower::service_fn(hello)).oneshot(plain());
     for taken in 1..=3 {
         let response = send().await.unwrap();
         assert_eq!(left(&permits, "").await, 1);
@@ -239,25 +144,6 @@ async fn permits_are_released_and_units_of_a_bucket_are_not() {
     assert_eq!(denied.status(), 429);
     assert_eq!(left(&permits, "").await, 2, "denied, and holds a permit");
     assert_eq!(left(&tokens, "").await, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn permits_of_several_units_are_taken_and_released_together() {
-    let limiter = Limiter::new(paused_store(), Concurrency::new(5));
-    let three = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
-    let denied = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
-    assert!(three.is_allowed() && !denied.is_allowed());
-    drop(denied);
-    let two = limiter.acquire_n("ann", 2, ms(0)).await.unwrap();
-    assert!(two.is_allowed());
-    assert_eq!(left(&limiter, "ann").await, 0);
-    drop(three);
-    assert_eq!(left(&limiter, "ann").await, 3);
-    let never = limiter.acquire_n("ann", 6, ms(60_000)).await.unwrap();
-    assert!(!never.is_allowed());
-    assert_eq!(never.decision().retry_after(), None);
-    drop(two);
-    assert_eq!(left(&limiter, "ann").await, 5);
 }
 
 type Inner = Pin<Box<dyn Future<Output = Result<Response<Channel>, BoxError>> + Send>>;
@@ -327,7 +213,7 @@ async fn ten_thousand_random_endings_leave_no_permit() {
 /// In a full store, the permit is taken from a bucket that newcomers share.
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_a_newcomer_counts_and_is_released() {
-    let clock = Arc::new(tower_throttle::ManualClock::new());
+    let clock = Arc::new(ManualClock::new());
     let store = MemoryStore::builder()
         .capacity(2)
         .clock(clock.clone())
@@ -347,8 +233,6 @@ async fn a_permit_of_a_newcomer_counts_and_is_released() {
 #[allow(dead_code)]
 fn the_future_and_the_body_can_be_sent(layer: &RateLimitLayer) {
     fn is_send<T: Send>(_: &T) {}
-    let mut service = layer.layer(tower::service_fn(
-        crate::support::web::hello::<Full<bytes::Bytes>>,
-    ));
+    let mut service = layer.layer(tower::service_fn(hello::<Full<bytes::Bytes>>));
     is_send(&service.call(Request::default()));
 }

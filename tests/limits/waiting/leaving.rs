@@ -1,15 +1,9 @@
 //! Callers that leave outside a runtime, or many at a time.
 
-use std::time::Duration;
+use tower_throttle::RedisStore;
 
-use tower::{Layer, Service};
-use tower_throttle::{Concurrency, Limiter, Policy, RateLimitLayer, RedisStore, TokenBucket};
-
-use super::fixtures::{left, limiter, ms, paused_store, poll};
-use crate::support::{
-    RedisServer, eventually_async,
-    web::{Slow, hello, plain},
-};
+use crate::support::prelude::*;
+use crate::support::web::Slow;
 
 /// A future that was polled in a runtime is dropped on a thread outside it.
 #[test]
@@ -24,8 +18,8 @@ fn leaving_on_a_thread_outside_the_runtime_refunds() {
     };
     let slow = Slow::new(store.clone());
     let policy = || Policy::new("few", Concurrency::new(1));
-    let asking = limiter(&slow, [policy()]);
-    let looking = limiter(&store, [policy()]);
+    let asking = limiter_of(slow.clone(), [policy()]);
+    let looking = limiter_of(store.clone(), [policy()]);
     let mut future = Box::pin(asking.acquire("ann", ms(0)));
     runtime.block_on(async { assert!(poll(&mut future).is_pending()) });
     drop(future);
@@ -85,7 +79,7 @@ async fn a_crowd_leaves_redis_at_once() {
         let taken = decision.policies().next().unwrap().reset_after();
         Some(taken.as_secs().div_ceil(3_600))
     };
-    let mut crowd = tokio::task::JoinSet::new();
+    let mut crowd = JoinSet::new();
     for place in 1..=500 {
         let limiter = limiter.clone();
         crowd.spawn(async move { limiter.acquire("ann", Duration::from_secs(9_000_000)).await });

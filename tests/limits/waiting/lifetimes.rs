@@ -1,12 +1,9 @@
 //! Permits live as long as they are held, and no longer than their lifetime if they are not
 //! renewed.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::time::sleep;
-use tower_throttle::{Concurrency, Limiter, ManualClock, MemoryStore, Policy, TokenBucket};
 
-use super::fixtures::{left, limiter, ms, paused_store};
+use crate::support::prelude::*;
 
 const LIFETIME: Duration = ms(300);
 
@@ -26,27 +23,13 @@ async fn a_permit_is_held_for_many_lifetimes() {
     assert_eq!(metrics.num_alive_tasks(), 0, "a permit is still renewed");
 }
 
-/// Also for the shortest lifetime of a `Concurrency`.
-#[tokio::test(start_paused = true)]
-async fn short_lifetimes_are_renewed_in_time() {
-    for lifetime in [100, 101, 150] {
-        let policy = Concurrency::new(1).lifetime(ms(lifetime));
-        let limiter = Limiter::new(paused_store(), policy);
-        let _permit = limiter.acquire("ann", ms(0)).await.unwrap();
-        for _ in 0..10 * lifetime {
-            sleep(ms(1)).await;
-            assert_eq!(left(&limiter, "ann").await, 0, "lifetime of {lifetime} ms");
-        }
-    }
-}
-
 /// The permit is held while its owner waits for a token, too.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_renewed_while_its_owner_waits() {
     let store = paused_store();
     let few = || Policy::new("few", Concurrency::new(1).lifetime(LIFETIME));
     let bucket = Policy::new("bucket", TokenBucket::per_second(1).burst(1));
-    let limiter = limiter(&store, [few(), bucket]);
+    let limiter = limiter_of(store.clone(), [few(), bucket]);
     let looking = Limiter::new(store, few());
     drop(limiter.acquire("ann", ms(0)).await.unwrap());
     let waits = tokio::spawn({
@@ -93,23 +76,6 @@ async fn permits_of_a_dead_runtime_return_after_the_lifetime() {
     assert_eq!(left(&limiter, "ann").await, 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_waiter_gets_a_permit_soon_after_a_release() {
-    let limiter = Limiter::new(paused_store(), Concurrency::new(1));
-    for held_ms in [1, 5, 9, 10, 29, 50, 75, 99] {
-        let permit = limiter.acquire("ann", ms(0)).await.unwrap();
-        let waits = tokio::spawn({
-            let limiter = limiter.clone();
-            async move { limiter.acquire("ann", ms(1_000)).await.unwrap() }
-        });
-        sleep(ms(held_ms)).await;
-        drop(permit);
-        let released = tokio::time::Instant::now();
-        assert!(waits.await.unwrap().is_allowed());
-        assert!(released.elapsed() <= ms(200));
-    }
-}
-
 /// A permit that is released well before the bound is granted, whatever the bound is.
 #[tokio::test(start_paused = true)]
 async fn a_caller_waits_for_a_permit_until_its_time_ends() {
@@ -138,9 +104,9 @@ async fn a_caller_waits_for_a_permit_until_its_time_ends() {
 async fn no_caller_waits_for_a_permit_while_another_policy_denies_for_long() {
     let policies = [
         Policy::new("few", Concurrency::new(1)),
-        Policy::new("day", tower_throttle::FixedWindow::per_day(1)),
+        Policy::new("day", FixedWindow::per_day(1)),
     ];
-    let limiter = limiter(&paused_store(), policies);
+    let limiter = limiter_of(paused_store(), policies);
     let _held = limiter.acquire("ann", ms(0)).await.unwrap();
     let started = tokio::time::Instant::now();
     let denied = limiter.acquire("ann", ms(5_000)).await.unwrap();
@@ -159,7 +125,7 @@ async fn losing_a_short_permit_does_not_lose_a_long_one() {
         Policy::new("short", Concurrency::new(1).lifetime(LIFETIME)),
         long(),
     ];
-    let limiter = limiter(&store, policies);
+    let limiter = limiter_of(store.clone(), policies);
     let looking = Limiter::new(store, long());
     let permit = limiter.acquire("ann", ms(0)).await.unwrap();
     assert!(permit.is_allowed());

@@ -3,14 +3,8 @@
 use std::{cell::Cell, panic, sync::Once};
 
 use tokio::runtime::{Builder, Runtime};
-use tower::{Layer, ServiceExt};
-use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Limiter, MemoryStore, Policy, RateLimitLayer,
-    SlidingLog, TokenBucket,
-};
 
-use super::fixtures::{left, ms};
-use crate::support::web::{ask, at_once, hello, plain};
+use crate::support::prelude::*;
 
 thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };

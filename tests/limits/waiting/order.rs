@@ -1,14 +1,9 @@
 //! Waiters are admitted in the order in which they came, each at its moment.
 
-use std::{sync::Arc, time::Duration};
+use tokio::{sync::mpsc, time::Instant};
 
-use tokio::{sync::mpsc, task::JoinSet, time::Instant};
-use tower::{Layer, ServiceExt};
-use tower_throttle::{LeakyBucket, Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket};
-
-use super::fixtures::{limiter, ms, paused_store, whole_ms};
-use crate::support::random::Random;
-use crate::support::web::plain;
+use super::fixtures::whole_ms;
+use crate::support::prelude::*;
 
 const WAIT: Duration = Duration::from_secs(3_600);
 
@@ -57,34 +52,6 @@ async fn a_thousand_wait_in_a_queue_in_order_each_until_its_turn() {
     assert_eq!(admitted, expected);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_thousand_wait_in_a_layers_queue() {
-    let layer = RateLimitLayer::new(
-        Policy::new("queue", LeakyBucket::per_second(100).queue(1_000)).shared(),
-    )
-    .store(paused_store());
-    let (sender, mut called) = mpsc::unbounded_channel();
-    let started = Instant::now();
-    let mut tasks = JoinSet::new();
-    for waiter in 0..1_000_u64 {
-        let sender = sender.clone();
-        let service = layer.layer(tower::service_fn(move |_| {
-            let sender = sender.clone();
-            async move {
-                sender.send((waiter, started.elapsed())).unwrap();
-                Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
-            }
-        }));
-        tasks.spawn(async move { service.oneshot(plain()).await.unwrap().status() });
-    }
-    drop(sender);
-    for turn in 0..1_000 {
-        let (waiter, at) = called.recv().await.unwrap();
-        assert_eq!((waiter, whole_ms(at)), (turn, 10 * turn));
-    }
-    assert!(tasks.join_all().await.iter().all(|status| *status == 200));
-}
-
 /// Arrivals at random moments, with random costs, against a bucket that is computed here.
 #[tokio::test(start_paused = true)]
 async fn random_arrivals_are_admitted_when_the_refill_allows() {
@@ -117,7 +84,7 @@ async fn random_arrivals_are_admitted_when_the_refill_allows() {
 #[tokio::test(start_paused = true)]
 async fn callers_do_not_wait_for_one_another() {
     let bucket = TokenBucket::per_second(10).burst(1);
-    let limiter = limiter(&paused_store(), [Policy::new("each", bucket)]);
+    let limiter = limiter_of(paused_store(), [Policy::new("each", bucket)]);
     let started = Instant::now();
     let mut tasks = JoinSet::new();
     for key in ["ann", "bob", "eve"] {
@@ -130,52 +97,4 @@ async fn callers_do_not_wait_for_one_another() {
         }
     }
     tasks.join_all().await;
-}
-
-/// On the machine's clock and several threads: never before its turn. That no caller is late is
-/// shown in paused time.
-async fn on_the_real_clock(limiter: Limiter, free: u64) {
-    let started = std::time::Instant::now();
-    let mut tasks = JoinSet::new();
-    let order = Arc::new(tokio::sync::Mutex::new(()));
-    for _ in 0..1_000 {
-        let (limiter, order) = (limiter.clone(), Arc::clone(&order));
-        tasks.spawn(async move {
-            let ask = {
-                let _one_at_a_time = order.lock().await;
-                let asked = std::time::Instant::now();
-                let mut ask = Box::pin(async move { limiter.acquire("ann", WAIT).await });
-                let first =
-                    std::future::poll_fn(|cx| std::task::Poll::Ready(ask.as_mut().poll(cx))).await;
-                (asked, ask, first)
-            };
-            let (asked, ask, first) = ask;
-            let permit = match first {
-                std::task::Poll::Ready(permit) => permit.unwrap(),
-                std::task::Poll::Pending => ask.await.unwrap(),
-            };
-            (
-                asked,
-                permit.decision().delay(),
-                asked.elapsed(),
-                started.elapsed(),
-            )
-        });
-    }
-    let mut all = tasks.join_all().await;
-    all.sort_by_key(|(asked, ..)| *asked);
-    for (place, (_, delay, waited, at)) in all.iter().enumerate() {
-        assert!(waited >= delay, "{waited:?} < {delay:?}");
-        // 0.5 ms for each, from the first one on.
-        let least = Duration::from_micros(500 * (place as u64).saturating_sub(free));
-        assert!(*at >= least, "place {place}: {at:?} < {least:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_wait_on_the_real_clock() {
-    let bucket = TokenBucket::per_second(2_000).burst(10);
-    on_the_real_clock(Limiter::new(MemoryStore::new(), bucket), 9).await;
-    let queue = LeakyBucket::per_second(2_000).queue(1_000);
-    on_the_real_clock(Limiter::new(MemoryStore::new(), queue), 0).await;
 }

@@ -1,80 +1,9 @@
 //! Units of waiters that leave are granted once, though other waiters already wait behind.
 
-use std::sync::{Arc, Mutex};
-
 use tokio::time::{Instant, sleep};
-use tower::{Layer, ServiceExt};
-use tower_throttle::{
-    Decision, LeakyBucket, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, StoreError,
-    TokenBucket,
-    store::{Answer, Charge, Check, Operation, Store},
-};
 
-use super::fixtures::{ms, paused_store, poll, whole_ms};
-use crate::support::random::Random;
-use crate::support::web::plain;
-
-/// A bucket of one token never admits two callers at one instant.
-#[tokio::test(start_paused = true)]
-async fn a_token_refunded_from_the_middle_is_not_granted_twice() {
-    let limiter = Limiter::new(paused_store(), TokenBucket::per_second(10).burst(1));
-    let started = Instant::now();
-    let mut waiting: Vec<_> = (0..3)
-        .map(|_| Box::pin(limiter.acquire("ann", ms(10_000))))
-        .collect();
-    assert!(poll(&mut waiting[0]).is_ready());
-    assert!(poll(&mut waiting[1]).is_pending());
-    assert!(poll(&mut waiting[2]).is_pending());
-    // The second leaves; the third moves up, from 200 ms to 100.
-    drop(waiting.remove(1));
-    assert!(waiting.remove(1).await.unwrap().is_allowed());
-    assert_eq!(whole_ms(started.elapsed()), 100);
-    let another = limiter.check("ann").await.unwrap();
-    assert!(
-        !another.is_allowed(),
-        "two tokens at the same instant from a bucket of one"
-    );
-}
-
-/// One client leaves and comes again, always the first in the queue. Its requests must still
-/// leave one by one.
-#[tokio::test(start_paused = true)]
-async fn leaving_a_queue_causes_no_burst() {
-    let policy = Policy::new("queue", LeakyBucket::per_second(10).queue(50)).shared();
-    let layer = RateLimitLayer::new(policy).store(paused_store());
-    let (sender, mut called) = tokio::sync::mpsc::unbounded_channel();
-    let request = || {
-        let sender = sender.clone();
-        let service = layer.layer(tower::service_fn(move |_| {
-            super::fixtures::hello_at(sender.clone())
-        }));
-        Box::pin(service.oneshot(plain()))
-    };
-    let started = Instant::now();
-    let mut queue: std::collections::VecDeque<_> = (0..51).map(|_| request()).collect();
-    for waiting in &mut queue {
-        let _ = poll(waiting);
-    }
-    drop(queue.pop_front());
-    for _ in 0..49 {
-        drop(queue.pop_front());
-        let mut another = request();
-        assert!(poll(&mut another).is_pending());
-        queue.push_back(another);
-    }
-    for waiting in queue {
-        assert_eq!(waiting.await.unwrap().status(), 200);
-    }
-    drop(sender);
-    let mut turns = Vec::new();
-    while let Some(at) = called.recv().await {
-        turns.push(whole_ms(at - started));
-    }
-    turns.sort_unstable();
-    for (earlier, later) in turns.iter().zip(&turns[1..]) {
-        assert!(later - earlier >= 100, "not spaced by 100 ms: {turns:?}");
-    }
-}
+use super::fixtures::whole_ms;
+use crate::support::prelude::*;
 
 fn one_each_100_ms() -> [Quota; 2] {
     let bucket = TokenBucket::per_second(10).burst(1);
@@ -278,7 +207,7 @@ async fn callers_that_come_and_leave_are_never_admitted_twice() {
 async fn a_long_queue_that_leaves_at_once_is_refunded_in_full() {
     let late = Late(paused_store(), 29, Arc::new(Mutex::new(Random::new())));
     let limiter = Limiter::new(late, LeakyBucket::per_second(1_000).queue(1_000));
-    let mut line = tokio::task::JoinSet::new();
+    let mut line = JoinSet::new();
     for _ in 0..500 {
         let limiter = limiter.clone();
         line.spawn(async move { limiter.acquire("ann", ms(1_000)).await });

@@ -9,10 +9,9 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
 };
-use tower_throttle::{Concurrency, Limiter, MemoryStore, Policy, RateLimitLayer};
 
-use super::fixtures::{Channel, left};
-use crate::support::eventually_async;
+use super::fixtures::Channel;
+use crate::support::prelude::*;
 
 /// More parts than the buffers of a connection hold.
 const PARTS: usize = 1_024;

@@ -1,6 +1,6 @@
 //! Permits behind a real server, with clients that leave at any time.
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
 
 use axum::{
     Router,
@@ -16,10 +16,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
-use tower_throttle::{Concurrency, Limiter, MemoryStore, Policy, RateLimitLayer};
 
-use super::fixtures::{Channel, Frames, channel, left};
-use crate::support::eventually_async;
+use super::fixtures::{Channel, Frames, channel};
+use crate::support::prelude::*;
 
 fn few() -> Policy {
     Policy::new("few", Concurrency::new(1)).shared()
@@ -36,7 +35,7 @@ struct Served {
 async fn serve() -> Served {
     let store = MemoryStore::new();
     let (frames, body) = channel();
-    let body = Arc::new(std::sync::Mutex::new(Some(body)));
+    let body = Arc::new(Mutex::new(Some(body)));
     let never = Arc::new(Semaphore::new(0));
     let stream = move || {
         let body: Channel = body.lock().unwrap().take().unwrap();

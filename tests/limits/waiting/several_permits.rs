@@ -1,11 +1,8 @@
 //! Callers that wait for permits of several policies.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, sleep};
-use tower_throttle::{Concurrency, Limiter, Permit, Policy};
 
-use super::fixtures::{ms, paused_store};
+use crate::support::prelude::*;
 
 /// Returns a limiter of policies a and b, and one of b alone, on the same store.
 fn limiters(a: u64, b: u64) -> (Limiter, Limiter) {

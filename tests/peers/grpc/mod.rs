@@ -106,17 +106,6 @@ async fn a_store_that_is_down_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_down_forwards_calls_where_that_was_chosen() {
-    let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
-        builder.on_store_failure(OnStoreFailure::Allow)
-    });
-    let (address, _) = serve(layer.store(Down)).await;
-    let mut client = connect(&address).await;
-    assert_eq!(call(&mut client, 1).await.unwrap(), "hello");
-    assert_eq!(call(&mut client, 1).await.unwrap(), "hello");
-}
-
-#[tokio::test]
 async fn a_missing_key_is_permission_denied() {
     let policy = Policy::new("api", TokenBucket::per_second(1)).key(key::header("x-api-key"));
     let (address, calls) = serve(layer_of([policy]).0).await;

@@ -1,0 +1,29 @@
+//! What most tests use: `use crate::support::prelude::*`.
+
+#![allow(unused_imports, reason = "each test uses a part")]
+
+pub use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+pub use tokio::task::JoinSet;
+pub use tower::{Layer, Service, ServiceExt};
+pub use tower_throttle::{
+    Clock, Concurrency, ConfigError, Decision, FixedWindow, Key, LeakyBucket, Limiter, ManualClock,
+    MemoryStore, OnStoreFailure, Penalty, Permit, Policy, Quota, RateLimitLayer, RequestHead,
+    SlidingLog, SlidingWindow, Source, StoreError, TokenBucket, Verdict, key,
+    store::{Answer, Charge, Check, Fallback, Guarded, Operation, Store},
+};
+
+pub use super::{
+    DEADLINE, RedisServer, assert_config_error, decided_at_us, eventually, eventually_async,
+    limiters::{TokioClock, left, limiter_of, manual_store, ms, paused_store, poll},
+    random::Random,
+    web::{ask, at_once, hello, plain},
+};
