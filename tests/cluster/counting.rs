@@ -2,25 +2,25 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::{Limiter, Policy, RedisStore, SlidingLog, TokenBucket};
+use tower_throttle::{Policy, RedisStore, SlidingLog, TokenBucket};
 
 use super::{admitted, patient, per_day, taken};
 use crate::support::{
     DEADLINE,
     cluster::{Frozen, RedisCluster},
-    eventually_async,
+    denying_limiter, eventually_async,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = Limiter::builder()
-        .store(patient(&cluster))
-        .on_store_failure(tower_throttle::OnStoreFailure::Deny)
-        .policy(Policy::new("bucket", TokenBucket::per_day(3)))
-        .policy(Policy::new("log", SlidingLog::per_day(5)))
-        .build()
-        .expect("a limiter");
+    let limiter = denying_limiter(
+        patient(&cluster),
+        [
+            Policy::new("bucket", TokenBucket::per_day(3)),
+            Policy::new("log", SlidingLog::per_day(5)),
+        ],
+    );
 
     let tasks = (0..300).map(|number| {
         let limiter = limiter.clone();
@@ -68,25 +68,6 @@ async fn exactly_as_many_racing_checks_pass_as_the_quota_allows() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn flushed_scripts_are_sent_again_and_nothing_is_charged_twice() {
-    let cluster = RedisCluster::start(3, 0);
-    let limiter = per_day(&patient(&cluster), 1_000);
-    for round in 1..=10 {
-        let tasks = (0..40).map(|caller| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move { admitted(&limiter, &format!("caller-{caller}"), 2).await })
-        });
-        for task in tasks.collect::<Vec<_>>() {
-            assert_eq!(task.await.expect("no panic"), 2);
-        }
-        for node in &cluster.nodes {
-            node.command(&["SCRIPT", "FLUSH"]);
-        }
-        assert_eq!(taken(&limiter, "caller-3").await, [2 * round]);
-    }
-}
-
 #[tokio::test]
 async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
     let mut cluster = RedisCluster::stopped(3);
@@ -121,55 +102,6 @@ async fn one_reachable_seed_is_enough() {
             })
             .await;
         }
-    }
-}
-
-#[tokio::test]
-async fn a_user_needs_one_more_right_than_on_one_node() {
-    let cluster = RedisCluster::start(3, 0);
-    let rights = [
-        "ACL",
-        "SETUSER",
-        "app",
-        "on",
-        ">p@:w",
-        "~tt?{*",
-        "+@connection",
-        "+evalsha",
-        "+eval",
-        "+time",
-        "+get",
-        "+psetex",
-        "+incrby",
-        "+pexpireat",
-        "+pttl",
-        "+pexpire",
-        "+del",
-        "+info",
-    ];
-    for node in &cluster.nodes {
-        node.command(&rights);
-    }
-    let url = cluster.url().replace("://", "://app:p%40%3Aw@");
-    let limiter = per_day(
-        &RedisStore::builder()
-            .timeout(DEADLINE)
-            .connect(&url)
-            .expect("a store"),
-        3,
-    );
-    let error = limiter
-        .check("ann")
-        .await
-        .expect_err("it may not ask for the slots");
-    assert!(error.is_refused(), "{error:?}");
-
-    for node in &cluster.nodes {
-        node.command(&["ACL", "SETUSER", "app", "+cluster|slots"]);
-    }
-    eventually_async("a decision", || async { limiter.peek("ann").await.is_ok() }).await;
-    for caller in ["ann", "bob", "cid", "dan", "eve"] {
-        assert_eq!(admitted(&limiter, caller, 5).await, 3);
     }
 }
 

@@ -17,7 +17,7 @@ use super::{admitted, patient, per_day, taken};
 use crate::support::{
     DEADLINE,
     cluster::{Meanwhile, RedisCluster},
-    eventually_async,
+    denying_limiter, eventually_async,
 };
 
 const CALLERS: usize = 64;
@@ -159,14 +159,14 @@ async fn moving_slots_lose_no_count_and_charge_nothing_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = Limiter::builder()
-        .store(patient(&cluster))
-        .on_store_failure(tower_throttle::OnStoreFailure::Deny)
-        .policy(Policy::new("bucket", TokenBucket::per_day(5)))
-        .policy(Policy::new("window", FixedWindow::per_day(4)))
-        .policy(Policy::new("log", SlidingLog::per_day(6)))
-        .build()
-        .expect("a limiter");
+    let limiter = denying_limiter(
+        patient(&cluster),
+        [
+            Policy::new("bucket", TokenBucket::per_day(5)),
+            Policy::new("window", FixedWindow::per_day(4)),
+            Policy::new("log", SlidingLog::per_day(6)),
+        ],
+    );
     assert_eq!(admitted(&limiter, "ann", 1).await, 1);
     let keys = limiter.storage_keys("ann");
     let slot = cluster.slot(&keys[0]);

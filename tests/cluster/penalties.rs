@@ -3,35 +3,32 @@
 use std::time::Duration;
 
 use tower_throttle::{
-    Decision, FixedWindow, Limiter, MemoryStore, OnStoreFailure, Penalty, Policy, TokenBucket,
-    store::Store,
+    Decision, FixedWindow, Limiter, MemoryStore, Penalty, Policy, TokenBucket, store::Store,
 };
 
 use super::patient;
-use crate::support::cluster::RedisCluster;
+use crate::support::{cluster::RedisCluster, denying_limiter};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Two penalties of one caller around a policy for all callers, and one for all callers.
 fn limiter(store: impl Store) -> Limiter {
     let penalty = Penalty::after(4).within(10 * HOUR).lasting(HOUR);
-    Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("first", penalty).strike_on_denial())
-        .policy(Policy::new("all", FixedWindow::per_day(9)).shared())
-        .policy(Policy::new("own", TokenBucket::per_day(2)))
-        .policy(Policy::new("calm", Penalty::after(3).lasting(HOUR)))
-        .policy(
+    denying_limiter(
+        store,
+        [
+            Policy::new("first", penalty).strike_on_denial(),
+            Policy::new("all", FixedWindow::per_day(9)).shared(),
+            Policy::new("own", TokenBucket::per_day(2)),
+            Policy::new("calm", Penalty::after(3).lasting(HOUR)),
             Policy::new(
                 "all-bans",
                 Penalty::after(40).within(10 * HOUR).lasting(HOUR),
             )
             .shared()
             .strike_on_denial(),
-        )
-        .build()
-        .expect("a limiter")
+        ],
+    )
 }
 
 /// Returns the fields that do not depend on the clock.

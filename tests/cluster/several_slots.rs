@@ -12,18 +12,8 @@ use tower_throttle::{
 use super::{patient, taken};
 use crate::support::{
     cluster::{Frozen, RedisCluster},
-    eventually_async,
+    denying_limiter, eventually_async,
 };
-
-fn limiter(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    let builder = Limiter::builder()
-        .store(store)
-        .on_store_failure(tower_throttle::OnStoreFailure::Deny);
-    let builder = policies
-        .into_iter()
-        .fold(builder, |builder, policy| builder.policy(policy));
-    builder.build().expect("a limiter")
-}
 
 /// Three policies of one caller around two for all callers, each with another algorithm.
 fn mixed() -> [Policy; 5] {
@@ -54,8 +44,8 @@ fn facts(decision: &Decision) -> Vec<(String, u64, u64, u64, bool, bool)> {
 #[tokio::test]
 async fn several_slots_decide_as_one_check_does() {
     let cluster = RedisCluster::start(3, 0);
-    let here = limiter(MemoryStore::new(), mixed());
-    let there = limiter(patient(&cluster), mixed());
+    let here = denying_limiter(MemoryStore::new(), mixed());
+    let there = denying_limiter(patient(&cluster), mixed());
     let mut verdicts = Vec::new();
     for round in 0..60_u64 {
         let (caller, units) = (format!("caller-{}", round % 4), round * 7 % 12);
@@ -95,65 +85,8 @@ async fn several_slots_decide_as_one_check_does() {
     assert_eq!(left, [0; 5]);
 }
 
-#[tokio::test]
-async fn a_denial_names_all_denying_policies_and_costs_nothing() {
-    let cluster = RedisCluster::start(3, 0);
-    let store = patient(&cluster);
-    let own = |name: &str, units| Policy::new(name, TokenBucket::per_day(units));
-    let all = |name: &str, units| Policy::new(name, TokenBucket::per_day(units)).shared();
-    // Denied by the first, in the middle, by the last, and by several.
-    for (number, rooms) in [
-        [0, 5, 5, 5],
-        [5, 0, 5, 5],
-        [5, 5, 5, 0],
-        [0, 5, 5, 0],
-        [5, 0, 0, 5],
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let name = |place: usize| format!("{number}-{place}");
-        let limiter = limiter(
-            store.clone(),
-            [
-                own(&name(0), 5),
-                all(&name(1), 5),
-                own(&name(2), 5),
-                all(&name(3), 5),
-            ],
-        );
-        for (place, room) in rooms.into_iter().enumerate() {
-            let policy = if place % 2 == 0 {
-                own(&name(place), 5)
-            } else {
-                all(&name(place), 5)
-            };
-            let alone = Limiter::new(store.clone(), crate::denying(policy));
-            let _ = alone.check_n("ann", 5 - room).await.expect("a decision");
-        }
-        let decision = limiter.check_n("ann", 2).await.expect("a decision");
-        assert_eq!(decision.verdict(), Verdict::Denied);
-        let denied: Vec<_> = decision
-            .policies()
-            .map(|policy| policy.is_denied())
-            .collect();
-        assert_eq!(denied, rooms.map(|room| room == 0));
-        let remaining: Vec<_> = decision
-            .policies()
-            .map(|policy| policy.remaining())
-            .collect();
-        assert_eq!(remaining, rooms);
-        assert!(
-            decision
-                .retry_after()
-                .is_some_and(|wait| wait > Duration::from_secs(3_600))
-        );
-        assert_eq!(taken(&limiter, "ann").await, rooms.map(|room| 5 - room));
-    }
-}
-
 async fn race(store: RedisStore, policies: Vec<Policy>, checks: usize) -> (u64, u64) {
-    let limiter = limiter(store, policies);
+    let limiter = denying_limiter(store, policies);
     let start = Arc::new(Barrier::new(64));
     let tasks = (0..64).map(|task| {
         let (limiter, start) = (limiter.clone(), Arc::clone(&start));
@@ -220,7 +153,7 @@ async fn racing_tasks_never_pass_a_shared_quota_and_are_charged_what_they_passed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_leaves_midway_is_charged_in_all_slots_or_none() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = limiter(
+    let limiter = denying_limiter(
         patient(&cluster),
         [
             Policy::new("own", TokenBucket::without_refill(100_000)),
@@ -244,7 +177,7 @@ async fn a_caller_that_leaves_midway_is_charged_in_all_slots_or_none() {
 #[tokio::test]
 async fn permits_of_all_slots_are_held_and_come_back() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = limiter(
+    let limiter = denying_limiter(
         patient(&cluster),
         [
             Policy::new("own", Concurrency::new(2)),
@@ -281,7 +214,7 @@ async fn a_silent_later_slot_refunds_the_first() {
     let hasty = RedisStore::builder().timeout(Duration::from_millis(300));
     let hasty = hasty.connect(&cluster.url()).expect("a store");
     let [hasty, limiter] = [hasty, patient(&cluster)].map(|store| {
-        limiter(
+        denying_limiter(
             store,
             [
                 Policy::new("own", TokenBucket::per_day(100)),
@@ -350,8 +283,8 @@ async fn a_reset_reports_a_silent_slot_and_resets_the_others() {
             Policy::new("own-log", SlidingLog::per_day(100)),
         ]
     };
-    let forgets = limiter(Forgets(store.clone()), policies());
-    let limiter = limiter(store, policies());
+    let forgets = denying_limiter(Forgets(store.clone()), policies());
+    let limiter = denying_limiter(store, policies());
     let node_of = |caller: &str, place: usize| {
         let keys = limiter.storage_keys(caller);
         cluster.owner(cluster.slot(&keys[place]))

@@ -4,30 +4,31 @@
 use std::sync::Arc;
 
 use tower_throttle::{
-    Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RedisStore, SlidingLog,
-    TokenBucket,
+    Decision, FixedWindow, Limiter, ManualClock, Policy, RedisStore, SlidingLog, TokenBucket,
 };
 
 use super::patient;
-use crate::support::{DEADLINE, cluster::RedisCluster, eventually_async, random::Random, trace};
+use crate::support::{
+    DEADLINE, cluster::RedisCluster, denying_limiter, eventually_async, random::Random, trace,
+};
 
 /// Two enforced policies of one caller, and two shadow policies. Those are of the same slot, or
 /// the last is one for all callers.
 fn limiter(store: &RedisStore, is_last_shared: bool) -> Limiter {
     let newer = Policy::new("newer", SlidingLog::per_day(4)).shadow();
-    Limiter::builder()
-        .store(store.clone())
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("old", TokenBucket::per_day(100)))
-        .policy(Policy::new("day", FixedWindow::per_day(100)))
-        .policy(Policy::new("new", FixedWindow::per_day(3)).shadow())
-        .policy(if is_last_shared {
-            newer.shared()
-        } else {
-            newer
-        })
-        .build()
-        .expect("a limiter")
+    denying_limiter(
+        store.clone(),
+        [
+            Policy::new("old", TokenBucket::per_day(100)),
+            Policy::new("day", FixedWindow::per_day(100)),
+            Policy::new("new", FixedWindow::per_day(3)).shadow(),
+            if is_last_shared {
+                newer.shared()
+            } else {
+                newer
+            },
+        ],
+    )
 }
 
 fn calls(cluster: &RedisCluster) -> u64 {
@@ -97,19 +98,17 @@ async fn policies_of_one_slot_are_one_call_and_others_are_calls_of_their_own() {
 #[tokio::test]
 async fn shadows_beside_a_check_of_several_slots_are_by_themselves() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = Limiter::builder()
-        .store(patient(&cluster))
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("own", TokenBucket::per_day(5)))
-        .policy(Policy::new("all", FixedWindow::per_day(3)).shared())
-        .policy(Policy::new("new", FixedWindow::per_day(4)).shadow())
-        .policy(
+    let limiter = denying_limiter(
+        patient(&cluster),
+        [
+            Policy::new("own", TokenBucket::per_day(5)),
+            Policy::new("all", FixedWindow::per_day(3)).shared(),
+            Policy::new("new", FixedWindow::per_day(4)).shadow(),
             Policy::new("new-all", SlidingLog::per_day(4))
                 .shared()
                 .shadow(),
-        )
-        .build()
-        .expect("a limiter");
+        ],
+    );
     for number in 0..6 {
         let decision = limiter.check("ann").await.expect("a decision");
         known(&decision, 2).await;
@@ -127,14 +126,14 @@ async fn shadows_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     let store = RedisStore::builder().timeout(DEADLINE);
     let store = store.denial_cache_ttl(std::time::Duration::ZERO);
     let store = store.connect(&cluster.url()).expect("a store");
-    let limiter = Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("old", TokenBucket::per_day(100)))
-        .policy(Policy::new("new", FixedWindow::per_day(3)).shadow())
-        .policy(Policy::new("newer", SlidingLog::per_day(4)).shadow())
-        .build()
-        .expect("a limiter");
+    let limiter = denying_limiter(
+        store,
+        [
+            Policy::new("old", TokenBucket::per_day(100)),
+            Policy::new("new", FixedWindow::per_day(3)).shadow(),
+            Policy::new("newer", SlidingLog::per_day(4)).shadow(),
+        ],
+    );
     let mut expected = [99, 2, 3];
     let step = |is_in_time: bool| {
         let limiter = &limiter;

@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    DenialReason, FixedWindow, HeaderFormat, Hold, Outcome, Penalty, Policy, RateLimitLayer,
-    RequestHead, Settle, key, settle,
+    DenialReason, FixedWindow, HeaderFormat, Outcome, Penalty, Policy, RateLimitLayer, RequestHead,
+    Settle, key, settle,
 };
 
 use crate::support::web::{
@@ -239,47 +239,6 @@ fn a_call_that_is_dropped_before_its_end_is_no_strike() {
     assert_eq!(strikes_of(&layer), 1);
 }
 
-/// A request that is denied has no response of a handler, so nothing is settled.
-#[test]
-fn a_denied_request_is_settled_as_nothing() {
-    let (layer, _) = layer_of([few(), bans().settle_by(settle::failures())]);
-    for _ in 0..20 {
-        ask(&layer, plain());
-    }
-    assert_eq!(strikes_of(&layer), 0);
-}
-
-#[test]
-fn a_handler_strikes_with_its_hold() {
-    let settled = bans().settle_by(|_: &Outcome<'_>| Settle::Release);
-    let (layer, _) = layer_of([settled]);
-    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
-        let hold: &Hold = request.extensions().get().expect("a hold");
-        assert_eq!(hold.units("bans"), Some(1));
-        assert!(hold.settle("bans", 3));
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
-    });
-    assert_eq!(ask_service(layer.layer(inner), plain()).status, 200);
-    assert_eq!(ask(&layer, plain()).reason, Some(DenialReason::Banned));
-}
-
-#[test]
-fn a_shadow_penalty_is_settled_and_bans_nobody() {
-    let settled = bans().settle_by(settle::status([404])).shadow();
-    let (layer, _) = layer_of([few(), settled]);
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.expect("a runtime");
-    let request = plain();
-    let buckets = layer.buckets(&RequestHead::from(&request)).expect("a key");
-    for _ in 0..2 {
-        assert_eq!(answering(&layer, get([("status", 404)])).status, 404);
-    }
-    let strike = runtime.block_on(buckets.strike(1)).expect("a strike");
-    assert!(strike.is_allowed());
-    let peeked = runtime.block_on(buckets.peek()).expect("a decision");
-    assert_eq!(peeked.shadow_denied().count(), 1);
-}
-
 #[tokio::test]
 async fn a_ban_of_a_requests_caller_leaves_others_alone() {
     let by_key = Policy::new("bans", Penalty::after(3)).key(key::header("x-api-key"));
@@ -304,49 +263,6 @@ async fn a_ban_of_a_requests_caller_leaves_others_alone() {
     let credit = buckets.credit(5).await.expect_err("nothing to credit");
     assert!(debit.is_unsupported() && credit.is_unsupported());
     assert_eq!(status("ann").await, 429);
-}
-
-#[tokio::test]
-async fn buckets_without_a_penalty_have_no_bans() {
-    let (layer, _) = layer_of([few()]);
-    let request = plain();
-    let buckets = layer.buckets(&RequestHead::from(&request)).expect("a key");
-    let error = buckets.ban(MINUTE).await.expect_err("no penalty");
-    assert!(error.is_unsupported(), "{error}");
-    let error = buckets.strike(1).await.expect_err("no penalty");
-    assert!(error.is_unsupported(), "{error}");
-}
-
-#[test]
-fn bans_are_counted_and_listed_as_denials_of_their_policy() {
-    let (layer, _) = layer_of([few(), bans().settle_by(settle::status([404]))]);
-    for _ in 0..2 {
-        answering(&layer, get([("status", 404)]));
-    }
-    // The window is used up, and there is no third strike.
-    answering(&layer, get([("status", 404)]));
-    let recent = layer.recent_denials();
-    assert_eq!(recent[0].reason, DenialReason::QuotaExceeded);
-
-    let (layer, _) = layer_of([bans().settle_by(settle::status([404]))]);
-    for _ in 0..3 {
-        answering(&layer, get([("status", 404)]));
-    }
-    for _ in 0..4 {
-        answering(&layer, plain());
-    }
-    let seen = layer.metrics();
-    assert_eq!((seen.requests.allowed, seen.requests.banned), (3, 4));
-    assert_eq!(seen.requests.denied, 0);
-    let checks = seen.policy("bans").expect("the policy");
-    assert_eq!((checks.allowed + checks.near, checks.denied), (3, 4));
-    let recent = layer.recent_denials();
-    assert_eq!(recent[0].reason, DenialReason::Banned);
-    let top = layer.top_denied(5);
-    assert_eq!(
-        (&*top.offenders[0].policy, top.offenders[0].count),
-        ("bans", 4)
-    );
 }
 
 /// A tier may be a penalty of its own, and has no cost.

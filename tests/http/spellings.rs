@@ -6,8 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::Full;
 use tower_throttle::{
-    DenialReason, FixedWindow, Key, Limiter, Lists, MemoryStore, OnMissingKey, Policy,
-    RateLimitLayer, RequestHead,
+    DenialReason, FixedWindow, Key, Limiter, Lists, MemoryStore, OnMissingKey, Policy, RequestHead,
     key::{self, KeyError, KeyExtractor, PeerAddr},
 };
 
@@ -163,20 +162,4 @@ async fn a_network_of_ipv6_has_the_guesses_of_one_client() {
         passed += usize::from(decision.is_allowed());
     }
     assert_eq!(passed, 3);
-}
-
-#[test]
-fn other_policies_of_a_layer_limit_who_is_exempt_from_one() {
-    let lists = Lists::new().allow_keys(["partner"]).expect("lists");
-    let keyed = once(key::header("x-api-key"));
-    let all = Policy::new("all", FixedWindow::per_day(2)).shared();
-    let layer: RateLimitLayer = layer_with([keyed, all], |builder| builder.lists(lists)).0;
-    let partner = || ask(&layer, of([192, 0, 2, 1], &[("x-api-key", "partner")]));
-    assert_eq!(
-        [partner(), partner(), partner()].map(|it| it.status.as_u16()),
-        [200, 200, 429]
-    );
-    let seen = layer.metrics();
-    let asked = |name| seen.policy(name).map(|it| it.allowed + it.near + it.denied);
-    assert_eq!((asked("api"), asked("all")), (Some(0), Some(3)));
 }

@@ -11,7 +11,7 @@ use tower_throttle::{
     SlidingLog, SlidingWindow, TokenBucket,
 };
 
-use crate::support::{RedisServer, cluster::RedisCluster, eventually, port::Port};
+use crate::support::{RedisServer, cluster::RedisCluster, denying_limiter, eventually, port::Port};
 
 /// The rights in the documentation of `RedisStore`.
 const RIGHTS: [&str; 10] = [
@@ -26,11 +26,11 @@ const RIGHTS: [&str; 10] = [
     "+pexpire",
     "+del",
 ];
-const USER: [&str; 7] = ["ACL", "SETUSER", "app", "reset", "on", ">pw", "~tt?{*"];
+const USER: [&str; 7] = ["ACL", "SETUSER", "app", "reset", "on", ">p@:w", "~tt?{*"];
 
 fn url(server: &RedisServer, rights: &[&str]) -> String {
     server.command(&[&USER[..], rights].concat());
-    format!("redis://app:pw@127.0.0.1:{}/", server.port())
+    format!("redis://app:p%40%3Aw@127.0.0.1:{}/", server.port())
 }
 
 fn all_but(missing: &str) -> Vec<&'static str> {
@@ -45,13 +45,13 @@ fn store(url: &str) -> RedisStore {
 
 /// Lets no fallback decide in the store's place.
 fn limiter(url: &str) -> Limiter {
-    Limiter::builder()
-        .store(store(url))
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("bucket", TokenBucket::per_day(3)))
-        .policy(Policy::new("window", FixedWindow::per_day(5)))
-        .build()
-        .expect("a limiter")
+    denying_limiter(
+        store(url),
+        [
+            Policy::new("bucket", TokenBucket::per_day(3)),
+            Policy::new("window", FixedWindow::per_day(5)),
+        ],
+    )
 }
 
 /// Returns how many of these checks are admitted, and the last error.
@@ -196,13 +196,13 @@ async fn without_the_rights_to_add_to_a_bucket_decisions_are_the_same() {
 async fn with_the_right_to_add_and_not_to_write_nothing_is_charged() {
     for missing in [&["-psetex"][..], &["-psetex", "-pexpireat"]] {
         let server = RedisServer::start();
-        let limiter = Limiter::builder()
-            .store(store(&url(&server, &RIGHTS)))
-            .on_store_failure(OnStoreFailure::Deny)
-            .policy(Policy::new("window", FixedWindow::per_day(50)))
-            .policy(Policy::new("bucket", TokenBucket::per_day(30)))
-            .build()
-            .expect("a limiter");
+        let limiter = denying_limiter(
+            store(&url(&server, &RIGHTS)),
+            [
+                Policy::new("window", FixedWindow::per_day(50)),
+                Policy::new("bucket", TokenBucket::per_day(30)),
+            ],
+        );
         let left = |decision: &Decision| -> Vec<u64> {
             let policies = decision.policies();
             policies.map(|policy| policy.remaining()).collect()
@@ -304,20 +304,6 @@ async fn other_keys_and_other_commands_are_out_of_reach() {
     }
 }
 
-/// Works until Redis forgets the script, as it does whenever it starts.
-#[tokio::test]
-async fn a_loaded_script_runs_without_the_right_to_load_it() {
-    let server = RedisServer::start();
-    let loads = limiter(&url(&server, &RIGHTS));
-    assert_eq!(admitted(&loads, 1).await, (1, None));
-    let runs = limiter(&url(&server, &all_but("+eval")));
-    assert_eq!(admitted(&runs, 2).await, (2, None));
-    server.command(&["SCRIPT", "FLUSH"]);
-    let (count, refused) = admitted(&runs, 1).await;
-    assert_eq!(count, 0);
-    assert!(refused.is_some_and(|cause| cause.contains("NOPERM")));
-}
-
 /// A sentinel that is killed when this is dropped.
 struct Sentinel(Child, Port);
 
@@ -369,7 +355,7 @@ async fn behind_sentinel_one_more_right_is_needed_and_two_at_the_sentinels() {
     let of = |rights: &[&str]| {
         let _ = url(&server, rights);
         limiter(&format!(
-            "redis-sentinel://app:pw@127.0.0.1:{}/?sentinelServiceName=main{watch}",
+            "redis-sentinel://app:p%40%3Aw@127.0.0.1:{}/?sentinelServiceName=main{watch}",
             sentinel.1
         ))
     };
@@ -405,7 +391,7 @@ async fn a_cluster_needs_two_more_rights() {
         for node in &cluster.nodes {
             let _ = url(node, rights);
         }
-        cluster.url().replace("://", "://app:pw@")
+        cluster.url().replace("://", "://app:p%40%3Aw@")
     };
     let error = limiter(&user(&RIGHTS)).check("ann").await;
     let error = error.expect_err("no right to ask for the slots");

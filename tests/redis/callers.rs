@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use tower_throttle::{
-    Fingerprint, FixedWindow, Key, Limiter, OnStoreFailure, Penalty, Policy, RedisStore,
-    RedisStoreBuilder, TokenBucket,
+    Fingerprint, FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, RedisStoreBuilder,
+    TokenBucket,
 };
 
-use crate::support::RedisServer;
+use crate::support::{RedisServer, denying_limiter};
 
 fn store(server: &RedisServer, builder: RedisStoreBuilder) -> RedisStore {
     let patient = builder.timeout(Duration::from_secs(10));
@@ -15,12 +15,7 @@ fn store(server: &RedisServer, builder: RedisStoreBuilder) -> RedisStore {
 }
 
 fn limiter(store: &RedisStore, name: &str) -> Limiter {
-    Limiter::builder()
-        .store(store.clone())
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new(name, FixedWindow::per_day(10)))
-        .build()
-        .expect("a limiter")
+    denying_limiter(store.clone(), [Policy::new(name, FixedWindow::per_day(10))])
 }
 
 fn fingerprint(limiter: &Limiter, key: &str) -> Fingerprint {

@@ -13,8 +13,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tower_throttle::{
-    LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RedisStore, StoreError, TokenBucket,
-    testing::SimulatedRedis,
+    Limiter, OnStoreFailure, Policy, RedisStore, StoreError, TokenBucket, testing::SimulatedRedis,
 };
 
 use crate::support::{DEADLINE, RedisServer, eventually_async, rate::at_rate};
@@ -159,23 +158,6 @@ async fn a_refund_during_an_overload_arrives() {
     }
 }
 
-/// The queue moves, but not fast enough.
-#[tokio::test(start_paused = true)]
-async fn a_check_whose_turn_comes_too_late_fails_as_overloaded() {
-    let deadline = 400 * MS;
-    let redis = SimulatedRedis::new();
-    redis.set_service_time(deadline / 4, Duration::ZERO);
-    let limiter = limiter(&redis, deadline, TokenBucket::per_second(10));
-    let _ = limiter.check(0).await.expect("a decision");
-    let mut checks = JoinSet::new();
-    for caller in 1..=2_000 {
-        ask(&mut checks, &limiter, caller);
-    }
-    let seen = Seen::of(checks, deadline).await;
-    assert!(seen.decided >= 128, "{seen:?}");
-    assert!(seen.overloaded >= 1_000, "{seen:?}");
-}
-
 /// The first check finds the failure. From then on, no check fails as overloaded.
 #[tokio::test(start_paused = true)]
 async fn a_frozen_server_is_a_failure_and_not_an_overload() {
@@ -193,37 +175,6 @@ async fn a_frozen_server_is_a_failure_and_not_an_overload() {
     }
     let seen = Seen::of(checks, deadline).await;
     assert_eq!(seen.failed, 100, "{seen:?}");
-}
-
-/// A client that hangs up a thousand streams which wait for their turns delays no other check
-/// beyond its deadline.
-#[tokio::test(start_paused = true)]
-async fn no_check_fails_while_a_thousand_reservations_come_back() {
-    let deadline = 50 * MS;
-    let redis = SimulatedRedis::new();
-    let store = RedisStore::builder().timeout(deadline);
-    let store = store.simulated(&redis).expect("a store");
-    let queue = Policy::new("queue", LeakyBucket::per_second(1).queue(2_000));
-    let queue = Limiter::new(store.clone(), queue.on_store_failure(OnStoreFailure::Deny));
-    let mut waiting: JoinSet<Result<Permit, StoreError>> = JoinSet::new();
-    for caller in 0..1_000_u64 {
-        // Of each caller, one has its turn and the other one waits.
-        drop(queue.acquire(caller, Duration::ZERO).await);
-        let queue = queue.clone();
-        waiting.spawn(async move { queue.acquire(caller, 60_000 * MS).await });
-    }
-    sleep(100 * MS).await;
-    let api = Limiter::new(store, policy(TokenBucket::per_second(1_000)));
-    // The thousand refunds take a quarter of a second in all.
-    redis.set_service_time(MS / 10, MS / 4);
-    let before = redis.served().checks;
-    let checks = tokio::spawn(async move { steadily(&api, 500, 500 * MS, |_| {}).await });
-    sleep(20 * MS).await;
-    waiting.abort_all();
-    let seen = Seen::of(checks.await.expect("no panic"), deadline).await;
-    assert_eq!((seen.overloaded, seen.failed), (0, 0), "{seen:?}");
-    let refunds = redis.served().checks - before - seen.decided as u64;
-    assert!(refunds >= 1_000, "{refunds}");
 }
 
 /// A process that stalls finds its checks late although the server is healthy.

@@ -5,12 +5,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 use tower_throttle::{
     Concurrency, ConfigError, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
-    OnStoreFailure, Policy, Quota, RedisStore, SlidingLog, SlidingWindow, Source, StoreError,
-    TokenBucket,
-    store::{Answer, Charge, Check, Store},
+    OnStoreFailure, Policy, Quota, RedisStore, SlidingLog, SlidingWindow, Source, TokenBucket,
+    store::Store,
 };
 
-use crate::support::{RedisServer, cluster::RedisCluster};
+use crate::support::{RedisServer, cluster::RedisCluster, denying_limiter, web::Down};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -27,38 +26,8 @@ fn stores(server: &RedisServer) -> [(Arc<dyn Store>, Arc<ManualClock>); 2] {
     [(Arc::new(memory), here), (Arc::new(redis), there)]
 }
 
-fn limiter(store: Arc<dyn Store>, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    let builder = Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny);
-    let builder = policies
-        .into_iter()
-        .fold(builder, |builder, policy| builder.policy(policy));
-    builder.build().expect("a limiter")
-}
-
 fn one(store: Arc<dyn Store>, quota: impl Into<Policy>) -> Limiter {
-    limiter(store, [quota.into()])
-}
-
-#[tokio::test]
-async fn a_stream_that_cost_more_than_the_capacity_is_owed_in_full() {
-    let server = RedisServer::start();
-    for (store, clock) in stores(&server) {
-        let limiter = one(store, TokenBucket::per_minute(100_000));
-        assert!(limiter.check_n("ann", 100_000).await.unwrap().is_allowed());
-        let debit = limiter.debit("ann", 250_000).await.unwrap();
-        assert!(debit.is_allowed());
-        assert_eq!(debit.charged(), 250_000);
-
-        // Two and a half minutes, and the unit that is asked for.
-        let unit = MINUTE / 100_000;
-        let denied = limiter.check("ann").await.unwrap();
-        assert!(!denied.is_allowed());
-        assert_eq!(denied.retry_after(), Some(MINUTE * 5 / 2 + unit));
-        clock.advance(MINUTE * 5 / 2 + unit);
-        assert!(limiter.check("ann").await.unwrap().is_allowed());
-    }
+    denying_limiter(store, [quota.into()])
 }
 
 #[tokio::test]
@@ -131,20 +100,6 @@ async fn every_algorithm_charges_debt_up_to_its_limit() {
     }
 }
 
-#[tokio::test]
-async fn each_policy_is_charged_by_itself() {
-    let server = RedisServer::start();
-    for (store, _) in stores(&server) {
-        let small = Policy::new("small", FixedWindow::new(5, MINUTE)).max_debt(1);
-        let large = Policy::new("large", TokenBucket::per_minute(100));
-        let limiter = limiter(store, [small, large]);
-        let debit = limiter.debit("ann", 80).await.unwrap();
-        let charged: Vec<_> = debit.policies().map(|policy| policy.charged()).collect();
-        assert_eq!(charged, [6, 80]);
-        assert_eq!((debit.charged(), debit.uncharged()), (6, 74));
-    }
-}
-
 /// The caller's policies are in one slot of a cluster, and a shared one in another.
 #[tokio::test]
 async fn each_slot_of_a_cluster_is_charged() {
@@ -155,7 +110,7 @@ async fn each_slot_of_a_cluster_is_charged() {
     let all = Policy::new("all", FixedWindow::per_day(10))
         .shared()
         .max_debt(5);
-    let limiter = limiter(store, [all, own]);
+    let limiter = denying_limiter(store, [all, own]);
     for caller in 0..20_u64 {
         limiter.reset_shared().await.unwrap();
         let debit = limiter.debit(caller, 250).await.unwrap();
@@ -163,20 +118,6 @@ async fn each_slot_of_a_cluster_is_charged() {
         assert_eq!(charged, [15, 250]);
         let denied = limiter.check(caller).await.unwrap();
         assert_eq!(denied.denied_by().count(), 2);
-    }
-}
-
-/// A bucket that is refilled at once pays a debt back by one refill after another.
-#[tokio::test]
-async fn a_debt_to_a_bucket_refilled_at_once_is_paid_in_full() {
-    let server = RedisServer::start();
-    for (store, clock) in stores(&server) {
-        let limiter = one(store, TokenBucket::per_minute(10).refill_at_once());
-        assert_eq!(limiter.debit("ann", 500).await.unwrap().charged(), 500);
-        clock.advance(50 * MINUTE - Duration::from_micros(1));
-        assert!(!limiter.check_n("ann", 1).await.unwrap().is_allowed());
-        clock.advance(Duration::from_micros(1));
-        assert!(limiter.check_n("ann", 10).await.unwrap().is_allowed());
     }
 }
 
@@ -202,19 +143,6 @@ async fn numbers_that_change_twice_carry_no_more_than_the_last_change_may() {
         // Of the 199 taken units, two count. The three owed ones count in full.
         let denied = third.check("ann").await.unwrap();
         assert_eq!(denied.retry_after(), Some((2 + 3) * MINUTE));
-    }
-}
-
-#[derive(Debug)]
-struct Down;
-
-impl Store for Down {
-    fn check(&self, _: &Check<'_>) -> Answer<tower_throttle::Decision> {
-        Answer::Now(Err(StoreError::unavailable("switched off")))
-    }
-
-    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
-        Answer::Now(Err(StoreError::unavailable("switched off")))
     }
 }
 

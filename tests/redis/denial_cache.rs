@@ -8,24 +8,23 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy,
-    RateLimitLayer, RateLimitLayerBuilder, RedisStore, RedisStoreBuilder, SlidingLog, Source,
-    StoreError, TokenBucket, Verdict, key,
+    RateLimitLayer, RateLimitLayerBuilder, RedisStore, RedisStoreBuilder, Source, StoreError,
+    TokenBucket, Verdict, key,
 };
 
 use crate::support::{
     DEADLINE, RedisServer,
     cluster::RedisCluster,
-    denial_counts, eventually, eventually_async,
+    denial_counts, denying_limiter, eventually, eventually_async,
     oracle::{Fields, Plan},
     plans::{USED_UP, any_plan, any_scale_ms},
     random::{Random, seed},
@@ -37,28 +36,21 @@ fn patient() -> RedisStoreBuilder {
 
 /// Lets no fallback decide in the store's place.
 fn limiter(store: &RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    let builder = Limiter::builder()
-        .store(store.clone())
-        .on_store_failure(OnStoreFailure::Deny);
-    let builder = policies
-        .into_iter()
-        .fold(builder, |builder, policy| builder.policy(policy));
-    builder.build().expect("a limiter")
+    denying_limiter(store.clone(), policies)
 }
 
-/// Returns how many scripts were called.
-fn calls(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let calls = |name: &str| -> u64 {
-        let line = stats
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
-        line.map_or(0, |rest| {
-            let (calls, _) = rest.split_once(',').expect("more follows");
-            calls.parse().expect("a number")
-        })
-    };
-    calls("evalsha") + calls("eval")
+/// A limiter of this policy alone, by this clock.
+fn by_clock(server: &RedisServer, clock: &Arc<ManualClock>, policy: Policy) -> Limiter {
+    let store = patient().clock(clock.clone()).connect(&server.url());
+    limiter(&store.expect("a store"), [policy])
+}
+
+#[track_caller]
+fn assert_is(decision: &Decision, is_allowed: bool, source: Source) {
+    assert_eq!(
+        (decision.is_allowed(), decision.source()),
+        (is_allowed, source)
+    );
 }
 
 async fn check(limiter: &Limiter) -> Decision {
@@ -82,12 +74,12 @@ async fn check_now_does_not_call_redis_and_repeats_a_cached_denial() {
         let policy = Policy::new(format!("leases {leases}"), bucket);
         let policy = if leases { policy.lease() } else { policy };
         let limiter = limiter(&store, [policy]);
-        let before = calls(&server);
+        let before = crate::ran(&server, "evalsha");
         for _ in 0..3 {
             let error = limiter.check_now("ann").expect_err("Redis has to be asked");
             assert!(error.is_unsupported(), "{error}");
         }
-        assert_eq!(calls(&server), before);
+        assert_eq!(crate::ran(&server, "evalsha"), before);
         for is_allowed in [true, true, false] {
             assert_eq!(check(&limiter).await.is_allowed(), is_allowed);
         }
@@ -129,7 +121,7 @@ async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
     for _ in 0..3 {
         assert_eq!(ask().await.status(), StatusCode::OK);
     }
-    let (before, mut remembered) = (calls(&server), 0);
+    let (before, mut remembered) = (crate::ran(&server, "evalsha"), 0);
     for _ in 0..DENIALS {
         let response = ask().await;
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -138,7 +130,7 @@ async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
         let decision = response.extensions().get::<Decision>().expect("a decision");
         remembered += usize::from(decision.source() == Source::Cache);
     }
-    let calls = calls(&server) - before;
+    let calls = crate::ran(&server, "evalsha") - before;
     assert!(calls >= 1);
     assert!(calls as usize * 1_000 < DENIALS, "{calls} calls");
     assert_eq!(remembered + calls as usize, DENIALS);
@@ -218,51 +210,13 @@ fn caching_denials_changes_no_field_of_a_decision() {
     assert!(remembered > 300 && waited > 30, "{remembered}, {waited}");
 }
 
-/// By the clocks of this machine: a caller waits for `retry_after`.
-#[tokio::test]
-async fn waiting_for_the_retry_after_of_a_cached_denial_is_enough() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    for quota in [
-        Policy::new("bucket", TokenBucket::new(1, ms(40)).burst(1)),
-        Policy::new("window", FixedWindow::new(1, ms(40))),
-        Policy::new("log", SlidingLog::new(1, ms(40))),
-    ] {
-        let limiter = limiter(&store, [quota]);
-        let mut remembered = 0;
-        for _ in 0..12 {
-            let mut denied = check(&limiter).await;
-            while denied.is_allowed() {
-                denied = check(&limiter).await;
-            }
-            for _ in 0..20 {
-                let again = check(&limiter).await;
-                if again.is_allowed() {
-                    // The machine stalled.
-                    denied = check(&limiter).await;
-                    continue;
-                }
-                remembered += usize::from(again.source() == Source::Cache);
-                denied = again;
-            }
-            if denied.is_allowed() {
-                continue;
-            }
-            sleep(denied.retry_after().expect("a time")).await;
-            let decision = check(&limiter).await;
-            assert!(decision.is_allowed(), "{denied:?} {decision:?}");
-        }
-        assert!(remembered > 0);
-    }
-}
-
 #[tokio::test]
 async fn cheaper_checks_are_sent_and_checks_without_room_are_not() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = patient().clock(clock.clone()).connect(&server.url());
-    let limiter = limiter(
-        &store.expect("a store"),
-        [Policy::new("day", TokenBucket::per_day(10))],
+    let limiter = by_clock(
+        &server,
+        &clock,
+        Policy::new("day", TokenBucket::per_day(10)),
     );
     assert!(check_n(&limiter, 6).await.is_allowed());
     let source_of = async |units: u64| {
@@ -401,27 +355,23 @@ async fn a_refund_by_a_caller_that_left_is_known_when_done() {
 #[tokio::test]
 async fn a_denial_before_a_reset_is_not_cached_after_it() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = patient().clock(clock).connect(&server.url());
-    let limiter = limiter(
-        &store.expect("a store"),
-        [Policy::new("day", TokenBucket::per_day(1))],
-    );
+    let limiter = by_clock(&server, &clock, Policy::new("day", TokenBucket::per_day(1)));
     for _ in 0..5 {
         assert!(check(&limiter).await.is_allowed());
-        let before = calls(&server);
+        let before = crate::ran(&server, "evalsha");
         let mut denied = Box::pin(limiter.check("ann"));
         // The refund is sent, and its answer is never polled.
         let mut context = Context::from_waker(Waker::noop());
         assert!(denied.as_mut().poll(&mut context).is_pending());
-        eventually_async("a script call", async || calls(&server) > before).await;
+        eventually_async("a script call", async || {
+            crate::ran(&server, "evalsha") > before
+        })
+        .await;
         limiter.reset("ann").await.expect("forgotten");
         let denied = denied.await.expect("a decision");
         assert_eq!(denied.verdict(), Verdict::Denied);
         let decision = check(&limiter).await;
-        assert_eq!(
-            (decision.is_allowed(), decision.source()),
-            (true, Source::Store)
-        );
+        assert_is(&decision, true, Source::Store);
         limiter.reset("ann").await.expect("forgotten");
     }
 }
@@ -443,11 +393,8 @@ async fn a_reset_by_fingerprint_voids_the_denial_of_its_caller() {
 #[tokio::test]
 async fn a_refund_elsewhere_is_known_a_second_later() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let [here, elsewhere] = [(); 2].map(|()| {
-        let store = patient().clock(clock.clone()).connect(&server.url());
-        let policy = Policy::new("day", TokenBucket::per_day(1));
-        limiter(&store.expect("a store"), [policy])
-    });
+    let [here, elsewhere] =
+        [(); 2].map(|()| by_clock(&server, &clock, Policy::new("day", TokenBucket::per_day(1))));
     for change in 0..3 {
         here.reset("ann").await.expect("forgotten");
         assert!(check(&here).await.is_allowed());
@@ -460,47 +407,11 @@ async fn a_refund_elsewhere_is_known_a_second_later() {
         for wait_us in [0, 500_000, 499_999] {
             clock.advance(Duration::from_micros(wait_us));
             let denied = check(&here).await;
-            assert_eq!(
-                (denied.is_allowed(), denied.source()),
-                (false, Source::Cache)
-            );
+            assert_is(&denied, false, Source::Cache);
         }
         clock.advance(Duration::from_micros(1));
         assert!(check(&here).await.is_allowed());
     }
-}
-
-/// The same by the clocks of this machine.
-#[tokio::test]
-async fn no_denial_is_cached_for_longer_than_the_ttl() {
-    let server = RedisServer::start();
-    let ttl = ms(1_000);
-    let store = patient().denial_cache_ttl(ttl).connect(&server.url());
-    let limiter = limiter(
-        &store.expect("a store"),
-        [Policy::new("day", TokenBucket::per_day(1))],
-    );
-    assert!(check(&limiter).await.is_allowed());
-    let denied = check(&limiter).await;
-    assert_eq!(
-        (denied.is_allowed(), denied.source()),
-        (false, Source::Store)
-    );
-    let answered = Instant::now();
-    server.command(&["FLUSHALL"]);
-    let mut remembered = 0;
-    loop {
-        let asked = Instant::now();
-        let decision = check(&limiter).await;
-        if decision.source() == Source::Store {
-            assert!(decision.is_allowed());
-            break;
-        }
-        assert!(asked - answered < ttl);
-        remembered += 1;
-        sleep(ms(5)).await;
-    }
-    assert!(remembered > 0);
 }
 
 #[tokio::test]
@@ -514,15 +425,12 @@ async fn with_a_ttl_of_0_redis_makes_every_denial() {
         [Policy::new("day", TokenBucket::per_day(1))],
     );
     assert!(check(&limiter).await.is_allowed());
-    let before = calls(&server);
+    let before = crate::ran(&server, "evalsha");
     for _ in 0..50 {
         let denied = check(&limiter).await;
-        assert_eq!(
-            (denied.is_allowed(), denied.source()),
-            (false, Source::Store)
-        );
+        assert_is(&denied, false, Source::Store);
     }
-    assert_eq!(calls(&server) - before, 50);
+    assert_eq!(crate::ran(&server, "evalsha") - before, 50);
 }
 
 /// Permits may come back at any time, so each check calls Redis.
@@ -530,9 +438,11 @@ async fn with_a_ttl_of_0_redis_makes_every_denial() {
 async fn a_denial_for_lack_of_permits_is_not_cached() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let [here, elsewhere] = [(); 2].map(|()| {
-        let store = patient().clock(clock.clone()).connect(&server.url());
-        let policy = Policy::new("in flight", Concurrency::new(1));
-        limiter(&store.expect("a store"), [policy])
+        by_clock(
+            &server,
+            &clock,
+            Policy::new("in flight", Concurrency::new(1)),
+        )
     });
     let acquire = async |limiter: &Limiter| {
         let permit = limiter.acquire("ann", Duration::ZERO).await;
@@ -612,10 +522,7 @@ async fn in_a_cluster_denials_by_one_call_are_cached() {
     assert!(check(&two_slots).await.is_allowed());
     for _ in 0..5 {
         let denied = check(&two_slots).await;
-        assert_eq!(
-            (denied.is_allowed(), denied.source()),
-            (false, Source::Store)
-        );
+        assert_is(&denied, false, Source::Store);
     }
 }
 
@@ -636,26 +543,10 @@ async fn a_denial_applies_to_its_own_caller_only() {
     // The same bucket with other numbers.
     let larger = of("one", 2);
     let decision = check(&larger).await;
-    assert_eq!(
-        (decision.is_allowed(), decision.source()),
-        (true, Source::Store)
-    );
+    assert_is(&decision, true, Source::Store);
     assert_eq!(check(&larger).await.source(), Source::Store);
     assert_eq!(check(&larger).await.source(), Source::Cache);
     assert_eq!(check(&one).await.source(), Source::Store);
-}
-
-/// The first poll returns the answer.
-#[tokio::test]
-async fn a_cached_denial_is_returned_at_once() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
-    assert!(check(&limiter).await.is_allowed());
-    assert!(!check(&limiter).await.is_allowed());
-    let mut context = Context::from_waker(Waker::noop());
-    let mut again = Box::pin(limiter.check("ann"));
-    assert!(again.as_mut().poll(&mut context).is_ready());
 }
 
 /// The cache and Redis deny in turns.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::{runtime::Runtime, time::sleep};
+use tokio::time::sleep;
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, Quota, RedisStore,
     SlidingLog, SlidingWindow, TokenBucket,
@@ -166,33 +166,6 @@ fn expiry_us(server: &RedisServer, key: &str) -> Option<i64> {
     (left_ms >= 0).then_some(1_000_000 * seconds + us + 1_000 * left_ms)
 }
 
-#[tokio::test]
-async fn all_keys_of_a_caller_expire() {
-    let server = RedisServer::start();
-    let store = store(&server);
-    let builder = Limiter::builder().store(store);
-    let builder = short_lived()
-        .into_iter()
-        .fold(builder, |builder, policy| builder.policy(policy));
-    let limiter = builder.build().expect("a limiter");
-    let mut admitted = 0;
-    let mut last = None;
-    for caller in 0..200_u64 {
-        let decision = limiter.check(caller).await.expect("a decision");
-        admitted += u64::from(decision.is_allowed());
-        last = Some(decision);
-        if caller % 20 == 0 {
-            server.assert_all_keys_expire();
-        }
-    }
-    assert_eq!(admitted, 200);
-    server.assert_all_keys_expire();
-    let last = last.expect("a decision");
-    eventually_empty(&server);
-    let ends_us = decided_at_us(&last) + matters_for(&last).as_micros() as u64;
-    assert!(server_time_us(&server) >= ends_us as i64);
-}
-
 /// State that is kept for longer than it has an effect: for callers that do not start full, and
 /// for buckets without refill.
 #[tokio::test]
@@ -268,29 +241,6 @@ async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
         server.command(&["DBSIZE"]) == "0"
     })
     .await;
-
-    // A process that dies renews nothing, and releases nothing.
-    let lifetime = ms(900);
-    let quota = Concurrency::new(2).lifetime(lifetime);
-    let (left_at_us, url) = (server_time_us(&server), server.url());
-    let dying = std::thread::spawn(move || {
-        let runtime = Runtime::new().expect("a runtime");
-        let permit: Permit = runtime.block_on(async {
-            let store = RedisStore::builder().timeout(crate::support::DEADLINE);
-            let store = store.connect(&url).expect("a store");
-            let limiter = Limiter::new(store, Policy::new("api", quota));
-            let permit = limiter.acquire("ann", Duration::ZERO).await;
-            permit.expect("a decision")
-        });
-        assert!(permit.is_allowed());
-        runtime.shutdown_background();
-        std::mem::forget(permit);
-    });
-    dying.join().expect("no panic");
-    server.assert_all_keys_expire();
-    eventually_empty(&server);
-    let lived_us = server_time_us(&server) - left_at_us;
-    assert!(lived_us >= lifetime.as_micros() as i64, "{lived_us} µs");
 }
 
 const CALLS: usize = 200;
@@ -377,36 +327,26 @@ async fn both_orders(one: Version, other: Version) {
     two_versions(&other, &one).await;
 }
 
-fn bucket(capacity: u64, interval: Duration) -> Version {
-    let quota = TokenBucket::new(1, interval).burst(capacity);
-    Version::new(Policy::new("api", quota), capacity, 1, interval)
-}
-
 #[tokio::test]
-async fn two_versions_of_a_token_bucket_with_other_bursts() {
-    both_orders(bucket(10, ms(100)), bucket(5, ms(100))).await;
-}
-
-#[tokio::test]
-async fn two_versions_of_a_token_bucket_with_other_rates() {
-    both_orders(bucket(10, ms(50)), bucket(10, ms(200))).await;
-}
-
-#[tokio::test]
-async fn two_versions_of_a_leaky_bucket() {
-    let meter = |capacity, interval| {
-        let quota = LeakyBucket::new(1, interval).capacity(capacity);
+async fn two_versions_of_a_bucket_and_of_a_queue() {
+    let of = |quota: Quota, capacity, interval| {
         Version::new(Policy::new("api", quota), capacity, 1, interval)
     };
-    both_orders(meter(10, ms(100)), meter(5, ms(100))).await;
-}
-
-#[tokio::test]
-async fn two_versions_of_a_queue() {
-    let queue = |waiting, interval| {
-        let quota = LeakyBucket::new(1, interval).queue(waiting);
-        Version::new(Policy::new("api", quota), waiting + 1, 1, interval)
+    let bucket = |capacity, interval| {
+        let quota = TokenBucket::new(1, interval).burst(capacity).try_into();
+        of(quota.expect("a quota"), capacity, interval)
     };
+    let meter = |capacity, interval| {
+        let quota = LeakyBucket::new(1, interval).capacity(capacity).try_into();
+        of(quota.expect("a quota"), capacity, interval)
+    };
+    let queue = |waiting, interval| {
+        let quota = LeakyBucket::new(1, interval).queue(waiting).try_into();
+        of(quota.expect("a quota"), waiting + 1, interval)
+    };
+    both_orders(bucket(10, ms(100)), bucket(5, ms(100))).await;
+    both_orders(bucket(10, ms(50)), bucket(10, ms(200))).await;
+    both_orders(meter(10, ms(100)), meter(5, ms(100))).await;
     both_orders(queue(9, ms(100)), queue(4, ms(100))).await;
 }
 

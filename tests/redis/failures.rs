@@ -21,7 +21,9 @@ use tower_throttle::{
     TokenBucket,
 };
 
-use crate::support::{RedisServer, eventually_async, fake, random::Random};
+use crate::support::{
+    RedisServer, denying_limiter, eventually_async, fake, left_of, random::Random,
+};
 
 fn limiter(server: &RedisServer) -> Limiter {
     let store = RedisStore::builder()
@@ -30,13 +32,13 @@ fn limiter(server: &RedisServer) -> Limiter {
         .denial_cache_ttl(Duration::ZERO)
         .connect(&server.url())
         .expect("a store");
-    Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("bucket", TokenBucket::per_hour(3)))
-        .policy(Policy::new("window", FixedWindow::per_hour(5)))
-        .build()
-        .expect("a limiter")
+    denying_limiter(
+        store,
+        [
+            Policy::new("bucket", TokenBucket::per_hour(3)),
+            Policy::new("window", FixedWindow::per_hour(5)),
+        ],
+    )
 }
 
 /// Returns a limiter without fallback.
@@ -87,11 +89,6 @@ async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
     admitted
 }
 
-/// Checks until the store decides again.
-async fn decides_again(limiter: &Limiter, key: &str) {
-    eventually_async("a decision", || async { limiter.peek(key).await.is_ok() }).await;
-}
-
 #[tokio::test]
 async fn a_flushed_script_is_sent_again_and_nothing_is_charged_twice() {
     let server = RedisServer::start();
@@ -102,87 +99,9 @@ async fn a_flushed_script_is_sent_again_and_nothing_is_charged_twice() {
     }
     assert_eq!(admitted(&limiter, "ann", 3).await, 0);
     let peek = limiter.peek("ann").await.expect("a decision");
-    let remaining: Vec<u64> = peek.policies().map(|policy| policy.remaining()).collect();
+    let remaining: Vec<u64> = left_of(&peek);
     assert_eq!(remaining, [0, 2]);
     server.assert_all_keys_expire();
-}
-
-#[tokio::test]
-async fn after_a_restart_it_decides_again_by_itself() {
-    let mut server = RedisServer::start();
-    let limiter = limiter(&server);
-    assert_eq!(admitted(&limiter, "ann", 4).await, 3);
-
-    server.kill();
-    let error = limiter.check("ann").await.expect_err("no server listens");
-    assert!(error.is_unavailable(), "{error:?}");
-
-    server.run();
-    decides_again(&limiter, "ann").await;
-    // The state is lost: there is one new burst, and no more.
-    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
-}
-
-#[tokio::test]
-async fn an_absent_server_fails_at_once_and_is_found_when_it_comes() {
-    let mut server = RedisServer::stopped(&[]);
-    let limiter = limiter(&server);
-    let asked = Instant::now();
-    let error = limiter.check("ann").await.expect_err("no server listens");
-    assert!(error.is_unavailable(), "{error:?}");
-    let cause = std::error::Error::source(&error).map(ToString::to_string);
-    assert!(cause.unwrap_or_default().contains("refused"), "{error:?}");
-    assert!(
-        asked.elapsed() < crate::support::DEADLINE / 2,
-        "it did not wait"
-    );
-
-    server.run();
-    decides_again(&limiter, "ann").await;
-    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
-}
-
-#[tokio::test]
-async fn corrupt_state_is_an_error_admits_no_request_and_expires() {
-    let server = RedisServer::start();
-    let limiter = limiter(&server);
-    let keys = limiter.storage_keys("ann");
-    let [bucket, window] = &keys[..] else {
-        panic!("two keys");
-    };
-    let hour_ms = 3_600_000;
-
-    let junk: [(&str, &[&str]); 7] = [
-        (bucket, &["SET", bucket, "junk"]),
-        (bucket, &["SET", bucket, "-5"]),
-        (bucket, &["SET", bucket, "1e18"]),
-        (bucket, &["SET", bucket, "12345678901234567890"]),
-        (bucket, &["LPUSH", bucket, "a list"]),
-        (window, &["SET", window, "7"]),
-        (window, &["HSET", window, "a", "hash"]),
-    ];
-    for (key, put) in junk {
-        server.command(&["FLUSHALL"]);
-        server.command(put);
-        for _ in 0..5 {
-            let error = limiter.check("ann").await.expect_err("foreign data");
-            assert!(error.is_corrupt_state(), "{put:?}: {error:?}");
-        }
-        let left_ms: i64 = server.command(&["PTTL", key]).parse().expect("a number");
-        assert!((1..=hour_ms + 1).contains(&left_ms), "{put:?}: {left_ms}");
-        // All or none: the bucket of the other policy was not written.
-        assert_eq!(server.keys(), [key], "{put:?}");
-
-        // A shorter time until expiry is not changed.
-        server.command(&["PEXPIRE", key, "60000"]);
-        let error = limiter.check("ann").await.expect_err("foreign data");
-        assert!(error.is_corrupt_state(), "{put:?}: {error:?}");
-        let left_ms: i64 = server.command(&["PTTL", key]).parse().expect("a number");
-        assert!((1..=60_000).contains(&left_ms), "{put:?}: {left_ms}");
-        server.command(&["PEXPIRE", key, "50"]);
-        decides_again(&limiter, "ann").await;
-        assert_eq!(admitted(&limiter, "ann", 10).await, 3, "{put:?}");
-    }
 }
 
 #[tokio::test]
@@ -216,23 +135,6 @@ async fn foreign_digits_admit_no_more_than_the_quota() {
     }
 }
 
-#[tokio::test]
-async fn a_user_without_a_right_gets_an_error_and_nothing_is_charged() {
-    let server = RedisServer::start();
-    let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time"]);
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
-        .connect(&url);
-    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
-    let error = limiter.check("ann").await.expect_err("it may not write");
-    assert!(error.is_refused(), "{error:?}");
-    assert!(std::error::Error::source(&error).is_some());
-    assert!(server.keys().is_empty());
-
-    server.command(&["ACL", "SETUSER", "app", "+psetex", "+incrby"]);
-    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
-}
-
 /// Whatever Redis refuses inside the script, the error contains its word.
 #[tokio::test]
 async fn an_error_of_redis_is_quoted() {
@@ -240,66 +142,52 @@ async fn an_error_of_redis_is_quoted() {
     let url = user_with(&server, &["+@all"]);
     let unused = crate::support::port::Port::claim();
     let unused = &unused.to_string();
-    let cannot_save = || {
-        std::fs::remove_dir_all(server.folder()).expect("its folder");
-        server.command(&["CONFIG", "SET", "save", "3600 1"]);
-        server.command(&["BGSAVE"]);
-        crate::support::eventually("a save that failed", || {
-            let info = server.command(&["INFO", "persistence"]);
-            info.contains("rdb_last_bgsave_status:err")
-        });
-    };
-    let command = |words: &[&str]| drop(server.command(words));
-    type Change<'a> = &'a dyn Fn();
-    let refusals: [(&str, Change<'_>, Change<'_>); 6] = [
-        (
-            "OOM",
-            &|| command(&["CONFIG", "SET", "maxmemory", "1"]),
-            &|| command(&["CONFIG", "SET", "maxmemory", "0"]),
-        ),
+    let replicas = "min-replicas-to-write";
+    let [set, user] = [["CONFIG", "SET"], ["ACL", "SETUSER"]];
+    let refusals = [
+        ("OOM", set, &["maxmemory", "1"][..], &["maxmemory", "0"][..]),
         (
             "NOPERM",
-            &|| command(&["ACL", "SETUSER", "app", "-psetex", "-incrby"]),
-            &|| command(&["ACL", "SETUSER", "app", "+psetex", "+incrby"]),
+            user,
+            &["app", "-psetex", "-incrby"],
+            &["app", "+psetex", "+incrby"],
         ),
-        (
-            "NOPERM",
-            &|| command(&["ACL", "SETUSER", "app", "-get"]),
-            &|| command(&["ACL", "SETUSER", "app", "+get"]),
-        ),
-        (
-            "READONLY",
-            &|| command(&["REPLICAOF", "127.0.0.1", unused]),
-            &|| command(&["REPLICAOF", "NO", "ONE"]),
-        ),
-        (
-            "NOREPLICAS",
-            &|| command(&["CONFIG", "SET", "min-replicas-to-write", "1"]),
-            &|| command(&["CONFIG", "SET", "min-replicas-to-write", "0"]),
-        ),
-        ("MISCONF", &cannot_save, &|| {
-            command(&["CONFIG", "SET", "save", ""])
-        }),
+        ("NOPERM", user, &["app", "-get"], &["app", "+get"]),
+        ("READONLY", ["REPLICAOF", "127.0.0.1"], &[unused], &[]),
+        ("NOREPLICAS", set, &[replicas, "1"], &[replicas, "0"]),
+        ("MISCONF", set, &["save", "3600 1"], &["save", ""]),
     ];
-    for (word, refuse, permit) in refusals {
+    for (word, command, refuse, permit) in refusals {
         // A store of its own each time, so that no breaker is open.
         let store = RedisStore::builder().timeout(crate::support::DEADLINE);
         let store = store.connect(&url).expect("a store");
         let limiter = denying(store, TokenBucket::per_hour(3));
         assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
-        refuse();
-        if word == "NOREPLICAS" && !RedisServer::holds_scripts_to_min_replicas() {
-            assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
-            permit();
+        server.command(&[&command[..], refuse].concat());
+        if word == "MISCONF" {
+            std::fs::remove_dir_all(server.folder()).expect("its folder");
+            server.command(&["BGSAVE"]);
+            crate::support::eventually("a save that failed", || {
+                let info = server.command(&["INFO", "persistence"]);
+                info.contains("rdb_last_bgsave_status:err")
+            });
+        }
+        let is_refused = word != "NOREPLICAS" || RedisServer::holds_scripts_to_min_replicas();
+        let checked = limiter.check(word).await;
+        match permit {
+            [] => server.command(&["REPLICAOF", "NO", "ONE"]),
+            permit => server.command(&[&command[..], permit].concat()),
+        };
+        server.command(&["FLUSHALL"]);
+        if !is_refused {
+            assert!(checked.expect(word).is_allowed());
             continue;
         }
-        let error = limiter.check(word).await.expect_err(word);
+        let error = checked.expect_err(word);
         assert!(error.is_refused(), "{word}: {error:?}");
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         let shown = format!("Redis refused a command of the script with {word}");
         assert_eq!(cause, Some(shown));
-        permit();
-        command(&["FLUSHALL"]);
     }
 }
 
@@ -317,16 +205,6 @@ async fn a_wrong_password_is_an_error_and_not_an_admission() {
         cause.contains("NOAUTH") || cause.contains("password"),
         "{cause}"
     );
-}
-
-#[tokio::test]
-async fn a_server_out_of_memory_is_a_failure_and_denies_no_caller() {
-    let server = RedisServer::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
-    let limiter = limiter(&server);
-    let error = limiter.check("ann").await.expect_err("no memory");
-    assert!(error.is_refused(), "{error:?}");
-    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
 }
 
 fn url_of(port: u16) -> String {
@@ -624,45 +502,6 @@ async fn a_check_denied_in_a_call_does_not_deny_the_others() {
     assert_eq!((admitted, corrupt), (5, 100));
 }
 
-#[tokio::test]
-async fn duplicates_in_one_call_are_decided_in_order() {
-    let server = RedisServer::start();
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
-        .connect(&server.url());
-    let limiter = denying(store.expect("a store"), TokenBucket::per_day(100));
-    let mut left = Vec::new();
-    for answer in all_at_once(&limiter, 2_000, |_| "ann").await {
-        let decision = answer.expect("a decision");
-        if decision.is_allowed() {
-            left.extend(decision.policies().map(|policy| policy.remaining()));
-        }
-    }
-    left.sort_unstable();
-    assert_eq!(left, (0..100).collect::<Vec<_>>());
-    let calls = server.command(&["INFO", "commandstats"]);
-    let calls = calls
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    let calls: u64 = calls
-        .and_then(|calls| calls.split(',').next()?.parse().ok())
-        .expect("a count");
-    assert!(calls < 1_000, "gathered: {calls} calls for 2,000 checks");
-}
-
-#[tokio::test]
-async fn a_check_that_is_never_polled_again_delays_no_other() {
-    let server = RedisServer::start();
-    let limiter = limiter(&server);
-    decides_again(&limiter, "ann").await;
-    let mut forgotten: Vec<_> = (0..50).map(|_| Box::pin(limiter.check("zoe"))).collect();
-    for check in &mut forgotten {
-        let _ = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
-    }
-    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
-    drop(forgotten);
-}
-
 #[test]
 fn configuration_errors_are_found_before_the_first_request() {
     let error = RedisStore::connect("redis://127.0.0.1/").expect_err("no runtime");
@@ -700,63 +539,102 @@ fn configuration_errors_are_found_before_the_first_request() {
     }
 }
 
-/// Bytes that start with the store's letter but are not its state, some of the right length.
+/// Text, other types, and bytes that start with the store's letter but are not its state, some of the
+/// right length.
 #[tokio::test]
-async fn foreign_blobs_admit_no_request_and_expire() {
+async fn corrupt_state_is_an_error_admits_no_request_and_expires() {
     let server = RedisServer::start();
     let now_us = 1_767_225_600_000_000_f64;
-    let later_than_any = [b"L\0\0\0\0\0", &[255; 7][..], &[0; 5]].concat();
-    let permits = |numbers: &[f64]| blob(b"H", numbers);
-    let holder = [1.0, 1e300, 1.0, 1.0, 1.0, 1.0, 1.0];
-    let with = |place: usize, number: f64| {
-        let mut numbers = holder;
+    let minute = Duration::from_secs(60);
+    let holder = |place: usize, number: f64| {
+        let mut numbers = [1.0, 1e300, 1.0, 1.0, 1.0, 1.0, 1.0];
         numbers[place] = number;
-        permits(&numbers)
+        blob(b"H", &numbers)
     };
-    let shapes = [
-        (true, later_than_any),
-        (true, blob(b"L", &[now_us; 3])),
-        (true, b"L".to_vec()),
-        (true, b"Lx".to_vec()),
-        (false, with(0, 0.0)),
-        (false, with(0, f64::NAN)),
-        (false, with(1, f64::NAN)),
-        (false, with(1, -1.0)),
-        (false, with(2, 0.0)),
-        (false, with(3, -1.0)),
-        (false, with(4, 0.5)),
-        (false, with(4, -1e300)),
-        (false, with(5, -1.0)),
-        (false, with(6, f64::INFINITY)),
-        (false, permits(&holder[..6])),
-        (false, b"H123".to_vec()),
-        (false, b"P123456781234567812345678".to_vec()),
+    let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let bucket: Vec<_> = words(&["junk", "-5", "1e18", "12345678901234567890", "a list"]);
+    let log = vec![
+        [b"L\0\0\0\0\0", &[255; 7][..], &[0; 5]].concat(),
+        blob(b"L", &[now_us; 3]),
+        b"L".to_vec(),
+        b"Lx".to_vec(),
     ];
-    for (is_log, bytes) in shapes {
-        let clock = Arc::new(tower_throttle::ManualClock::at_us(now_us as u64));
-        let store = RedisStore::builder()
-            .timeout(crate::support::DEADLINE)
-            .clock(clock)
-            .connect(&server.url())
-            .expect("a store");
-        let minute = Duration::from_secs(60);
-        let limiter = if is_log {
-            denying(store, tower_throttle::SlidingLog::new(2, minute))
-        } else {
-            denying(store, tower_throttle::Concurrency::new(2).lifetime(minute))
-        };
-        let key = limiter.storage_keys("ann").remove(0);
-        set_bytes(&server, &key, &bytes);
-        for _ in 0..5 {
-            let permit = limiter.acquire("ann", Duration::ZERO).await;
-            let error = permit.expect_err("not ours");
-            assert!(error.is_corrupt_state(), "{bytes:?}: {error:?}");
+    let numbers = [
+        (0, 0.0),
+        (0, f64::NAN),
+        (1, f64::NAN),
+        (1, -1.0),
+        (2, 0.0),
+        (3, -1.0),
+    ];
+    let others = [(4, 0.5), (4, -1e300), (5, -1.0), (6, f64::INFINITY)];
+    let permits = numbers.into_iter().chain(others);
+    let permits = permits.map(|(place, number)| holder(place, number));
+    let cut = blob(b"H", &[1.0, 1e300, 1.0, 1.0, 1.0, 1.0]);
+    let texts = [&b"H123"[..], b"P123456781234567812345678"];
+    let permits = permits
+        .chain([cut])
+        .chain(texts.map(<[u8]>::to_vec))
+        .collect();
+    let two = |quota: Result<tower_throttle::Quota, _>| quota.expect("a quota");
+    for (quota, shapes) in [
+        (two(TokenBucket::new(2, minute).try_into()), bucket),
+        (
+            two(FixedWindow::new(2, minute).try_into()),
+            words(&["7", "a list"]),
+        ),
+        (
+            two(tower_throttle::SlidingLog::new(2, minute).try_into()),
+            log,
+        ),
+        (
+            two(tower_throttle::Concurrency::new(2)
+                .lifetime(minute)
+                .try_into()),
+            permits,
+        ),
+    ] {
+        for bytes in shapes {
+            let clock = Arc::new(tower_throttle::ManualClock::at_us(now_us as u64));
+            let store = RedisStore::builder().timeout(crate::support::DEADLINE);
+            let store = store.clock(clock).connect(&server.url()).expect("a store");
+            // Before the other one, which must not be charged.
+            let limiter = Limiter::builder()
+                .store(store)
+                .policy(Policy::new("api", quota));
+            let limiter = limiter.policy(Policy::new("other", FixedWindow::per_hour(5)));
+            let limiter = limiter.on_store_failure(OnStoreFailure::Deny).build();
+            let limiter = limiter.expect("a limiter");
+            let key = limiter.storage_keys("ann").remove(0);
+            match &*bytes {
+                b"a list" => drop(server.command(&["LPUSH", &key, "x"])),
+                bytes => set_bytes(&server, &key, bytes),
+            }
+            let left_ms = async || -> i64 {
+                for _ in 0..5 {
+                    let permit = limiter.acquire("ann", Duration::ZERO).await;
+                    let error = permit.expect_err("not ours");
+                    assert!(error.is_corrupt_state(), "{bytes:?}: {error:?}");
+                }
+                assert_eq!(server.keys(), [&*key], "{bytes:?}");
+                server.command(&["PTTL", &key]).parse().expect("a time")
+            };
+            let expires_ms = left_ms().await;
+            assert!(
+                (1..=60_000).contains(&expires_ms),
+                "{bytes:?}: {expires_ms}"
+            );
+            // A shorter time until expiry is not changed.
+            server.command(&["PEXPIRE", &key, "20000"]);
+            let expires_ms = left_ms().await;
+            assert!(
+                (1..=20_000).contains(&expires_ms),
+                "{bytes:?}: {expires_ms}"
+            );
+            server.command(&["FLUSHALL"]);
+            assert!(limiter.acquire("ann", Duration::ZERO).await.is_ok());
+            server.command(&["FLUSHALL"]);
         }
-        let left_ms: i64 = server.command(&["PTTL", &key]).parse().expect("a time");
-        assert!((1..=60_000).contains(&left_ms), "{bytes:?}: {left_ms}");
-        server.command(&["FLUSHALL"]);
-        assert!(limiter.acquire("ann", Duration::ZERO).await.is_ok());
-        server.command(&["FLUSHALL"]);
     }
 }
 

@@ -8,7 +8,9 @@ use tower_throttle::{
     RedisStore, SlidingLog, SlidingWindow, StoreError, TokenBucket, metrics::Settlements,
 };
 
-use crate::support::{DEADLINE, RedisServer, cluster::RedisCluster, eventually, random::Random};
+use crate::support::{
+    DEADLINE, RedisServer, cluster::RedisCluster, denying_limiter, eventually, random::Random,
+};
 
 const LIFETIME: Duration = Duration::from_secs(60);
 
@@ -72,21 +74,6 @@ async fn of_a_hundred_wrong_guesses_at_once_ten_pass() {
             assert!(!denied.is_allowed(), "{quota:?}");
         }
     }
-}
-
-#[tokio::test]
-async fn a_thousand_right_guesses_in_a_row_cost_nothing_and_leave_no_key() {
-    let server = RedisServer::start();
-    let limiter = limiter(&store(&server.url()), hour(10));
-    for number in 0..1_000 {
-        let reserved = limiter.reserve("ann", 1).await.expect("a decision");
-        assert!(reserved.is_allowed(), "guess {number}");
-        reserved.release().await.expect("a settlement");
-    }
-    assert_eq!(remaining(&limiter).await, 10);
-    eventually("no key", || server.command(&["DBSIZE"]) == "0");
-    let settlements = limiter.metrics().store.settlements;
-    assert_eq!((settlements.released, settlements.total()), (1_000, 1_000));
 }
 
 #[tokio::test]
@@ -232,13 +219,13 @@ async fn policies_of_several_slots_hold_and_are_settled() {
     let cluster = RedisCluster::start(3, 0);
     let builder = RedisStore::builder().timeout(DEADLINE);
     let store = builder.connect(&cluster.url()).expect("a store");
-    let limiter = Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("own", hour(100)).hold_for(LIFETIME))
-        .policy(Policy::new("shared", hour(50)).hold_for(LIFETIME).shared())
-        .build()
-        .expect("a limiter");
+    let limiter = denying_limiter(
+        store,
+        [
+            Policy::new("own", hour(100)).hold_for(LIFETIME),
+            Policy::new("shared", hour(50)).hold_for(LIFETIME).shared(),
+        ],
+    );
     let left = async || {
         let decision = limiter.peek("ann").await.expect("a decision");
         let left = decision.policies().map(|policy| policy.remaining());

@@ -12,11 +12,11 @@ use fred::{
 use tokio::runtime::{Handle, Runtime};
 use tower::ServiceExt;
 use tower_throttle::{
-    Concurrency, LeakyBucket, Limiter, MemoryStore, OnStoreFailure, Permit, Policy, RateLimitLayer,
-    RedisStore, Source, TokenBucket,
+    Concurrency, LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RateLimitLayer, RedisStore,
+    Source, TokenBucket,
 };
 
-use crate::support::{DEADLINE, RedisServer, eventually_async};
+use crate::support::{DEADLINE, RedisServer, eventually_async, left_of};
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread()
@@ -69,7 +69,7 @@ fn held_units_are_refunded_before_the_process_ends() {
             let limiter = at_a_time(&patient(&server), 100);
             limiter.peek("ann").await.expect("a decision")
         });
-        let left: Vec<u64> = held.policies().map(|policy| policy.remaining()).collect();
+        let left: Vec<u64> = left_of(&held);
         assert_eq!(left, [100], "round {round}");
     }
 }
@@ -110,7 +110,7 @@ fn waiters_that_left_have_taken_nothing_afterwards() {
     runtime().block_on(async {
         let limiter = Limiter::new(patient(&server), queue());
         let peek = limiter.peek("ann").await.expect("a decision");
-        let left: Vec<u64> = peek.policies().map(|policy| policy.remaining()).collect();
+        let left: Vec<u64> = left_of(&peek);
         assert_eq!(left, [50]);
     });
 }
@@ -233,6 +233,11 @@ fn outside_a_runtime_building_is_an_error() {
     ] {
         let mistake = RedisStore::connect(url).expect_err("no runtime");
         assert_eq!(mistake.code(), "no-runtime");
+        // Its connections and its workers need timers.
+        let runtime = without_timers();
+        let _inside = runtime.enter();
+        let mistake = RedisStore::connect(url).expect_err("no timers");
+        assert_eq!(mistake.code(), "no-runtime");
     }
 }
 
@@ -337,24 +342,6 @@ fn callers_in_a_runtime_without_timers_use_those_of_the_store() {
             limiter.check("ann").await.expect_err("it was shut down");
         });
     }
-}
-
-#[test]
-fn a_memory_store_decides_in_a_runtime_without_timers() {
-    without_timers().block_on(async {
-        let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_hour(1));
-        assert!(limiter.check("ann").await.expect("a decision").is_allowed());
-        assert!(!limiter.check("ann").await.expect("a decision").is_allowed());
-    });
-}
-
-/// Its connections and its workers need them.
-#[test]
-fn in_a_runtime_without_timers_building_is_an_error() {
-    let runtime = without_timers();
-    let _inside = runtime.enter();
-    let mistake = RedisStore::connect("redis://127.0.0.1/").expect_err("no timers");
-    assert_eq!(mistake.code(), "no-runtime");
 }
 
 /// Nothing drives the runtime's timers, so the check must not wait for them.

@@ -28,6 +28,16 @@ mod recovery;
 mod shadow;
 mod sliding_log;
 mod storage_keys;
-mod store_metrics;
 #[path = "../support/mod.rs"]
 mod support;
+
+use support::RedisServer;
+
+/// Returns how often a command ran, by its name in `INFO commandstats`.
+fn ran(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let start = format!("cmdstat_{command}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
+    let number = line.and_then(|line| line.split(',').next());
+    number.map_or(0, |number| number.parse().expect("a number"))
+}

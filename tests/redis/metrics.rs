@@ -1,32 +1,17 @@
 //! What layers and limiters count when Redis decides: by call, from the denial cache, from
 //! leases, and not at all.
 
-use std::{collections::BTreeMap, convert::Infallible, pin::Pin, task::Poll};
+use std::{collections::BTreeMap, pin::Pin, task::Poll};
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
-use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    Algorithm, Decision, Limiter, OnStoreFailure, Penalty, Policy, PolicyDecision, RateLimitLayer,
-    RedisStore, RedisStoreBuilder, Source, StoreError, TokenBucket, Verdict, key,
-    metrics::Snapshot,
+    Algorithm, Decision, Penalty, Policy, PolicyDecision, RedisStore, RedisStoreBuilder, Source,
+    StoreError, TokenBucket, Verdict, metrics::Snapshot,
 };
 
-use crate::support::{DEADLINE, RedisServer};
+use crate::support::{DEADLINE, RedisServer, denying_limiter};
 
 fn patient() -> RedisStoreBuilder {
     RedisStore::builder().timeout(DEADLINE)
-}
-
-/// Returns a limiter without fallback.
-fn limiter(store: RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    let builder = Limiter::builder().store(store);
-    let builder = builder.on_store_failure(OnStoreFailure::Deny);
-    let builder = policies
-        .into_iter()
-        .fold(builder, |builder, policy| builder.policy(policy));
-    builder.build().expect("a limiter")
 }
 
 fn is_penalty(policy: &PolicyDecision) -> bool {
@@ -103,7 +88,7 @@ async fn calls_and_cached_denials_are_counted_by_their_source() {
     let hour = Policy::new("hour", TokenBucket::per_hour(7));
     let day = Policy::new("day", TokenBucket::per_day(1_000)).shared();
     for policies in [vec![hour.clone()], vec![hour, day]] {
-        let limiter = limiter(store.clone(), policies);
+        let limiter = denying_limiter(store.clone(), policies);
         let mut answers = Answers::default();
         for _ in 0..200 {
             answers.count(&limiter.check("ann").await);
@@ -128,7 +113,7 @@ async fn bans_are_counted_by_their_source() {
     let store = patient().connect(&server.url()).expect("a store");
     let hour = Policy::new("hour", TokenBucket::per_hour(2));
     let bans = Policy::new("bans", Penalty::after(3)).strike_on_denial();
-    let limiter = limiter(store, [hour, bans]);
+    let limiter = denying_limiter(store, [hour, bans]);
     let mut answers = Answers::default();
     while answers.of("banned") < 50 {
         answers.count(&limiter.check("ann").await);
@@ -143,7 +128,7 @@ async fn leases_are_counted_by_their_source() {
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
     let hot = Policy::new("hot", TokenBucket::without_refill(10_000)).lease();
-    let limiter = limiter(store, [hot]);
+    let limiter = denying_limiter(store, [hot]);
     let mut answers = Answers::default();
     while answers.of("by lease") < 100 {
         answers.count(&limiter.check("ann").await);
@@ -155,7 +140,7 @@ async fn leases_are_counted_by_their_source() {
 async fn checks_that_redis_does_not_decide_are_counted() {
     let server = RedisServer::start();
     let store = patient().max_in_flight(4).connect(&server.url());
-    let limiter = limiter(store.expect("a store"), [TokenBucket::per_hour(9).into()]);
+    let limiter = denying_limiter(store.expect("a store"), [TokenBucket::per_hour(9).into()]);
     let mut answers = Answers::default();
     answers.count(&limiter.check("ann").await);
 
@@ -191,45 +176,4 @@ async fn checks_that_redis_does_not_decide_are_counted() {
 /// Polls a future once. Returns whether it waits.
 async fn waits<F: Future>(future: &mut Pin<Box<F>>) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
-}
-
-#[tokio::test]
-async fn a_layer_counts_each_request_once_over_http_and_grpc() {
-    let mut server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let policy = Policy::new("api", TokenBucket::per_day(3)).key(key::header("x-api-key"));
-    let layer = RateLimitLayer::builder()
-        .store(store)
-        .policy(policy)
-        .decision_in_extensions()
-        .build()
-        .expect("a layer");
-    let hello = service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
-    });
-    let service = layer.layer(hello);
-    let mut answers = Answers::default();
-    let ask = async |is_grpc: bool| {
-        let request = Request::post("/").header("x-api-key", "ann");
-        let request = match is_grpc {
-            true => request
-                .version(http::Version::HTTP_2)
-                .header("content-type", "application/grpc"),
-            false => request,
-        };
-        let request = request.body(()).expect("a request");
-        let Ok(response) = service.clone().oneshot(request).await;
-        let decision = response.extensions().get::<Decision>();
-        decision.expect("a decision").clone()
-    };
-    for number in 0..20 {
-        answers.count(&Ok(ask(number % 2 == 0).await));
-    }
-    server.kill();
-    // The policy is local then.
-    while answers.of("by local") < 10 {
-        answers.count(&Ok(ask(false).await));
-    }
-    answers.assert_are(&layer.metrics());
-    assert!(answers.of("by store") >= 4, "{:?}", answers.0);
 }

@@ -3,11 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use tower_throttle::{
-    Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Penalty, Policy, RedisStore,
-    Source, TokenBucket,
+    Decision, FixedWindow, Limiter, ManualClock, Penalty, Policy, RedisStore, TokenBucket,
 };
 
-use crate::support::{DEADLINE, RedisServer};
+use crate::support::{DEADLINE, RedisServer, denying_limiter};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -23,13 +22,7 @@ fn connect(server: &RedisServer, ttl: Duration) -> (RedisStore, Arc<ManualClock>
 }
 
 fn limiter(store: &RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    let builder = Limiter::builder()
-        .store(store.clone())
-        .on_store_failure(OnStoreFailure::Deny);
-    let builder = policies
-        .into_iter()
-        .fold(builder, |builder, policy| builder.policy(policy));
-    builder.build().expect("a limiter")
+    denying_limiter(store.clone(), policies)
 }
 
 fn bans() -> Policy {
@@ -48,15 +41,6 @@ async fn check(limiter: &Limiter) -> Decision {
 
 fn is_banned(decision: &Decision) -> bool {
     decision.denied_by().any(|policy| policy.name() == "bans")
-}
-
-/// Returns how often a command ran.
-fn ran(server: &RedisServer, name: &str) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let start = format!("cmdstat_{name}:calls=");
-    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
-    let number = line.and_then(|line| line.split(',').next());
-    number.map_or(0, |number| number.parse().expect("a number"))
 }
 
 #[tokio::test]
@@ -106,8 +90,8 @@ async fn a_strike_is_in_the_call_of_its_denial() {
     let (store, _) = connect(&server, Duration::ZERO);
     let limiter = limiter(&store, striking());
     assert!(check(&limiter).await.is_allowed());
-    let writes = || ran(&server, "psetex");
-    let calls = || ran(&server, "evalsha") + ran(&server, "eval");
+    let writes = || crate::ran(&server, "psetex");
+    let calls = || crate::ran(&server, "evalsha") + crate::ran(&server, "eval");
     let before = (calls(), writes());
     for _ in 0..3 {
         let _ = check(&limiter).await;
@@ -155,62 +139,6 @@ async fn checks_that_share_a_call_strike_one_by_one() {
             assert_eq!(left, expected, "{name}");
         }
     }
-}
-
-/// Three processes with cached denials on a real server: the strikes of all count together.
-#[tokio::test]
-async fn a_client_that_hammers_three_processes_is_banned() {
-    let server = RedisServer::start();
-    let processes = [(); 3].map(|()| {
-        let (store, clock) = connect(&server, Duration::from_secs(1));
-        let api = Policy::new("api", TokenBucket::per_day(1));
-        let bans = Policy::new("bans", Penalty::after(100).within(10 * MINUTE));
-        (limiter(&store, [api, bans.strike_on_denial()]), clock)
-    });
-    assert!(check(&processes[0].0).await.is_allowed());
-    let (mut denials, mut cached) = (0, 0);
-    'hammering: loop {
-        for (limiter, _) in &processes {
-            let decision = check(limiter).await;
-            if is_banned(&decision) {
-                break 'hammering;
-            }
-            denials += 1;
-            cached += u64::from(decision.source() == Source::Cache);
-            for (_, clock) in &processes {
-                clock.advance(Duration::from_millis(20));
-            }
-        }
-        assert!(denials < 1_000, "no ban");
-    }
-    // A request each 20 ms: 50 in the second for which denials are cached.
-    assert!((99..=150).contains(&denials), "{denials}");
-    assert!(cached > denials / 2, "{cached} of {denials}");
-    for (_, clock) in &processes {
-        clock.advance(Duration::from_secs(1));
-    }
-    for (limiter, _) in &processes {
-        assert!(is_banned(&check(limiter).await));
-    }
-}
-
-#[tokio::test]
-async fn bans_and_resets_reach_other_processes() {
-    let server = RedisServer::start();
-    let [here, there] = [(); 2].map(|()| {
-        let (store, clock) = connect(&server, Duration::from_secs(1));
-        (limiter(&store, [bans()]), clock)
-    });
-    here.0.ban("ann", MINUTE).await.expect("a ban");
-    for (limiter, _) in [&here, &there] {
-        let banned = check(limiter).await;
-        assert_eq!(banned.retry_after(), Some(MINUTE));
-    }
-    here.0.reset("ann").await.expect("a reset");
-    assert!(check(&here.0).await.is_allowed());
-    assert_eq!(check(&there.0).await.source(), Source::Cache);
-    there.1.advance(Duration::from_secs(1));
-    assert!(check(&there.0).await.is_allowed());
 }
 
 /// Data of others under the key admits nobody, and is not overwritten.
@@ -283,32 +211,4 @@ async fn of_racing_strikes_one_is_counted_as_the_start_of_the_ban() {
     }
     let bans = processes.each_ref().map(started);
     assert_eq!(bans.iter().sum::<u64>(), CALLERS, "{bans:?}");
-}
-
-/// Strikes of denials that a process repeated by itself come before its check, and start the ban.
-#[tokio::test]
-async fn a_ban_that_starts_before_the_check_is_counted_once() {
-    let server = RedisServer::start();
-    let api = || Policy::new("api", TokenBucket::per_day(1));
-    let bans = || Policy::new("bans", Penalty::after(10)).strike_on_denial();
-    let [(one, clock), (other, _)] = [(); 2].map(|()| {
-        let (store, clock) = connect(&server, Duration::from_secs(1));
-        (limiter(&store, [api(), bans()]), clock)
-    });
-    assert!(check(&one).await.is_allowed());
-    for _ in 0..6 {
-        assert!(!is_banned(&check(&one).await));
-    }
-    // One strike is in Redis, and five are kept.
-    let _ = other.strike("ann", 7).await.expect("strikes");
-    assert_eq!([&one, &other].map(started), [0, 0]);
-    clock.advance(Duration::from_millis(1_100));
-    for _ in 0..5 {
-        assert!(is_banned(&check(&one).await));
-    }
-    assert_eq!([&one, &other].map(started), [1, 0]);
-    one.ban("ann", DAY).await.expect("a longer ban");
-    other.ban("bob", DAY).await.expect("a ban");
-    other.ban("bob", 2 * DAY).await.expect("a longer ban");
-    assert_eq!([&one, &other].map(started), [1, 1]);
 }

@@ -260,9 +260,14 @@ async fn a_waiter_for_permits_of_another_process_polls_seldom() {
     let permit = take(&holder, 1).await;
     for waiters in [1, 50] {
         let before = redis.served().calls;
-        let waiting = (0..waiters).map(|_| limiter.acquire("ann", ms(10_000)));
-        let answers = futures_join(waiting.collect()).await;
-        assert!(answers.iter().all(|permit| !permit.is_allowed()));
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..waiters {
+            let limiter = limiter.clone();
+            waiting.spawn(async move { limiter.acquire("ann", ms(10_000)).await });
+        }
+        for permit in waiting.join_all().await {
+            assert!(!permit.expect("a decision").is_allowed());
+        }
         // One waiter polls for all, and each checks when it comes and before it leaves.
         let (calls, renewals) = (redis.served().calls - before, 2);
         assert!(
@@ -271,28 +276,6 @@ async fn a_waiter_for_permits_of_another_process_polls_seldom() {
         );
     }
     drop(permit);
-}
-
-async fn futures_join<F: Future<Output = Result<Permit, tower_throttle::StoreError>>>(
-    futures: Vec<F>,
-) -> Vec<Permit> {
-    let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
-    let mut done = Vec::new();
-    std::future::poll_fn(|cx| {
-        pinned.retain_mut(|future| match future.as_mut().poll(cx) {
-            std::task::Poll::Ready(permit) => {
-                done.push(permit.expect("a decision"));
-                false
-            }
-            std::task::Poll::Pending => true,
-        });
-        match pinned.is_empty() {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
-        }
-    })
-    .await;
-    done
 }
 
 #[tokio::test(start_paused = true)]

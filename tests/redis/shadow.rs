@@ -1,23 +1,15 @@
 //! Shadow policies on Redis: one call for each request, whatever becomes of it.
 
-use std::{
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tower_throttle::{
-    Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RateLimitLayer,
-    RedisStore, RedisStoreBuilder, RequestHead, SlidingLog, Source, StoreError, TokenBucket, key,
-    metrics::Checks,
+    Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RedisStore,
+    RedisStoreBuilder, SlidingLog, Source, TokenBucket, metrics::Checks,
 };
 
+use crate::batching::{Asked, enqueue};
 use crate::support::{
-    DEADLINE, RedisServer, eventually_async,
-    random::Random,
-    trace,
-    web::{ask, plain},
+    DEADLINE, RedisServer, denying_limiter, eventually_async, random::Random, trace,
 };
 
 fn patient() -> RedisStoreBuilder {
@@ -26,28 +18,18 @@ fn patient() -> RedisStoreBuilder {
 
 /// One enforced policy, and two shadow policies of other algorithms.
 fn limiter(store: &RedisStore) -> Limiter {
-    Limiter::builder()
-        .store(store.clone())
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("old", TokenBucket::per_day(1_000)))
-        .policy(Policy::new("new", FixedWindow::per_day(3)).shadow())
-        .policy(Policy::new("newer", SlidingLog::per_day(4)).shadow())
-        .build()
-        .expect("a limiter")
+    denying_limiter(
+        store.clone(),
+        [
+            Policy::new("old", TokenBucket::per_day(1_000)),
+            Policy::new("new", FixedWindow::per_day(3)).shadow(),
+            Policy::new("newer", SlidingLog::per_day(4)).shadow(),
+        ],
+    )
 }
 
 async fn connected(limiter: &Limiter) {
     eventually_async("a connection", || async { limiter.peek("-").await.is_ok() }).await;
-}
-
-/// Returns how many calls the store has made. A script that the server does not know is sent
-/// again, by `EVAL`, which is not counted.
-fn calls(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let mut lines = stats.lines();
-    let line = lines.find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    let number = line.and_then(|line| line.split(',').next());
-    number.map_or(0, |number| number.parse().expect("a number"))
 }
 
 fn checks_of(limiter: &Limiter, policy: &str) -> Checks {
@@ -66,23 +48,16 @@ async fn known(decision: &Decision, shadows: usize) {
     eventually_async("the shadow policies' answers", are_known).await;
 }
 
-async fn compare(ttl: Duration) {
-    let server = RedisServer::start();
-    let trace = trace::record(&mut Random::new(), 600);
-    let clock = Arc::new(ManualClock::new());
-    let store = patient().denial_cache_ttl(ttl).clock(clock.clone());
-    let store = store.connect(&server.url()).expect("a store");
-    trace::assert_shadows_say_what_they_would(&trace, &clock, store).await;
-}
-
 #[tokio::test]
 async fn shadows_deny_what_they_would_deny_alone() {
-    compare(Duration::ZERO).await;
-}
-
-#[tokio::test]
-async fn shadows_with_cached_denials_deny_what_they_would_deny_alone() {
-    compare(Duration::from_secs(1)).await;
+    for ttl in [Duration::ZERO, Duration::from_secs(1)] {
+        let server = RedisServer::start();
+        let trace = trace::record(&mut Random::new(), 600);
+        let clock = Arc::new(ManualClock::new());
+        let store = patient().denial_cache_ttl(ttl).clock(clock.clone());
+        let store = store.connect(&server.url()).expect("a store");
+        trace::assert_shadows_say_what_they_would(&trace, &clock, store).await;
+    }
 }
 
 #[tokio::test]
@@ -94,21 +69,21 @@ async fn one_call_decides_all_policies_of_a_request() {
     let _ = limiter.check("-").await.expect("a decision");
     let expected = [&[][..], &[], &[], &["new"], &["new", "newer"]];
     for (number, expected) in expected.into_iter().enumerate() {
-        let before = calls(&server);
+        let before = crate::ran(&server, "evalsha");
         let decision = limiter.check("ann").await.expect("a decision");
         // The outcomes are there with the decision.
         assert_eq!(decision.shadow_policies().count(), 2);
         assert_eq!(names(&decision), expected, "{number}");
-        assert_eq!(calls(&server) - before, 1, "{number}");
+        assert_eq!(crate::ran(&server, "evalsha") - before, 1, "{number}");
     }
     // Both shadow policies are denied from the cache now, and the enforced one is asked.
-    let before = calls(&server);
+    let before = crate::ran(&server, "evalsha");
     let decision = limiter.check("ann").await.expect("a decision");
     assert_eq!(
         (decision.source(), names(&decision)),
         (Source::Store, vec!["new", "newer"])
     );
-    assert_eq!(calls(&server) - before, 1);
+    assert_eq!(crate::ran(&server, "evalsha") - before, 1);
     let counted = ["new", "newer"].map(|policy| {
         let checks = checks_of(&limiter, policy);
         (
@@ -120,7 +95,7 @@ async fn one_call_decides_all_policies_of_a_request() {
     // One of them is from before the first.
     assert_eq!(counted, [(4, 3, 0), (5, 2, 0)]);
 
-    let before = calls(&server);
+    let before = crate::ran(&server, "evalsha");
     for units in 1..=3 {
         let peek = limiter.peek("bob").await.expect("a decision");
         assert_eq!(peek.shadow_policies().count(), 2);
@@ -129,7 +104,7 @@ async fn one_call_decides_all_policies_of_a_request() {
         let taken = limiter.take_up_to("bob", units).await.expect("a decision");
         assert_eq!(taken.shadow_policies().count(), 2);
     }
-    assert_eq!(calls(&server) - before, 9);
+    assert_eq!(crate::ran(&server, "evalsha") - before, 9);
     // Refunds have a queue of their own, in which they share calls.
     let credit = limiter.credit("bob", 2).await.expect("refunded");
     assert_eq!(credit.decision().shadow_policies().count(), 2);
@@ -141,15 +116,15 @@ async fn one_call_decides_all_policies_of_a_request() {
 async fn cached_denials_are_counted() {
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
-    let limiter = Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("old", FixedWindow::per_day(1)))
-        .policy(Policy::new("new", FixedWindow::per_day(3)).shadow())
-        .build()
-        .expect("a limiter");
+    let limiter = denying_limiter(
+        store,
+        [
+            Policy::new("old", FixedWindow::per_day(1)),
+            Policy::new("new", FixedWindow::per_day(3)).shadow(),
+        ],
+    );
     connected(&limiter).await;
-    let before = calls(&server);
+    let before = crate::ran(&server, "evalsha");
     let mut sources = Vec::new();
     for number in 0..50 {
         let decision = limiter.check("ann").await.expect("a decision");
@@ -170,21 +145,11 @@ async fn cached_denials_are_counted() {
             .count()
             >= 40
     );
-    let spent = calls(&server) - before;
+    let spent = crate::ran(&server, "evalsha") - before;
     assert!((4..=14).contains(&spent), "{spent} calls");
     let new = checks_of(&limiter, "new");
     assert_eq!((new.allowed + new.near, new.shadow_denied), (3, 47));
 }
-
-/// Polls each once, in this order. Afterwards all but the first are in the queue.
-async fn enqueue<T>(asked: &mut [Pin<Box<dyn Future<Output = T> + Send>>]) {
-    for check in asked {
-        let polled = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
-        assert!(polled.is_pending());
-    }
-}
-
-type Asked = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
 
 fn check(limiter: &Limiter, key: &'static str) -> Asked {
     let limiter = limiter.clone();
@@ -197,7 +162,7 @@ async fn requests_that_share_a_call_bring_their_shadows() {
     let store = patient().denial_cache_ttl(Duration::ZERO);
     let limiter = limiter(&store.connect(&server.url()).expect("a store"));
     connected(&limiter).await;
-    let before = calls(&server);
+    let before = crate::ran(&server, "evalsha");
     let mut asked: Vec<Asked> = (0..60).map(|_| check(&limiter, "ann")).collect();
     enqueue(&mut asked).await;
     let mut denied = [0, 0];
@@ -210,7 +175,7 @@ async fn requests_that_share_a_call_bring_their_shadows() {
         }
     }
     assert_eq!(denied, [57, 56]);
-    let spent = calls(&server) - before;
+    let spent = crate::ran(&server, "evalsha") - before;
     // Alone, they would be 60. How the workers share them depends on when each is ready.
     assert!((2..=15).contains(&spent), "{spent} calls");
     let peek = limiter.peek("ann").await.expect("a decision");
@@ -236,7 +201,7 @@ async fn a_call_has_a_bounded_number_of_checks() {
     });
     let limiter = builder.build().expect("a limiter");
     connected(&limiter).await;
-    let before = calls(&server);
+    let before = crate::ran(&server, "evalsha");
     let check = |key: u64| -> Asked {
         let limiter = limiter.clone();
         Box::pin(async move { limiter.check(key).await })
@@ -248,27 +213,8 @@ async fn a_call_has_a_bounded_number_of_checks() {
         assert_eq!(decision.shadow_policies().count(), 40);
     }
     // At most four are sent alone. Of the others, each call takes three: 123 checks.
-    let spent = calls(&server) - before;
+    let spent = crate::ran(&server, "evalsha") - before;
     assert!(spent > 36 / 3, "{spent} calls");
-}
-
-#[tokio::test]
-async fn a_request_that_is_dropped_before_it_is_polled_asks_nothing() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let limiter = limiter(&store);
-    connected(&limiter).await;
-    let before = calls(&server);
-    for _ in 0..3 {
-        let error = limiter.check_now("ann").expect_err("Redis has to be asked");
-        assert!(error.is_unsupported());
-    }
-    assert_eq!(calls(&server), before);
-    let peek = limiter.peek("ann").await.expect("a decision");
-    assert!(
-        peek.shadow_policies()
-            .all(|policy| policy.remaining() == policy.capacity())
-    );
 }
 
 /// A request whose client hangs up is charged as a whole or not at all.
@@ -299,8 +245,14 @@ async fn corrupt_state_of_a_shadow_policy_is_unknown_and_denies_nobody() {
     connected(&limiter).await;
     let keys = limiter.storage_keys("ann");
     server.command(&["SET", &keys[1], "no number"]);
+    let before = crate::ran(&server, "evalsha");
     let decision = limiter.check("ann").await.expect("a decision");
     assert!(decision.is_allowed());
+    assert_eq!(
+        crate::ran(&server, "evalsha") - before,
+        1,
+        "nothing is asked again"
+    );
     let listed = decision.shadow_policies().map(|policy| policy.name());
     assert_eq!(listed.collect::<Vec<_>>(), ["newer"]);
     assert_eq!(checks_of(&limiter, "new").unknown, 1);
@@ -319,120 +271,20 @@ async fn corrupt_state_of_a_shadow_policy_is_unknown_and_denies_nobody() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_fails_all_checks_of_a_request() {
-    let mut server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let limiter = limiter(&store);
-    connected(&limiter).await;
-    server.kill();
-    for _ in 0..20 {
-        assert!(limiter.check("ann").await.is_err());
-    }
-    // A check that was lost on its way was sent with its shadows, and they failed with it.
-    assert_eq!(checks_of(&limiter, "new").unknown, 20);
-    assert_eq!(checks_of(&limiter, "newer").unknown, 20);
-    server.run();
-    let works = || async { limiter.check("bob").await.is_ok() };
-    eventually_async("a connection", works).await;
-    assert_eq!(checks_of(&limiter, "newer").allowed, 1);
-}
-
-/// The layer's own answer takes no round trip, whatever the server does.
-#[tokio::test]
-async fn a_layer_of_shadow_policies_adds_no_latency() {
-    let mut server = RedisServer::start();
-    let store = patient().timeout(Duration::from_secs(2));
-    let store = store.connect(&server.url()).expect("a store");
-    let policy = || Policy::new("new", FixedWindow::per_day(3)).shadow();
-    let limiter = Limiter::new(store.clone(), policy());
-    let layer = RateLimitLayer::builder()
-        .store(store)
-        .policy(policy().key(key::global()))
-        .decision_in_extensions()
-        .build()
-        .expect("a layer");
-    // A server that answers, one that hangs, and one that is gone.
-    let first = ask(&layer, plain()).decision.expect("a decision");
-    known(&first, 1).await;
-    server.command(&["CLIENT", "PAUSE", "60000"]);
-    for _ in 0..200 {
-        let answer = ask(&layer, plain());
-        assert_eq!(
-            (answer.status.as_u16(), answer.field("ratelimit")),
-            (200, None)
-        );
-    }
-    let mut check = pin!(limiter.check("ann"));
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(check.as_mut().poll(&mut context).is_ready());
-    server.kill();
-    for _ in 0..200 {
-        assert_eq!(ask(&layer, plain()).status.as_u16(), 200);
-    }
-    // None of them was decided, nor by this process.
-    let counted = || async {
-        let seen = layer.metrics();
-        let new = seen.policy("new").expect("its numbers");
-        (new.allowed, new.unknown) == (1, 400)
-    };
-    eventually_async("the failures", counted).await;
-    assert_eq!(
-        layer.metrics().requests.allowed + layer.metrics().requests.not_limited,
-        401
-    );
-}
-
-/// Otherwise a policy that denies nothing would make the checks of others fail.
-#[tokio::test]
-async fn shadow_checks_that_wait_for_redis_leave_room_for_enforced_policies() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let old = Policy::new("old", TokenBucket::per_day(9)).on_store_failure(OnStoreFailure::Deny);
-    let enforced = Limiter::new(store.clone(), old);
-    connected(&enforced).await;
-    let shadow = Limiter::new(store, Policy::new("new", FixedWindow::per_day(3)).shadow());
-    server.command(&["CLIENT", "PAUSE", "60000"]);
-    for caller in 0..5_000_u64 {
-        assert!(shadow.check(caller).await.expect("a decision").is_allowed());
-    }
-    assert_eq!(checks_of(&shadow, "new").unknown, 3_000);
-    let mut asked = vec![check(&enforced, "ann")];
-    enqueue(&mut asked).await;
-    assert_eq!(enforced.metrics().store.in_flight, Some(2_001));
-}
-
-#[tokio::test]
-async fn an_operator_finds_the_buckets_of_shadow_policies() {
-    let store = RedisStore::connect("redis://127.0.0.1:1/").expect("a store");
-    let policy = |name| Policy::new(name, FixedWindow::per_day(3)).key(key::global());
-    let layer = RateLimitLayer::builder().store(store);
-    let layer = layer.policy(policy("new").shadow()).policy(policy("old"));
-    let layer = layer.build().expect("a layer");
-    let buckets = layer.buckets(&RequestHead::from(&plain())).expect("a key");
-    let keys = buckets.storage_keys();
-    assert_eq!(keys.len(), 2);
-    for name in ["old", "new"] {
-        assert!(keys.iter().any(|key| key.ends_with(name)), "{keys:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_shadow_policy_may_lease_units() {
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
-    let limiter = Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("old", TokenBucket::per_second(1_000_000)).lease())
-        .policy(
+    let limiter = denying_limiter(
+        store,
+        [
+            Policy::new("old", TokenBucket::per_second(1_000_000)).lease(),
             Policy::new("new", TokenBucket::per_second(1_000_000))
                 .lease()
                 .shadow(),
-        )
-        .build()
-        .expect("a limiter");
+        ],
+    );
     connected(&limiter).await;
-    let before = calls(&server);
+    let before = crate::ran(&server, "evalsha");
     let mut checks = 0;
     let is_leased = || {
         checks += 1;
@@ -448,7 +300,7 @@ async fn a_shadow_policy_may_lease_units() {
         let decision = limiter.check("ann").await.expect("a decision");
         known(&decision, 1).await;
     }
-    let spent = calls(&server) - before;
+    let spent = crate::ran(&server, "evalsha") - before;
     assert!(
         spent < checks + 1_000,
         "{spent} calls for {checks} and 2,000 checks"
@@ -461,14 +313,14 @@ async fn a_shadow_policy_may_lease_units() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn racing_requests_charge_each_policy_exactly() {
     let server = RedisServer::start();
-    let limiter = Limiter::builder()
-        .store(patient().connect(&server.url()).expect("a store"))
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("old", TokenBucket::per_day(1_500)))
-        .policy(Policy::new("new", FixedWindow::per_day(700)).shadow())
-        .policy(Policy::new("newer", SlidingLog::per_day(1_000)).shadow())
-        .build()
-        .expect("a limiter");
+    let limiter = denying_limiter(
+        patient().connect(&server.url()).expect("a store"),
+        [
+            Policy::new("old", TokenBucket::per_day(1_500)),
+            Policy::new("new", FixedWindow::per_day(700)).shadow(),
+            Policy::new("newer", SlidingLog::per_day(1_000)).shadow(),
+        ],
+    );
     connected(&limiter).await;
     let tasks: Vec<_> = (0..2_000)
         .map(|_| tokio::spawn(check(&limiter, "ann")))
@@ -519,20 +371,4 @@ async fn a_shadow_policy_is_charged_once_although_the_reply_is_late() {
     let peek = limiter.peek("ann").await.expect("a decision");
     let left = peek.shadow_policies().map(|policy| policy.remaining());
     assert_eq!(left.collect::<Vec<_>>(), [9, 9, 9]);
-}
-
-#[tokio::test]
-async fn a_shadow_policy_is_charged_once_beside_corrupt_state() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let limiter = limiter(&store);
-    connected(&limiter).await;
-    server.command(&["SET", &limiter.storage_keys("ann")[1], "no number"]);
-    let before = calls(&server);
-    for _ in 0..3 {
-        assert!(limiter.check("ann").await.expect("a decision").is_allowed());
-    }
-    assert_eq!(calls(&server) - before, 3, "nothing is asked again");
-    assert_eq!(checks_of(&limiter, "new").unknown, 3);
-    assert_eq!(checks_of(&limiter, "newer").shadow_denied, 0);
 }

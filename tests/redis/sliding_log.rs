@@ -31,19 +31,6 @@ fn size(server: &RedisServer, limiter: &Limiter) -> u64 {
 }
 
 #[tokio::test]
-async fn requests_of_10_000_units_do_not_fill_64_mb() {
-    let server = RedisServer::with(&["--maxmemory", "64mb"]);
-    let limiter = limiter(
-        redis(&server, &Arc::new(ManualClock::new())),
-        SlidingLog::new(10_000, DAY),
-    );
-    for caller in 0..1_024_u64 {
-        let decision = limiter.check_n(caller, 10_000).await.expect("a decision");
-        assert!(decision.is_allowed());
-    }
-}
-
-#[tokio::test]
 async fn a_request_is_one_entry_whatever_it_costs() {
     let server = RedisServer::start();
     let clock = Arc::new(ManualClock::new());
@@ -78,30 +65,6 @@ async fn a_log_that_a_credit_emptied_expires_soon() {
     let left_ms: u64 = server.command(&["PTTL", &key]).parse().expect("a time");
     // A store with a clock that was handed in keeps keys for a minute more.
     assert!(left_ms <= 60_000, "{left_ms}");
-}
-
-/// All units of a request leave when it is older than the window.
-#[tokio::test]
-async fn the_permits_of_one_request_return_together() {
-    let server = RedisServer::start();
-    let second = Duration::from_secs(1);
-    for is_redis in [false, true] {
-        let clock = Arc::new(ManualClock::new());
-        let log = SlidingLog::new(1_000, 10 * second);
-        let limiter = if is_redis {
-            limiter(redis(&server, &clock), log)
-        } else {
-            limiter(MemoryStore::builder().clock(clock.clone()).build(), log)
-        };
-        for cost in [600, 300, 100] {
-            assert!(limiter.check_n("ann", cost).await.unwrap().is_allowed());
-            clock.advance(second);
-        }
-        for (cost, wait) in [(1, 7), (600, 7), (601, 8), (900, 8), (901, 9), (1_000, 9)] {
-            let denied = limiter.check_n("ann", cost).await.unwrap();
-            assert_eq!(denied.retry_after(), Some(wait * second), "{cost}");
-        }
-    }
 }
 
 /// Debits of a caller in debt add to its newest entry.

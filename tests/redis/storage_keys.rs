@@ -33,59 +33,36 @@ fn limiter(builder: RedisStoreBuilder, name: &str) -> (Runtime, Limiter) {
 #[test]
 fn names_of_keys_have_not_changed() {
     let address = |text: &str| Key::from(text.parse::<IpAddr>().expect("an address"));
-    let vectors: [(Key, &str, &str); 8] = [
-        (
-            "user-42".into(),
-            "5SwL_AUYsIN9PShb_mhg4g",
-            "xlYljN31NVIwSOVBklHbLQ",
-        ),
-        (
-            "".into(),
-            "hGN45vw3msIZEeUg40wOzA",
-            "Ylzyg_kTwhzG3SA47nu6FQ",
-        ),
-        (
-            Key::everyone(),
-            "rxNJufX5oaagQE3qNtzJSQ",
-            "fYHpcZNIjT__RA8TuNVQqA",
-        ),
-        (7.into(), "3NNgulnJJNrCu1P9dbkkZQ", "UoPCvTG_8Hpr7xqP_iS9Hg"),
-        (
-            address("203.0.113.9"),
-            "5jILotTlV9tem-3Shjnypw",
-            "kujubVE7BQDhvY2KC6dldw",
-        ),
-        (
-            address("2001:db8::"),
-            "CpDf8fITR7G89UVy91AZOA",
-            "mpVdnUMmFMKwNH4-SkrxPQ",
-        ),
-        (
-            ("ab", "c").into(),
-            "Yop48Kv6QH4dQBZ3jZX3QQ",
-            "eY-tclcehaa5Au73gGOGVw",
-        ),
-        (
-            ("a", "bc").into(),
-            "tJvGzuNNTd9KXO7cRWTYSg",
-            "cOyJH-NTG6jzPNGPFoUu1g",
-        ),
+    let keys: [Key; 8] = [
+        "user-42".into(),
+        "".into(),
+        Key::everyone(),
+        7.into(),
+        address("203.0.113.9"),
+        address("2001:db8::"),
+        ("ab", "c").into(),
+        ("a", "bc").into(),
+    ];
+    // Without a secret, and with one.
+    let hashes = [
+        ("5SwL_AUYsIN9PShb_mhg4g", "xlYljN31NVIwSOVBklHbLQ"),
+        ("hGN45vw3msIZEeUg40wOzA", "Ylzyg_kTwhzG3SA47nu6FQ"),
+        ("rxNJufX5oaagQE3qNtzJSQ", "fYHpcZNIjT__RA8TuNVQqA"),
+        ("3NNgulnJJNrCu1P9dbkkZQ", "UoPCvTG_8Hpr7xqP_iS9Hg"),
+        ("5jILotTlV9tem-3Shjnypw", "kujubVE7BQDhvY2KC6dldw"),
+        ("CpDf8fITR7G89UVy91AZOA", "mpVdnUMmFMKwNH4-SkrxPQ"),
+        ("Yop48Kv6QH4dQBZ3jZX3QQ", "eY-tclcehaa5Au73gGOGVw"),
+        ("tJvGzuNNTd9KXO7cRWTYSg", "cOyJH-NTG6jzPNGPFoUu1g"),
     ];
     let (_runtime, plain) = limiter(RedisStore::builder(), "api");
     let (_runtime, secret) = limiter(
         RedisStore::builder().prefix("shop").secret("correct horse"),
         "api",
     );
-    for (key, hash, secret_hash) in vectors {
-        let everyone = "ttb{rxNJufX5oaagQE3qNtzJSQ}everyone".to_owned();
-        assert_eq!(
-            plain.storage_keys(key.clone()),
-            [
-                format!("ttb{{{hash}}}api"),
-                format!("ttw{{{hash}}}day"),
-                everyone
-            ]
-        );
+    for (key, (hash, secret_hash)) in keys.into_iter().zip(hashes) {
+        let [api, day] = [format!("ttb{{{hash}}}api"), format!("ttw{{{hash}}}day")];
+        let everyone = "ttb{rxNJufX5oaagQE3qNtzJSQ}everyone";
+        assert_eq!(plain.storage_keys(key.clone()), [&api, &day, everyone]);
         let name = secret.storage_keys(key).remove(0);
         assert_eq!(name, format!("shopb{{{secret_hash}}}api"));
     }

@@ -29,7 +29,7 @@ use std::{
 };
 
 use port::Port;
-use tower_throttle::{Clock, ConfigError, Decision, Limiter};
+use tower_throttle::{Clock, ConfigError, Decision, Limiter, OnStoreFailure, Policy, store::Store};
 
 /// Long enough for the slowest machine. No test waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(45);
@@ -71,6 +71,21 @@ pub async fn count_waits(limiter: &Limiter, timeout: Duration, for_long: Duratio
         }
     }
     waits
+}
+
+/// Returns a limiter that lets no fallback decide in the store's place.
+pub fn denying_limiter(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let builder = Limiter::builder().store(store);
+    let builder = builder.on_store_failure(OnStoreFailure::Deny);
+    let policies = policies.into_iter();
+    let builder = policies.fold(builder, |builder, policy| builder.policy(policy));
+    builder.build().expect("a limiter")
+}
+
+/// Returns what each policy of a decision has left.
+pub fn left_of(decision: &Decision) -> Vec<u64> {
+    let policies = decision.policies();
+    policies.map(|policy| policy.remaining()).collect()
 }
 
 /// The machine's clock.
@@ -304,4 +319,13 @@ pub fn read_reply(reader: &mut impl BufRead) -> std::io::Result<Result<String, S
         }
         _ => Ok(rest),
     })
+}
+
+/// Asserts that one line was logged, with these parts, which `|` separates.
+#[track_caller]
+pub(crate) fn assert_one_line(log: &[String], parts: &str) {
+    assert_eq!(log.len(), 1, "{log:?}");
+    for part in parts.split('|') {
+        assert!(log[0].contains(part), "{part} in {log:?}");
+    }
 }

@@ -83,35 +83,6 @@ async fn every_kind_of_change_is_made_and_taken_back() {
 }
 
 #[tokio::test]
-async fn a_later_entry_replaces_one_about_the_same() {
-    let clock = Arc::new(ManualClock::new());
-    let control = Shelf::default().held(&clock);
-    made(control.override_quota("plan", "ann", quota(5))).await;
-    made(control.override_quota("plan", "ann", quota(6))).await;
-    made(control.deny_ip("10.0.0.0/8")).await;
-    made(control.allow_ip("10.0.0.0/8")).await;
-    let actions: Vec<_> = control
-        .entries()
-        .into_iter()
-        .map(|entry| entry.action)
-        .collect();
-    assert_eq!(
-        actions,
-        [
-            Action::Override {
-                policy: "plan".to_owned(),
-                caller: fingerprint("ann"),
-                quota: quota(6),
-            },
-            Action::ListIp {
-                list: List::Allow,
-                range: "10.0.0.0/8".to_owned(),
-            },
-        ]
-    );
-}
-
-#[tokio::test]
 async fn what_cannot_be_written_is_an_error_and_writes_nothing() {
     let clock = Arc::new(ManualClock::new());
     let shelf = Shelf::default();

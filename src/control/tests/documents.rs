@@ -156,6 +156,9 @@ fn what_is_no_document_of_this_format_is_named() {
     let removed = r#"{"kind":"mode","policy":"a","changed_ms":1,"removed":true}"#;
     let no_start = r#"it is no control document: it does not start with {"format":1,"version":1,"#;
     let other_kind = "change 1: a change with the fields of another kind";
+    let banned = |from: &str, to: &str| with(ban).replace(from, to);
+    let unlisted = |from: &str, to: &str| with(&removed.replace(from, to));
+    let listed = |rest: &str| with(&format!(r#"{{"kind":"allow",{rest}}}"#));
     for (text, expected) in [
         (
             "garbage".to_owned(),
@@ -163,9 +166,9 @@ fn what_is_no_document_of_this_format_is_named() {
         ),
         ("{}".to_owned(), "missing field `format`"),
         ("\u{feff}{\"format\":1,".to_owned(), "expected value"),
-        (with(ban).replace(":1,", ": 1,"), no_start),
-        (with(ban).replace(MARK, "short"), no_start),
-        (with(ban).replace(MARK, "\u{e4}\u{e4}\u{e4}"), no_start),
+        (banned(":1,", ": 1,"), no_start),
+        (banned(MARK, "short"), no_start),
+        (banned(MARK, "\u{e4}\u{e4}\u{e4}"), no_start),
         (
             format!(r#"{{"version":1,"format":1,"write":"{MARK}","changes":[]}}"#),
             no_start,
@@ -186,41 +189,32 @@ fn what_is_no_document_of_this_format_is_named() {
         (with(removed), ""),
         (with(ban) + "x", "trailing characters"),
         (
-            with(ban).replace(r#""changed_ms":1"#, r#""changed_ms":1,"limit":3"#),
+            banned(r#""changed_ms":1"#, r#""changed_ms":1,"limit":3"#),
             "unknown field `limit`",
         ),
-        (with(ban).replace("ban", "bann"), "unknown variant `bann`"),
+        (banned("ban", "bann"), "unknown variant `bann`"),
         (
             with(&format!("{ban},{ban}")),
             "change 2: it repeats an earlier one",
         ),
         (
-            with(ban).replace(r#""changed_ms":1"#, r#""changed_ms":2"#),
+            banned(r#""changed_ms":1"#, r#""changed_ms":2"#),
             "change 1: it is later than the document",
         ),
         (
-            with(ban).replace(r#""until_ms":9,"#, ""),
+            banned(r#""until_ms":9,"#, ""),
             "change 1: a ban without an end",
         ),
+        (banned("AAAA\"", "A\""), "is no fingerprint of a key"),
+        (banned("\"a\"", "\"\u{e4}\""), "is no name of a policy"),
         (
-            with(ban).replace("AAAA\"", "A\""),
-            "is no fingerprint of a key",
-        ),
-        (
-            with(ban).replace("\"a\"", "\"\u{e4}\""),
-            "is no name of a policy",
-        ),
-        (
-            with(ban).replace("\"a\"", "\"a\",\"quota\":\"1 per second\""),
+            banned("\"a\"", "\"a\",\"quota\":\"1 per second\""),
             other_kind,
         ),
-        (with(&removed.replace("true", "false")), other_kind),
-        (with(&removed.replace("}", r#","mode":"off"}"#)), other_kind),
-        (with(&removed.replace("}", r#","until_ms":9}"#)), other_kind),
-        (
-            with(&removed.replace("}", r#","author":"ann"}"#)),
-            other_kind,
-        ),
+        (unlisted("true", "false"), other_kind),
+        (unlisted("}", r#","mode":"off"}"#), other_kind),
+        (unlisted("}", r#","until_ms":9}"#), other_kind),
+        (unlisted("}", r#","author":"ann"}"#), other_kind),
         (
             with(&removed.replace("mode", "listed").replace("policy", "key")),
             "is no fingerprint",
@@ -230,24 +224,18 @@ fn what_is_no_document_of_this_format_is_named() {
             other_kind,
         ),
         (
-            with(r#"{"kind":"allow","ip":"192.0.2.1/32","changed_ms":1,"removed":true}"#),
+            listed(r#""ip":"192.0.2.1/32","changed_ms":1,"removed":true"#),
             other_kind,
         ),
-        (with(r#"{"kind":"allow","changed_ms":1}"#), other_kind),
+        (listed(r#""changed_ms":1"#), other_kind),
         (
-            with(r#"{"kind":"allow","ip":"10.0.0.1/8","changed_ms":1}"#),
+            listed(r#""ip":"10.0.0.1/8","changed_ms":1"#),
             "has bits set",
         ),
+        (listed(r#""ip":"0.0.0.0/0","changed_ms":1"#), "change 1: "),
+        (banned(":9,", ":18446744073709551615,"), "is no time"),
         (
-            with(r#"{"kind":"allow","ip":"0.0.0.0/0","changed_ms":1}"#),
-            "change 1: ",
-        ),
-        (
-            with(ban).replace(":9,", ":18446744073709551615,"),
-            "is no time",
-        ),
-        (
-            with(ban).replace(":1}", r#":1,"author":"a\nb"}"#),
+            banned(":1}", r#":1,"author":"a\nb"}"#),
             "has control characters",
         ),
         (with(&"[".repeat(100_000)), "it is no control document"),

@@ -22,100 +22,66 @@ async fn each_content_and_each_reason_is_logged_once() {
         ..Layer::default()
     });
     control.held().subscribe(&layer);
-    // Each is looked at three times.
-    let look = async || {
+    // Each is looked at three times, and the log says what is wrong.
+    let logs = async |expected: &[&str]| {
         for _ in 0..3 {
-            // The log says what is wrong.
             let _ = control.refresh().await;
         }
         let target = "tower_throttle::control: ";
         let line = |line: String| line.trim_start().replacen(target, "", 1);
-        log.take().into_iter().map(line).collect::<Vec<_>>()
+        let logged: Vec<_> = log.take().into_iter().map(line).collect();
+        assert_eq!(logged, expected);
     };
-    assert_eq!(look().await, [""; 0]);
+    logs(&[]).await;
     shelf.put(modes(&["a"]));
-    assert_eq!(
-        look().await,
-        ["INFO control document applied version=1 entries=1"]
-    );
+    logs(&["INFO control document applied version=1 entries=1"]).await;
     shelf.put(modes(&["a", "b"]));
-    assert_eq!(
-        look().await,
-        [
-            "INFO control document applied version=2 entries=2",
-            "INFO control document names policies that this process does not have version=2 policies=[\"b\"]",
-        ]
-    );
+    logs(&[
+        "INFO control document applied version=2 entries=2",
+        "INFO control document names policies that this process does not have version=2 policies=[\"b\"]",
+    ])
+    .await;
     shelf.put("garbage");
-    assert_eq!(
-        look().await,
-        [
-            "WARN control document not applied (it is no control document: expected value at line 1 column 1); keeping version 2"
-        ]
-    );
+    logs(&["WARN control document not applied (it is no control document: expected value at line 1 column 1); keeping version 2"]).await;
     shelf.put("");
-    assert_eq!(
-        look().await,
-        [
-            "INFO control document applied version=1767225600000 entries=2",
-            "WARN control document lacked 2 known changes; stored them again as version 1767225600000 lacking=2",
-            "INFO control document names policies that this process does not have version=1767225600000 policies=[\"b\"]",
-        ]
-    );
+    logs(&[
+        "INFO control document applied version=1767225600000 entries=2",
+        "WARN control document lacked 2 known changes; stored them again as version 1767225600000 lacking=2",
+        "INFO control document names policies that this process does not have version=1767225600000 policies=[\"b\"]",
+    ])
+    .await;
     // Reading is allowed, and writing is not.
     let error = StoreError::new(StoreErrorKind::Refused);
     lock(&shelf.0).lost_answers = vec![(error, false)];
     shelf.put("");
-    assert_eq!(
-        look().await,
-        [
-            "WARN control document lacks 2 known changes, which cannot be stored again (the store refused the check); they apply in this process lacking=2",
-        ]
-    );
+    logs(&["WARN control document lacks 2 known changes, which cannot be stored again (the store refused the check); they apply in this process lacking=2"]).await;
     shelf.put(modes(&["c"]));
-    assert_eq!(
-        look().await,
-        [
-            "INFO control document applied version=1767225600000 entries=3",
-            "INFO control document names policies that this process does not have version=1767225600000 policies=[\"b\", \"c\"]",
-        ]
-    );
+    logs(&[
+        "INFO control document applied version=1767225600000 entries=3",
+        "INFO control document names policies that this process does not have version=1767225600000 policies=[\"b\", \"c\"]",
+    ])
+    .await;
     // Others have written for a day what this process did not see.
     clock.advance(25 * HOUR);
     shelf.put(modes(&["a"]));
-    assert_eq!(
-        look().await,
-        [
-            "WARN control document was out of reach for a day and lacks 2 known changes; dropping them, as they may have been removed lacking=2",
-            "INFO control document applied version=1 entries=1",
-        ]
-    );
+    logs(&[
+        "WARN control document was out of reach for a day and lacks 2 known changes; dropping them, as they may have been removed lacking=2",
+        "INFO control document applied version=1 entries=1",
+    ])
+    .await;
 
     // A right that is missing does not come by itself. An outage may be short.
     shelf.fail(Some(StoreError::new(StoreErrorKind::Refused)));
-    assert_eq!(
-        look().await,
-        [
-            "WARN control document cannot be read (the store refused the check); keeping version 1 kind=\"refused\""
-        ]
-    );
+    logs(&["WARN control document cannot be read (the store refused the check); keeping version 1 kind=\"refused\""]).await;
     shelf.fail(None);
-    assert_eq!(
-        look().await,
-        ["INFO control document can be read again version=1"]
-    );
+    logs(&["INFO control document can be read again version=1"]).await;
     shelf.fail(Some(StoreError::new(StoreErrorKind::Timeout)));
     sleep(Duration::from_secs(9)).await;
-    assert_eq!(look().await, [""; 0]);
+    logs(&[]).await;
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(
-        look().await,
-        [
-            "WARN control document cannot be read (the store did not answer before the deadline); keeping version 1 kind=\"timeout\""
-        ]
-    );
+    logs(&["WARN control document cannot be read (the store did not answer before the deadline); keeping version 1 kind=\"timeout\""]).await;
     shelf.fail(None);
-    look().await;
+    logs(&["INFO control document can be read again version=1"]).await;
 
     let choosy = Arc::new(Layer {
         conflict: Some("policy \"a\" cannot be off"),
@@ -123,10 +89,5 @@ async fn each_content_and_each_reason_is_logged_once() {
     });
     control.held().subscribe(&choosy);
     control.held().subscribe(&choosy);
-    assert_eq!(
-        look().await,
-        [
-            "WARN part of the control document not applied (policy \"a\" cannot be off); the rest applies version=1"
-        ]
-    );
+    logs(&["WARN part of the control document not applied (policy \"a\" cannot be off); the rest applies version=1"]).await;
 }

@@ -5,11 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use super::{FIRST, HOUR, Layer, Shelf, callers, made, modes, policies, text};
-use crate::{
-    ManualClock, StoreError,
-    control::{Mode, document::Document},
-    error::StoreErrorKind,
-};
+use crate::{ManualClock, StoreError, control::Mode, error::StoreErrorKind};
 
 #[tokio::test]
 async fn a_look_reads_the_text_only_if_its_head_is_new() {
@@ -119,32 +115,6 @@ async fn a_document_of_a_far_version_can_be_changed() {
         let status = control.status();
         assert_eq!((status.entries, status.version), (0, far + 2));
     }
-}
-
-#[tokio::test]
-async fn a_lost_document_is_kept_and_the_next_change_stores_it_again() {
-    let clock = Arc::new(ManualClock::new());
-    let shelf = Shelf::default();
-    let control = shelf.held(&clock);
-    shelf.put(modes(&["a"]));
-    control.refresh().await.expect("it is read");
-    shelf.put("");
-    made(control.set_mode("b", Mode::Off)).await;
-    assert_eq!(policies(&control), ["a", "b"]);
-    assert_eq!(control.status().problem, None);
-
-    assert!(!control.restore().await.expect("it is there"));
-    shelf.put("");
-    assert!(control.restore().await.expect("it is stored"));
-    let stored = Document::parse(&shelf.text()).expect("a document");
-    assert_eq!((stored.version, stored.changes.len()), (FIRST + 1, 2));
-    // One that was emptied by intent is empty.
-    assert!(made(control.remove_all()).await);
-    control.refresh().await.expect("nothing is new");
-    assert_eq!(
-        (policies(&control).len(), control.status().version),
-        (0, FIRST + 2)
-    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,22 +78,6 @@ fn names(control: &Control) -> String {
     names.join(" ")
 }
 
-#[tokio::test]
-async fn one_of_the_processes_that_knew_a_lost_document_stores_it_again() {
-    let fleet = Fleet::new();
-    let (one, other) = (fleet.start().await, fleet.start().await);
-    off(&one, "a").await;
-    look(&other).await;
-    fleet.lose();
-    look(&one).await;
-    let stored = fleet.shelf.text();
-    look(&other).await;
-    assert_eq!(fleet.shelf.text(), stored, "once");
-    assert_eq!((names(&one), names(&other)), ("a".into(), "a".into()));
-    assert_eq!(one.status().version, other.status().version);
-    assert_eq!(names(&fleet.start().await), "a");
-}
-
 /// The command line knows nothing of what was lost.
 #[tokio::test]
 async fn the_first_change_after_a_loss_does_not_become_the_whole_document() {
@@ -120,114 +104,6 @@ async fn the_first_change_after_a_loss_does_not_become_the_whole_document() {
         look(process).await;
         assert_eq!(names(process), "plan");
     }
-}
-
-/// Each process knows one half of what was done while there were two.
-#[tokio::test]
-async fn two_primaries_lose_no_change_and_bring_none_back_whichever_stays() {
-    for is_first_to_stay in [true, false] {
-        let fleet = Fleet::new();
-        let (one, two) = (fleet.start().await, fleet.start().await);
-        for policy in ["lifted by one", "lifted by two", "replaced"] {
-            off(&one, policy).await;
-        }
-        look(&two).await;
-        let other = fleet.shelf.text();
-
-        assert!(on(&one, "lifted by one").await);
-        off(&one, "made by one").await;
-        let first = fleet.switch_to(other);
-        assert!(on(&two, "lifted by two").await);
-        off(&two, "made by two").await;
-        let change = two.set_mode("replaced", Mode::Shadow).because("newer");
-        change.await.expect("it is made");
-        if is_first_to_stay {
-            fleet.switch_to(first);
-        }
-
-        let new = fleet.start().await;
-        for _ in 0..2 {
-            for process in [&two, &one, &new] {
-                look(process).await;
-            }
-        }
-        let stored = fleet.shelf.text();
-        for process in [&one, &two, &new] {
-            look(process).await;
-            assert_eq!(names(process), "made by one made by two replaced");
-            let entries = process.entries();
-            let newer = entries.iter().filter(|entry| entry.reason.is_some());
-            assert_eq!(newer.count(), 1);
-        }
-        assert_eq!(fleet.shelf.text(), stored);
-    }
-}
-
-#[tokio::test]
-async fn a_document_that_was_emptied_by_intent_stays_empty() {
-    let fleet = Fleet::new();
-    let (one, asleep) = (fleet.start().await, fleet.start().await);
-    off(&one, "a").await;
-    look(&asleep).await;
-    assert!(one.remove_all().await.expect("it is made"));
-    fleet.lose();
-    // It wakes, and is the first to find that the document is gone.
-    look(&asleep).await;
-    assert_eq!(fleet.stored().live(super::start()).count(), 1);
-    for process in [&one, &asleep] {
-        look(process).await;
-        assert_eq!(names(process), "");
-    }
-    assert!(!one.remove_all().await.expect("nothing to do"));
-    let version = fleet.stored().version;
-    look(&one).await;
-    assert_eq!(fleet.stored().version, version);
-}
-
-#[tokio::test]
-async fn an_older_version_that_a_failover_brought_back_is_replaced() {
-    let fleet = Fleet::new();
-    let one = fleet.start().await;
-    for policy in ["a", "b"] {
-        off(&one, policy).await;
-    }
-    let former = fleet.shelf.text();
-    fleet.clock.advance(SECOND);
-    assert!(on(&one, "a").await);
-    off(&one, "c").await;
-    fleet.switch_to(former.clone());
-    look(&one).await;
-    assert_eq!(names(&one), "b c");
-
-    // A change was made of the older version: it stays.
-    fleet.switch_to(former);
-    let new = fleet.start().await;
-    off(&new, "d").await;
-    let change = new.set_mode("c", Mode::Shadow).because("newer");
-    change.await.expect("it is made");
-    for process in [&one, &new] {
-        look(process).await;
-        assert_eq!(names(process), "b c d");
-        let entries = process.entries();
-        let newer = entries.iter().filter(|entry| entry.reason.is_some());
-        assert_eq!(newer.count(), 1);
-    }
-}
-
-/// The clock of the new primary is ten minutes behind.
-#[tokio::test]
-async fn a_later_change_wins_although_the_clock_of_a_new_primary_is_behind() {
-    let fleet = Fleet::new();
-    let (one, other) = (fleet.start().await, fleet.start().await);
-    off(&one, "a").await;
-    look(&other).await;
-    fleet.clock.set_us(fleet.clock.now_us() - 600_000_000);
-    assert!(on(&one, "a").await);
-    look(&other).await;
-    assert_eq!(names(&other), "");
-    off(&other, "a").await;
-    look(&one).await;
-    assert_eq!(names(&one), "a");
 }
 
 #[tokio::test]

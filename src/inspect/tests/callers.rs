@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Arc};
 use http::{Request, Response, StatusCode};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{HOUR, World, buckets, caller, debit, only, plan, remaining};
+use super::{HOUR, World, buckets, caller, debit, look_up, made, only, plan, remaining};
 use crate::{
     Fingerprint, FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota,
     RateLimitLayer, RequestHead, TokenBucket,
@@ -38,12 +38,7 @@ async fn an_address_is_grouped_as_each_policy_does() {
         debit(&charged, 3).await;
 
         let left = async |typed: &str, policy| {
-            remaining(
-                layer
-                    .inspect()
-                    .look_up(&caller(&[typed]), Some(policy))
-                    .await,
-            )
+            remaining(look_up(layer.inspect(), &[typed], Some(policy)).await)
         };
         let (same, near) = ("ip:2001:db8:0:1:2::3", "ip:2001:db8:0:2::1");
         for (policy, of_near) in [("peer", 10), ("wide", 7), ("proxied", 7), ("either", 10)] {
@@ -70,22 +65,14 @@ async fn an_address_is_grouped_as_each_policy_does() {
                 "the policy counts by the header `x-user`; name the caller as text:VALUE",
             ),
         ] {
-            let state = only(
-                layer
-                    .inspect()
-                    .look_up(&caller(&[typed]), Some(policy))
-                    .await,
-            );
+            let state = only(look_up(layer.inspect(), &[typed], Some(policy)).await);
             assert_eq!(state.bucket.expect_err("another kind of key"), why);
             assert_eq!((state.fingerprint, state.storage_key), (None, None));
             let reset = layer.inspect().reset(&caller(&[typed]), Some(policy)).await;
             assert_eq!(reset.expect("nothing to reset"), []);
         }
 
-        let states = layer
-            .inspect()
-            .look_up(&caller(&["header:x-user=ann"]), None)
-            .await;
+        let states = look_up(layer.inspect(), &["header:x-user=ann"], None).await;
         let known: Vec<_> = states.iter().map(|state| state.bucket.is_ok()).collect();
         assert_eq!(known, [false, false, false, false, false, true]);
         let why = states[0].bucket.as_ref().expect_err("no address");
@@ -94,10 +81,7 @@ async fn an_address_is_grouped_as_each_policy_does() {
             (&states[0].fingerprint, &states[0].storage_key),
             (&None, &None)
         );
-        let states = layer
-            .inspect()
-            .look_up(&caller(&["method:GET", same]), None)
-            .await;
+        let states = look_up(layer.inspect(), &["method:GET", same], None).await;
         let why = states[5].bucket.as_ref().expect_err("no header");
         assert_eq!(why, "missing client key (no header `x-user`)");
         // What is done about a request without the key is nothing about a caller.
@@ -105,14 +89,9 @@ async fn an_address_is_grouped_as_each_policy_does() {
             .key(key::header("x-user"))
             .on_missing_key(OnMissingKey::Share)]);
         assert!(
-            only(
-                skips
-                    .inspect()
-                    .look_up(&caller(&["method:GET"]), None)
-                    .await
-            )
-            .bucket
-            .is_err()
+            only(look_up(skips.inspect(), &["method:GET"], None).await)
+                .bucket
+                .is_err()
         );
     }
 }
@@ -122,36 +101,21 @@ async fn a_fingerprint_of_any_caller_is_known_to_redis_only() {
     let redis = World::in_redis();
     let (layer, limiter) = (redis.layer([plan()]), redis.limiter([plan_of_limiter()]));
     debit(&buckets(&layer, &[("x-api-key", "k1")]), 4).await;
-    let by_key = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
+    let by_key = only(look_up(layer.inspect(), &["k1"], None).await);
     let fingerprint = by_key.fingerprint.expect("a fingerprint").to_string();
     assert!(by_key.storage_key.expect("a name").contains(&fingerprint));
     assert_eq!(
-        remaining(
-            layer
-                .inspect()
-                .look_up(&caller(&[&fingerprint]), None)
-                .await
-        ),
+        remaining(look_up(layer.inspect(), &[&fingerprint], None).await),
         6
     );
     assert_eq!(
-        remaining(
-            limiter
-                .inspect()
-                .look_up(&caller(&[&fingerprint]), None)
-                .await
-        ),
+        remaining(look_up(limiter.inspect(), &[&fingerprint], None).await),
         6
     );
 
     let memory = World::in_memory();
     let layer = memory.layer([plan()]);
-    let state = only(
-        layer
-            .inspect()
-            .look_up(&caller(&[&fingerprint]), None)
-            .await,
-    );
+    let state = only(look_up(layer.inspect(), &[&fingerprint], None).await);
     let why = state.bucket.expect_err("unknown");
     assert!(why.contains("by a fingerprint"), "{why}");
     assert_eq!(
@@ -215,10 +179,7 @@ async fn a_limiter_has_keys_and_reads_no_requests() {
     let world = World::in_memory();
     let limiter = world.limiter([hourly("plan"), hourly("all").shared()]);
     drop(limiter.debit(("ann", 7), 3).await.expect("a decision"));
-    let states = limiter
-        .inspect()
-        .look_up(&caller(&["ann", "number:7"]), None)
-        .await;
+    let states = look_up(limiter.inspect(), &["ann", "number:7"], None).await;
     let left: Vec<_> = states
         .into_iter()
         .map(|state| {
@@ -229,17 +190,12 @@ async fn a_limiter_has_keys_and_reads_no_requests() {
         })
         .collect();
     assert_eq!(left, [(false, 7), (true, 7)]);
-    let states = limiter
-        .inspect()
-        .look_up(&caller(&["header:a=b"]), None)
-        .await;
+    let states = look_up(limiter.inspect(), &["header:a=b"], None).await;
     let why = states[0].bucket.as_ref().expect_err("no key");
     assert!(why.contains("reads no requests"), "{why}");
     assert!(states[1].bucket.is_ok(), "all callers have this one");
     assert!(
-        limiter
-            .inspect()
-            .look_up(&caller(&["ann"]), Some("other"))
+        look_up(limiter.inspect(), &["ann"], Some("other"))
             .await
             .is_empty()
     );
@@ -267,7 +223,7 @@ async fn a_tier_needs_a_request_or_an_override() {
         );
         assert_eq!(layer.inspect().policies()[0].quota, None);
 
-        let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
+        let state = only(look_up(layer.inspect(), &["k1"], None).await);
         let why = state.bucket.expect_err("it is not known");
         assert!(why.contains("depends on the request"), "{why}");
         assert_eq!((state.quota, state.mode), (None, Mode::Enforce));
@@ -285,7 +241,7 @@ async fn a_tier_needs_a_request_or_an_override() {
         let quota = Quota::try_from(TokenBucket::per_hour(500)).expect("a quota");
         let change = world.control.override_quota("plan", "k1", quota);
         change.await.expect("it is made");
-        let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
+        let state = only(look_up(layer.inspect(), &["k1"], None).await);
         assert_eq!((state.quota, state.bucket.is_ok()), (Some(quota), true));
     }
 }
@@ -300,7 +256,7 @@ async fn one_bucket_for_all_is_anyone_s() {
     ]);
     debit(&buckets(&layer, &[("x-api-key", "k1")]), 2).await;
     for typed in ["k1", "k2", "ip:203.0.113.9", "header:x-api-key=k3"] {
-        let states = layer.inspect().look_up(&caller(&[typed]), None).await;
+        let states = look_up(layer.inspect(), &[typed], None).await;
         let shared: Vec<_> = states.iter().map(|state| state.is_shared).collect();
         assert_eq!(shared, [true, true, false]);
         for state in &states[..2] {
@@ -341,11 +297,11 @@ async fn a_key_that_the_application_adds_is_named_as_itself() {
     let charged = layer.buckets(&RequestHead::from(&request)).expect("a key");
     debit(&charged, 3).await;
     assert_eq!(
-        remaining(layer.inspect().look_up(&caller(&["number:7"]), None).await),
+        remaining(look_up(layer.inspect(), &["number:7"], None).await),
         7
     );
     assert!(
-        only(layer.inspect().look_up(&caller(&["bearer:t"]), None).await)
+        only(look_up(layer.inspect(), &["bearer:t"], None).await)
             .bucket
             .is_err()
     );
@@ -382,7 +338,7 @@ async fn lists_of_code_and_documents_are_seen() {
         listed(&["header:x-api-key=k2", "ip:2001:db8::1"]).await,
         (denied, denied)
     );
-    world.control.allow_key("k1").await.expect("it is made");
+    made(world.control.allow_key("k1")).await;
     // Of the policy whose key it is, and not at a denied address.
     assert_eq!(
         listed(&["header:x-api-key=k1", "ip:192.0.2.1"]).await,
@@ -395,7 +351,7 @@ async fn lists_of_code_and_documents_are_seen() {
 
     let limiter = Limiter::builder().policy(hourly("plan")).lists(lists);
     let limiter = limiter.build().expect("valid");
-    let state = only(limiter.inspect().look_up(&caller(&["k1"]), None).await);
+    let state = only(look_up(limiter.inspect(), &["k1"], None).await);
     assert_eq!(state.list, denied);
 }
 
@@ -411,7 +367,7 @@ async fn a_key_is_asked_of_a_made_up_request_only_if_one_is_named() {
     let policies = layer.inspect().policies();
     assert_eq!(policies[0].counts_by, KeySource::Application);
     assert_eq!(
-        remaining(layer.inspect().look_up(&caller(&["number:7"]), None).await),
+        remaining(look_up(layer.inspect(), &["number:7"], None).await),
         10
     );
     let reset = layer.inspect().reset(&caller(&["number:7"]), None).await;
@@ -437,10 +393,7 @@ async fn the_bucket_of_requests_without_a_key_is_found_by_its_fingerprint() {
         .find(|one| one.policy == "plan")
         .expect("it is listed");
     let typed = listed.fingerprint.to_string();
-    let found = layer
-        .inspect()
-        .look_up(&caller(&[&typed]), Some("plan"))
-        .await;
+    let found = look_up(layer.inspect(), &[&typed], Some("plan")).await;
     assert_eq!(remaining(found), 0);
     // No policy counts by an invented method.
     let typed = caller(&["method:BREW"]);
@@ -501,6 +454,6 @@ async fn a_listed_caller_of_a_limiter_in_memory_is_found_by_its_fingerprint() {
     let listed = limiter.inspect().top_denied(9).offenders;
     assert_eq!((listed.len(), listed[0].shadow), (1, true));
     let typed = listed[0].fingerprint.to_string();
-    let found = limiter.inspect().look_up(&caller(&[&typed]), None).await;
+    let found = look_up(limiter.inspect(), &[&typed], None).await;
     assert_eq!(remaining(found), 0);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::Request;
 
-use super::{HOUR, World, buckets, caller, debit, only, plan};
+use super::{HOUR, World, buckets, caller, debit, look_up, made, only, plan};
 use crate::{
     FixedWindow, Key, OnStoreFailure, Policy, Quota, RequestHead, TokenBucket,
     control::{Action, End, Mode},
@@ -20,25 +20,24 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
     for world in [World::in_memory(), World::in_redis()] {
         let layer = world.layer([plan()]);
         let control = &world.control;
-        control
-            .override_quota("plan", "k1", quota(50))
-            .author("ann")
-            .await
-            .expect("it is made");
+        made(
+            control
+                .override_quota("plan", "k1", quota(50))
+                .author("ann"),
+        )
+        .await;
         debit(&buckets(&layer, &[("x-api-key", "k1")]), 20).await;
-        control
-            .ban("plan", "k1", in_an_hour(&world))
-            .because("scraping")
-            .await
-            .expect("it is made");
-        control.ban("other", "k1", HOUR).await.expect("it is made");
-        control.deny_key("k1").await.expect("it is made");
-        control
-            .allow_ip("203.0.113.0/24")
-            .await
-            .expect("it is made");
+        made(
+            control
+                .ban("plan", "k1", in_an_hour(&world))
+                .because("scraping"),
+        )
+        .await;
+        made(control.ban("other", "k1", HOUR)).await;
+        made(control.deny_key("k1")).await;
+        made(control.allow_ip("203.0.113.0/24")).await;
 
-        let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
+        let state = only(look_up(layer.inspect(), &["k1"], None).await);
         assert_eq!((state.mode, state.quota), (Mode::Enforce, Some(quota(50))));
         let decision = &state.bucket.as_ref().expect("a bucket").decision;
         assert_eq!((decision.remaining(), decision.is_denied()), (30, false));
@@ -74,7 +73,7 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
 
         if world.clock.is_some() {
             world.advance(2 * HOUR).await;
-            let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
+            let state = only(look_up(layer.inspect(), &["k1"], None).await);
             assert_eq!(state.banned_until, None);
         }
     }
@@ -127,25 +126,13 @@ async fn policies_are_shown_as_they_are() {
     assert_eq!((now[0].overrides, now[0].bans), (0, 0));
 
     let control = &world.control;
-    control
-        .set_mode("plan", Mode::Off)
-        .await
-        .expect("it is made");
-    control
-        .set_mode("shadow", Mode::Enforce)
-        .await
-        .expect("it is made");
+    made(control.set_mode("plan", Mode::Off)).await;
+    made(control.set_mode("shadow", Mode::Enforce)).await;
     for key in 0..3_u64 {
-        control
-            .override_quota("tenth", key, "9 per second".parse().expect("a quota"))
-            .await
-            .expect("it is made");
-        control.ban("tenth", key, HOUR).await.expect("it is made");
+        made(control.override_quota("tenth", key, "9 per second".parse().expect("a quota"))).await;
+        made(control.ban("tenth", key, HOUR)).await;
     }
-    control
-        .ban("tenth", "soon", Duration::from_secs(9))
-        .await
-        .expect("it is made");
+    made(control.ban("tenth", "soon", Duration::from_secs(9))).await;
     let now = layer.inspect().policies();
     let expected = [
         ("plan", Mode::Off, 0),
@@ -171,12 +158,8 @@ async fn the_bucket_of_a_policy_that_is_off_is_shown_and_can_be_reset() {
         let layer = world.layer([plan()]);
         let charged = buckets(&layer, &[("x-api-key", "k1")]);
         debit(&charged, 3).await;
-        world
-            .control
-            .set_mode("plan", Mode::Off)
-            .await
-            .expect("it is made");
-        let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
+        made(world.control.set_mode("plan", Mode::Off)).await;
+        let state = only(look_up(layer.inspect(), &["k1"], None).await);
         assert_eq!((state.mode, state.quota), (Mode::Off, Some(quota(10))));
         let bucket = state.bucket.as_ref().expect("it is there");
         assert_eq!(bucket.decision.remaining(), 7);
@@ -185,9 +168,9 @@ async fn the_bucket_of_a_policy_that_is_off_is_shown_and_can_be_reset() {
         // Its bucket stays, and can be reset.
         let reset = layer.inspect().reset(&caller(&["k1"]), None).await;
         assert_eq!(reset.expect("it is reset").len(), 1);
-        world.control.clear_mode("plan").await.expect("it is made");
+        made(world.control.clear_mode("plan")).await;
         assert_eq!(
-            super::remaining(layer.inspect().look_up(&caller(&["k1"]), None).await),
+            super::remaining(look_up(layer.inspect(), &["k1"], None).await),
             10
         );
     }
@@ -202,7 +185,7 @@ async fn each_caller_has_its_own_mode() {
     let mut enforced = 0;
     for number in 0..40 {
         let name = format!("k{number}");
-        let state = only(layer.inspect().look_up(&caller(&[&name]), None).await);
+        let state = only(look_up(layer.inspect(), &[&name], None).await);
         let charged = buckets(&layer, &[("x-api-key", &name)]);
         let peek = charged.peek().await.expect("Redis");
         let expected = match peek.policies().len() {
@@ -219,17 +202,9 @@ async fn each_caller_has_its_own_mode() {
     }
     assert!((5..35).contains(&enforced), "{enforced}");
     // A ban denies no caller of a shadow policy, and is shown all the same.
-    world
-        .control
-        .set_mode("plan", Mode::Shadow)
-        .await
-        .expect("it is made");
-    world
-        .control
-        .ban("plan", "k1", in_an_hour(&world))
-        .await
-        .expect("it is made");
-    let state = only(layer.inspect().look_up(&caller(&["k1"]), None).await);
+    made(world.control.set_mode("plan", Mode::Shadow)).await;
+    made(world.control.ban("plan", "k1", in_an_hour(&world))).await;
+    let state = only(look_up(layer.inspect(), &["k1"], None).await);
     assert_eq!(
         (state.mode, state.banned_until.is_some()),
         (Mode::Shadow, true)

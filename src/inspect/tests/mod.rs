@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::Request;
 
-use super::CallerState;
+use super::{CallerState, Inspect};
 use crate::{
     Buckets, FixedWindow, Limiter, LimiterBuilder, ManualClock, MemoryStore, Policy,
     RateLimitLayer, RateLimitLayerBuilder, RedisStore, RequestHead,
@@ -21,6 +21,11 @@ use crate::{
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Makes a change of the document.
+async fn made<T, E: std::fmt::Debug>(change: impl IntoFuture<Output = Result<T, E>>) -> T {
+    change.await.expect("it is made")
+}
 
 /// A store, its document, and its time.
 struct World {
@@ -80,6 +85,11 @@ impl World {
 
 fn caller(parts: &[&str]) -> Caller {
     Caller::parse(parts).expect("a caller")
+}
+
+/// Looks a caller up, as an operator types it.
+async fn look_up(inspect: Inspect, typed: &[&str], policy: Option<&str>) -> Vec<CallerState> {
+    inspect.look_up(&caller(typed), policy).await
 }
 
 fn plan() -> Policy {

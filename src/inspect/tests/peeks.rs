@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HOUR, World, buckets, caller};
+use super::{HOUR, World, buckets, look_up};
 use crate::{
     Concurrency, Decision, FixedWindow, Key, LeakyBucket, Limiter, Penalty, Policy, PolicyDecision,
     SlidingLog, SlidingWindow, TokenBucket, inspect::CallerState, key, util::split_mix::SplitMix64,
@@ -118,13 +118,13 @@ async fn each_policy_is_seen_as_a_peek_sees_it() {
             if random.below(4) == 0 {
                 world.advance(MINUTE / 4).await;
             }
-            let states = limiter.inspect().look_up(&caller(&[key]), None).await;
+            let states = look_up(limiter.inspect(), &[key], None).await;
             compare(&states, &limiter.peek(key).await.expect("a decision"));
             let typed = format!("header:x-api-key={key}");
-            let states = layer.inspect().look_up(&caller(&[&typed]), None).await;
+            let states = look_up(layer.inspect(), &[&typed], None).await;
             let peek = buckets(&layer, &[("x-api-key", key)]).peek().await;
             compare(&states, &peek.expect("a decision"));
-            let states = layer.inspect().look_up(&caller(&[key]), None).await;
+            let states = look_up(layer.inspect(), &[key], None).await;
             for state in &states {
                 let bucket = state.bucket.as_ref().expect("a bucket");
                 seen[0] += usize::from(bucket.decision.is_denied());
@@ -155,23 +155,20 @@ async fn nothing_is_taken_written_or_counted() {
         let before = (counted(&limiter), world.store.metrics().memory_buckets);
         for number in 0..200_u32 {
             let name = format!("caller-{number}");
-            limiter.inspect().look_up(&caller(&[&name]), None).await;
-            layer.inspect().look_up(&caller(&[&name]), None).await;
-            layer
-                .inspect()
-                .look_up(&caller(&["header:x-api-key=k1", "method:PUT"]), None)
-                .await;
+            look_up(limiter.inspect(), &[&name], None).await;
+            look_up(layer.inspect(), &[&name], None).await;
+            look_up(
+                layer.inspect(),
+                &["header:x-api-key=k1", "method:PUT"],
+                None,
+            )
+            .await;
         }
         let after = (counted(&limiter), world.store.metrics().memory_buckets);
         assert_eq!(after, before);
         assert_eq!(layer.metrics().requests.total(), 0);
         assert!(layer.recent_denials().is_empty());
-        let state = super::only(
-            layer
-                .inspect()
-                .look_up(&caller(&["k1"]), Some("plan"))
-                .await,
-        );
+        let state = super::only(look_up(layer.inspect(), &["k1"], Some("plan")).await);
         let bucket = state.bucket.expect("a bucket");
         assert_eq!(
             (bucket.decision.remaining(), bucket.decision.charged()),
@@ -190,7 +187,7 @@ async fn a_look_up_is_one_round_trip() {
     let world = World::in_redis();
     let limiter = world.limiter(policies());
     let before = world.redis.served();
-    let states = limiter.inspect().look_up(&caller(&["a"]), None).await;
+    let states = look_up(limiter.inspect(), &["a"], None).await;
     let after = world.redis.served();
     assert_eq!(after.calls - before.calls, 1);
     assert_eq!(after.checks - before.checks, states.len() as u64);

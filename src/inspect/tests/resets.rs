@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HOUR, World, buckets, caller, debit, only, plan, remaining};
+use super::{HOUR, World, buckets, caller, debit, look_up, only, plan, remaining};
 use crate::{
     FixedWindow, Key, Limiter, Penalty, Policy, Quota, TokenBucket, inspect::ResetBucket, key,
 };
@@ -90,28 +90,18 @@ async fn a_reset_lifts_a_ban_of_a_penalty_and_forgets_what_is_held() {
         let reserved = limiter.reserve("ann", 6).await.expect("a decision");
         assert!(reserved.is_allowed());
         drop(limiter.strike("ann", 2).await.expect("a decision"));
-        let state = only(
-            limiter
-                .inspect()
-                .look_up(&caller(&["ann"]), Some("bans"))
-                .await,
-        );
+        let state = only(look_up(limiter.inspect(), &["ann"], Some("bans")).await);
         let until = state.banned_by_policy_until().expect("a ban");
         let decision = state.bucket.expect("a bucket").decision;
         let ends = Duration::from_micros(decision.decided_at_us()) + HOUR;
         assert_eq!(until, std::time::UNIX_EPOCH + ends);
-        let held = only(
-            limiter
-                .inspect()
-                .look_up(&caller(&["ann"]), Some("held"))
-                .await,
-        );
+        let held = only(look_up(limiter.inspect(), &["ann"], Some("held")).await);
         let held = held.bucket.expect("a bucket").decision;
         assert_eq!((held.held_by_all_requests(), held.remaining()), (6, 4));
 
         let reset = limiter.inspect().reset(&caller(&["ann"]), None).await;
         assert_eq!(names(&reset.expect("it is reset")), ["bans", "held"]);
-        let states = limiter.inspect().look_up(&caller(&["ann"]), None).await;
+        let states = look_up(limiter.inspect(), &["ann"], None).await;
         assert_eq!(states[0].banned_by_policy_until(), None);
         let held = &states[1].bucket.as_ref().expect("a bucket").decision;
         assert_eq!((held.held_by_all_requests(), held.remaining()), (0, 10));
@@ -157,8 +147,5 @@ async fn what_names_no_bucket_resets_none() {
         let reset = layer.inspect().reset(&caller(&[typed]), None).await;
         assert_eq!(reset.expect("nothing fails"), []);
     }
-    assert_eq!(
-        remaining(layer.inspect().look_up(&caller(&["k1"]), None).await),
-        1
-    );
+    assert_eq!(remaining(look_up(layer.inspect(), &["k1"], None).await), 1);
 }

@@ -7,7 +7,7 @@ use tower_throttle::{
     metrics::{self, Snapshot},
 };
 
-use super::counted;
+use super::{counted, counts};
 use crate::support::{
     assert_config_error,
     web::{api, ask, get},
@@ -207,14 +207,8 @@ fn several_snapshots_share_each_family_and_equal_names_are_added_up() {
         let twice = counted(&odd).into_iter();
         let twice = twice.map(|(what, count)| (what, 2 * count));
         assert_eq!(by_what_they_count(&parsed, ODD), twice.collect());
-        let expected = [
-            ("allowed", 2),
-            ("by store", 2),
-            ("one: near", 1),
-            ("two: near", 1),
-        ];
-        let expected = expected.map(|(what, count)| (what.to_owned(), count));
-        assert_eq!(by_what_they_count(&parsed, "default"), expected.into());
+        let expected = counts("allowed 2, by store 2, one: near 1, two: near 1");
+        assert_eq!(by_what_they_count(&parsed, "default"), expected);
     }
 }
 

@@ -12,8 +12,8 @@ use tower_throttle::{
 
 use super::{assert_counted, is_pending};
 use crate::support::web::{
-    Down, Slow, api, as_grpc, ask, ask_service, at_once, cost_in, day, get, hello, layer_of,
-    layer_with, plain, standing_store,
+    Down, Slow, api, as_grpc, ask, at_once, cost_in, day, get, layer_of, layer_with, plain,
+    standing_store,
 };
 
 /// Fills in no time that a test takes.
@@ -24,20 +24,12 @@ fn four() -> Policy {
 #[test]
 fn one_policy_in_memory_is_counted_on_the_direct_path() {
     let layer = RateLimitLayer::new(four().cost_by(cost_in("cost")));
-    assert_counted(&layer.metrics(), []);
+    assert_counted(&layer.metrics(), "");
     for (cost, status) in [(1, 200), (0, 200), (3, 200), (1, 429), (9, 403)] {
         assert_eq!(ask(&layer, get([("cost", cost)])).status, status);
     }
-    let expected = [
-        ("allowed", 3),
-        ("denied", 1),
-        ("impossible", 1),
-        ("by store", 5),
-        ("four: allowed", 2),
-        ("four: near", 1),
-        ("four: denied", 1),
-        ("four: impossible", 1),
-    ];
+    let expected = "allowed 3, denied 1, impossible 1, by store 5, four: allowed 2, four: near 1, \
+         four: denied 1, four: impossible 1";
     assert_counted(&layer.metrics(), expected);
     // Clones and services count together.
     assert_counted(&layer.clone().metrics(), expected);
@@ -51,17 +43,8 @@ fn several_policies_are_counted_once_each_and_the_request_once() {
     assert_eq!(ask(&layer, get([("api", 1), ("day", 9_000)])).status, 403);
     assert_counted(
         &layer.metrics(),
-        [
-            ("allowed", 1),
-            ("denied", 1),
-            ("impossible", 1),
-            ("by store", 3),
-            // 10 of 100 are left. The last request had room here, and was denied by the other.
-            ("api: near", 2),
-            ("api: denied", 1),
-            ("day: allowed", 2),
-            ("day: impossible", 1),
-        ],
+        "allowed 1, denied 1, impossible 1, by store 3, api: near 2, api: denied 1, \
+         day: allowed 2, day: impossible 1",
     );
 }
 
@@ -73,12 +56,7 @@ fn policies_that_do_not_apply_are_not_counted() {
     ask(&layer, as_grpc(plain()));
     assert_counted(
         &layer.metrics(),
-        [
-            ("allowed", 2),
-            ("by store", 2),
-            ("four: allowed", 1),
-            ("day: allowed", 2),
-        ],
+        "allowed 2, by store 2, four: allowed 1, day: allowed 2",
     );
 }
 
@@ -96,7 +74,7 @@ fn requests_that_nothing_limits_are_counted_as_such() {
         layer_with([four()], |builder| builder.when(|_| false)),
     ] {
         assert_eq!(ask(&layer, plain()).status, 200);
-        assert_counted(&layer.metrics(), [("not_limited", 1)]);
+        assert_counted(&layer.metrics(), "not_limited 1");
     }
 }
 
@@ -107,20 +85,8 @@ fn requests_without_a_key_are_counted_for_the_policy_that_found_none() {
         assert_eq!(ask(&layer, plain()).status, 403);
         let grpc = ask(&layer, as_grpc(plain()));
         assert_eq!(grpc.field("grpc-status").as_deref(), Some("7"));
-        let expected = [("key_missing", 2), ("keyed: key_missing", 2)];
+        let expected = "key_missing 2, keyed: key_missing 2";
         assert_counted(&layer.metrics(), expected);
-    }
-}
-
-#[test]
-fn misconfigured_applications_are_counted() {
-    // No server passes the address of the peer.
-    let by_peer = || Policy::from(TokenBucket::per_second(1));
-    for (layer, _) in [layer_of([by_peer()]), layer_of([by_peer(), day()])] {
-        for _ in 0..3 {
-            assert_eq!(ask(&layer, plain()).status, 500);
-        }
-        assert_counted(&layer.metrics(), [("misconfigured", 3)]);
     }
 }
 
@@ -134,12 +100,12 @@ fn a_store_that_fails_is_counted_by_what_decided_instead() {
     assert_eq!(ask(&deny, plain()).status, 503);
     let grpc = ask(&deny, as_grpc(plain()));
     assert_eq!(grpc.field("grpc-status").as_deref(), Some("14"));
-    let expected = [("store_failed", 2), ("by store_failure", 2)];
+    let expected = "store_failed 2, by store_failure 2";
     assert_counted(&deny.metrics(), expected);
 
     let allow = down(OnStoreFailure::Allow);
     assert_eq!(ask(&allow, plain()).status, 200);
-    let expected = [("allowed", 1), ("by store_failure", 1)];
+    let expected = "allowed 1, by store_failure 1";
     assert_counted(&allow.metrics(), expected);
 
     let local = down(OnStoreFailure::local());
@@ -147,14 +113,7 @@ fn a_store_that_fails_is_counted_by_what_decided_instead() {
     assert_eq!(statuses, [200, 200, 200, 200, 429]);
     assert_counted(
         &local.metrics(),
-        [
-            ("allowed", 4),
-            ("denied", 1),
-            ("by local", 5),
-            ("four: allowed", 3),
-            ("four: near", 1),
-            ("four: denied", 1),
-        ],
+        "allowed 4, denied 1, by local 5, four: allowed 3, four: near 1, four: denied 1",
     );
 }
 
@@ -171,18 +130,11 @@ fn a_store_that_answers_later_is_counted_when_it_answers() {
     let failing = RateLimitLayer::new(deny).store(slow.clone());
     slow.gate.add_permits(1);
     assert_eq!(ask(&failing, plain()).status, 503);
-    let expected = [("store_failed", 1), ("by store_failure", 1)];
+    let expected = "store_failed 1, by store_failure 1";
     assert_counted(&failing.metrics(), expected);
     assert_counted(
         &layer.metrics(),
-        [
-            ("allowed", 4),
-            ("denied", 1),
-            ("by store", 5),
-            ("four: allowed", 3),
-            ("four: near", 1),
-            ("four: denied", 1),
-        ],
+        "allowed 4, denied 1, by store 5, four: allowed 3, four: near 1, four: denied 1",
     );
 }
 
@@ -194,12 +146,12 @@ fn a_request_that_is_dropped_before_the_answer_is_cancelled() {
     let mut service = layer.layer(tower::service_fn(stuck));
     // Never polled.
     drop(service.call(plain()));
-    assert_counted(&layer.metrics(), [("cancelled", 1)]);
+    assert_counted(&layer.metrics(), "cancelled 1");
     let mut waiting = Box::pin(service.call(plain()));
     assert!(is_pending(&mut waiting));
-    assert_counted(&layer.metrics(), [("cancelled", 1)]);
+    assert_counted(&layer.metrics(), "cancelled 1");
     drop(waiting);
-    assert_counted(&layer.metrics(), [("cancelled", 2)]);
+    assert_counted(&layer.metrics(), "cancelled 2");
 
     // One that is dropped while the inner service works was admitted.
     slow.gate.add_permits(1);
@@ -208,33 +160,7 @@ fn a_request_that_is_dropped_before_the_answer_is_cancelled() {
     drop(admitted);
     assert_counted(
         &layer.metrics(),
-        [
-            ("cancelled", 2),
-            ("allowed", 1),
-            ("by store", 1),
-            ("four: allowed", 1),
-        ],
-    );
-}
-
-#[test]
-fn grpc_denials_are_counted_as_others() {
-    let layer = RateLimitLayer::new(four());
-    for status in [None, None, None, None, Some("8"), Some("8")] {
-        let answer = ask(&layer, as_grpc(plain()));
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.field("grpc-status").as_deref(), status);
-    }
-    assert_counted(
-        &layer.metrics(),
-        [
-            ("allowed", 4),
-            ("denied", 2),
-            ("by store", 6),
-            ("four: allowed", 3),
-            ("four: near", 1),
-            ("four: denied", 2),
-        ],
+        "cancelled 2, allowed 1, by store 1, four: allowed 1",
     );
 }
 
@@ -244,21 +170,9 @@ fn a_layer_on_another_store_counts_from_0() {
     let layer = layer.build().expect("a layer");
     ask(&layer, plain());
     let other = layer.clone().store(MemoryStore::new());
-    assert_counted(&other.metrics(), []);
+    assert_counted(&other.metrics(), "");
     assert_eq!(other.metrics().limiter(), "api");
     assert_eq!(layer.metrics().requests.total(), 1);
-}
-
-#[test]
-fn stacked_layers_count_what_reaches_them() {
-    let (outer, inner) = (RateLimitLayer::new(four()), RateLimitLayer::new(four()));
-    let service = || outer.layer(inner.layer(tower::service_fn(hello)));
-    for status in [200, 200, 200, 200, 429] {
-        let answer = ask_service(service(), plain());
-        assert_eq!(answer.status, status);
-    }
-    assert_eq!(outer.metrics().requests.total(), 5);
-    assert_eq!(inner.metrics().requests.total(), 4);
 }
 
 /// What the layer's own buckets are asked for is no request.
@@ -273,5 +187,5 @@ fn looking_at_the_buckets_of_a_request_counts_nothing() {
         let _ = buckets.credit(5).await.expect("a decision");
         buckets.reset().await.expect("a store");
     });
-    assert_counted(&layer.metrics(), []);
+    assert_counted(&layer.metrics(), "");
 }

@@ -93,104 +93,60 @@ impl Parts {
     }
 }
 
+/// The request, the body, the inner service and its future are gone, wherever the request waited.
 #[test]
-fn dropping_before_the_first_poll_calls_nothing_and_keeps_nothing() {
+fn a_request_that_is_dropped_keeps_nothing() {
+    // How often it is polled, what the store answers before each poll, and calls of the handler.
+    for (name, answers, calls) in [
+        ("before the first poll", &[][..], 0),
+        ("while the store decides", &[0], 0),
+        ("while the handler works", &[0, 1], 1),
+        ("a store that answers at once", &[1], 1),
+    ] {
+        let parts = Parts::new();
+        let mut service = parts.layer.layer(parts.stuck.clone());
+        let mut future = Box::pin(service.call(Request::new(Arc::clone(&parts.body))));
+        for answers in answers {
+            parts.slow.gate.add_permits(*answers);
+            assert!(poll(&mut future).is_pending(), "{name}");
+        }
+        assert_eq!(parts.calls(), calls, "{name}");
+        if calls == 1 {
+            // The ready service is gone after its call. These are of the test and of `service`.
+            assert_eq!(Arc::strong_count(&parts.stuck.calls), 2, "{name}");
+        }
+        drop((future, service));
+        parts.slow.gate.add_permits(10);
+        assert_eq!(parts.calls(), calls, "{name}");
+        parts.assert_all_dropped();
+    }
+    // In memory no future of the store is awaited.
     let parts = Parts::new();
-    let mut service = parts.layer.layer(parts.stuck.clone());
+    let mut service = RateLimitLayer::new(api()).layer(parts.stuck.clone());
     drop(service.call(Request::new(Arc::clone(&parts.body))));
     drop(service);
-    assert_eq!(parts.calls(), 0);
-    parts.assert_all_dropped();
-}
-
-#[test]
-fn dropping_while_the_store_decides_calls_nothing_and_keeps_nothing() {
-    let parts = Parts::new();
-    let mut service = parts.layer.layer(parts.stuck.clone());
-    let mut future = Box::pin(service.call(Request::new(Arc::clone(&parts.body))));
-    assert!(poll(&mut future).is_pending());
-    drop((future, service));
-    parts.slow.gate.add_permits(10);
-    assert_eq!(parts.calls(), 0);
-    parts.assert_all_dropped();
-}
-
-#[test]
-fn dropping_while_the_inner_service_works_drops_its_future() {
-    let parts = Parts::new();
-    let mut service = parts.layer.layer(parts.stuck.clone());
-    let mut future = Box::pin(service.call(Request::new(Arc::clone(&parts.body))));
-    assert!(poll(&mut future).is_pending());
-    parts.slow.gate.add_permits(1);
-    assert!(poll(&mut future).is_pending());
-    assert_eq!(parts.calls(), 1);
-    assert_eq!(Arc::strong_count(&parts.stuck.waiting), 2 + 1);
-    drop((future, service));
-    parts.assert_all_dropped();
-    assert_eq!(parts.calls(), 1);
-}
-
-#[test]
-fn a_store_that_answers_at_once_is_the_same() {
-    let parts = Parts::new();
-    let (store, _) = standing_store();
-    let layer = RateLimitLayer::new(api()).store(store);
-    let mut service = layer.layer(parts.stuck.clone());
-    let mut future = Box::pin(service.call(Request::new(Arc::clone(&parts.body))));
-    assert!(poll(&mut future).is_pending());
-    drop((future, service));
     assert_eq!(parts.calls(), 1);
     parts.assert_all_dropped();
 }
 
+/// It is that of the inner service, which was polled ready.
 #[test]
-fn while_the_inner_service_works_the_service_made_ready_is_gone() {
-    // The ready service is needed for one call only, and is dropped afterwards.
-    let parts = Parts::new();
-    parts.slow.gate.add_permits(1);
-    let mut service = parts.layer.layer(parts.stuck.clone());
-    let mut future = Box::pin(service.call(Request::new(Arc::clone(&parts.body))));
-    assert!(poll(&mut future).is_pending());
-    // The handle of this test, and the one inside `service`.
-    assert_eq!(Arc::strong_count(&parts.stuck.calls), 2);
-}
-
-#[test]
-fn a_denied_request_returns_the_permit_of_its_ready_service() {
+fn a_denied_and_a_dropped_request_return_the_permit_of_their_ready_service() {
     let slow = Slow::new(standing_store().0);
-    slow.gate.add_permits(10);
-    let layer = RateLimitLayer::new(api()).store(slow);
+    let layer = RateLimitLayer::new(api()).store(slow.clone());
     let limited = ConcurrencyLimit::new(tower::service_fn(hello::<Full<Bytes>>), 1);
     let mut service = layer.layer(limited);
-    for _ in 0..3 {
+    for answers in [1, 0, 1, 0, 0] {
         let mut ready = Box::pin(std::future::poll_fn(|cx| service.poll_ready(cx)));
         assert!(poll(&mut ready).is_ready());
         drop(ready);
+        slow.gate.add_permits(answers);
         let mut future = Box::pin(service.call(get([("api", 250)])));
-        let Poll::Ready(Ok(response)) = poll(&mut future) else {
-            panic!("pending");
-        };
-        assert_eq!(response.status(), 403);
+        match poll(&mut future) {
+            Poll::Ready(response) => assert_eq!(response.expect("infallible").status(), 403),
+            Poll::Pending => assert_eq!(answers, 0),
+        }
     }
-}
-
-#[test]
-fn dropping_while_the_store_decides_returns_the_permit() {
-    let slow = Slow::new(standing_store().0);
-    let gate = Arc::clone(&slow.gate);
-    let layer = RateLimitLayer::new(api()).store(slow);
-    let limited = ConcurrencyLimit::new(tower::service_fn(hello::<Full<Bytes>>), 1);
-    let mut service = layer.layer(limited);
-    for _ in 0..3 {
-        let mut ready = Box::pin(std::future::poll_fn(|cx| service.poll_ready(cx)));
-        assert!(poll(&mut ready).is_ready());
-        drop(ready);
-        let mut future = Box::pin(service.call(get([("api", 1)])));
-        assert!(poll(&mut future).is_pending());
-    }
-    gate.add_permits(1);
-    drop(service);
-    assert_eq!(gate.available_permits(), 1);
 }
 
 #[test]

@@ -9,12 +9,10 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    FixedWindow, OnStoreFailure, Outcome, Policy, RateLimitLayer, Settle, settle,
-};
+use tower_throttle::{Outcome, Policy, RateLimitLayer, Settle, settle};
 
 use super::{answered, ask_for, left_of, window};
-use crate::support::web::{Down, ask_service, at_once, layer_of, layer_with, plain};
+use crate::support::web::{ask_service, at_once, layer_of, plain};
 
 /// Returns how many of ten units a request takes that is answered with this status.
 fn charged(policy: &Policy, status: u16) -> u64 {
@@ -87,37 +85,6 @@ fn a_closure_sees_the_head_of_the_response() {
     };
     assert_eq!(answered(&layer, respond).status, 202);
     assert_eq!(left_of(&layer), 93);
-}
-
-#[test]
-fn more_than_is_held_is_owed_up_to_the_debt_that_is_allowed() {
-    let policy = |units| {
-        let policy = window("units", 10).cost(2).max_debt(5);
-        policy.settle_by(move |_: &Outcome<'_>| Settle::Units(units))
-    };
-    // What was used, what is left, and whether one more request of 2 passes.
-    for (units, remaining, passes) in [
-        (0, 10, true),
-        (1, 9, true),
-        (2, 8, true),
-        (8, 2, true),
-        (9, 1, false),
-        (10, 0, false),
-        (15, 0, false),
-        (16, 0, false),
-        (u64::MAX, 0, false),
-    ] {
-        let (layer, _) = layer_of([policy(units)]);
-        assert_eq!(ask_for(&layer, 200).status, 200);
-        assert_eq!(left_of(&layer), remaining, "{units}");
-        assert_eq!(ask_for(&layer, 200).status == 200, passes, "{units}");
-        if !passes {
-            // All that is owed is at most the debt that is allowed.
-            let buckets = layer.buckets(&(&plain()).into()).expect("keys");
-            let credit = at_once(buckets.credit(u64::MAX)).expect("a credit");
-            assert_eq!(credit.refunded(), units.min(15), "{units}");
-        }
-    }
 }
 
 #[test]
@@ -219,32 +186,6 @@ fn requests_that_the_policy_does_not_apply_to_are_not_asked_about() {
     assert_eq!(answer.field("ratelimit"), None);
 }
 
-/// While the store fails, what is held in this process is settled in this process.
-#[test]
-fn a_store_that_is_down_settles_locally_or_not_at_all() {
-    let policy = || window("guesses", 2).settle_by(settle::failures());
-    let local = || {
-        let (layer, _) = layer_with([policy()], |builder| {
-            builder.on_store_failure(OnStoreFailure::local())
-        });
-        layer.store(Down)
-    };
-    let layer = local();
-    let statuses = [200, 404, 200, 404, 200, 404].map(|status| ask_for(&layer, status).status);
-    assert_eq!(
-        statuses.map(|status| status.as_u16()),
-        [200, 404, 200, 404, 429, 429]
-    );
-
-    let (layer, _) = layer_with([policy()], |builder| {
-        builder.on_store_failure(OnStoreFailure::Allow)
-    });
-    let layer = layer.store(Down);
-    for _ in 0..4 {
-        assert_eq!(ask_for(&layer, 404).status, 404);
-    }
-}
-
 /// A handler that takes the handle fails without it, so it is there also if nothing is held.
 #[test]
 fn a_handle_is_in_each_request_of_a_layer_with_a_settler() {
@@ -262,20 +203,4 @@ fn a_handle_is_in_each_request_of_a_layer_with_a_settler() {
         let answer = ask_service(layer.layer(service_fn(has_hold)), plain());
         assert_eq!(answer.text(), expected);
     }
-}
-
-/// Right passwords are free, in sequence: none is denied, and nothing is left in the store.
-#[test]
-fn a_thousand_right_passwords_leave_nothing() {
-    let (store, _) = crate::support::web::standing_store();
-    let policy = Policy::new("login", FixedWindow::per_hour(10)).shared();
-    let layer = RateLimitLayer::builder()
-        .store(store.clone())
-        .policy(policy.settle_by(settle::failures()))
-        .build()
-        .expect("a layer");
-    for _ in 0..1_000 {
-        assert_eq!(ask_for(&layer, 200).status, 200);
-    }
-    assert_eq!(left_of(&layer), 10);
 }

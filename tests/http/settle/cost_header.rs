@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
-use tower_throttle::{HeaderFormat, Outcome, Settle, settle};
+use tower_throttle::{HeaderFormat, settle};
 
 use super::{answered, left_of, window};
 use crate::support::web::{Answer, layer_of, layer_with};
@@ -115,17 +115,4 @@ fn several_policies_may_read_the_field() {
     let answer = ask_with(&layer, &[b"3"]);
     assert_eq!(answer.field("x-cost"), None);
     assert_eq!(super::left(&layer), [97, 97]);
-}
-
-#[test]
-fn a_closure_may_read_a_field_and_leave_it() {
-    let policy = window("points", 100).settle_by(|outcome: &Outcome<'_>| {
-        let cost = outcome.headers().get("x-cost");
-        let cost = cost.and_then(|cost| cost.to_str().ok()?.parse::<u64>().ok());
-        cost.map_or(Settle::Full, |cost| Settle::Units(cost * 2))
-    });
-    let (layer, _) = layer_of([policy]);
-    let answer = ask_with(&layer, &[b"3"]);
-    assert_eq!(answer.field("x-cost").as_deref(), Some("3"));
-    assert_eq!(left_of(&layer), 94);
 }

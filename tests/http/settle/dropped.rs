@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, Service, service_fn};
-use tower_throttle::{Concurrency, Outcome, Policy, RateLimitLayer, Settle, TokenBucket, settle};
+use tower_throttle::{Concurrency, Outcome, Policy, RateLimitLayer, Settle, TokenBucket};
 
 use super::{Frames, Part, left_of, window};
 use crate::support::{
@@ -74,55 +74,30 @@ const SETTLEMENTS: [(Settle, u64); 5] = [
     (Settle::AtEnd, 10),
 ];
 
+/// Asserts for each settlement what is charged when `stop` has dropped the request of this layer.
+fn assert_charged(stop: impl Fn(&RateLimitLayer)) {
+    for (to, units) in SETTLEMENTS {
+        let (policy, asked) = settling(to);
+        let (layer, _) = layer_of([policy]);
+        stop(&layer);
+        assert_eq!(left_of(&layer), 100 - units, "{to:?}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
+
 #[test]
 fn while_the_handler_works() {
-    for (to, units) in SETTLEMENTS {
-        let (policy, asked) = settling(to);
-        let (layer, _) = layer_of([policy]);
-        let begun = begin(&layer);
-        assert_eq!((left_of(&layer), asked.load(Ordering::SeqCst)), (90, 0));
+    assert_charged(|layer| {
+        let begun = begin(layer);
+        assert_eq!(left_of(layer), 90);
         drop(begun);
-        assert_eq!(left_of(&layer), 100 - units, "{to:?}");
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
-    }
+    });
+    // Before the first poll it is the same: the store in memory has decided.
+    assert_charged(|layer| drop(call(layer)));
 }
 
-/// The store in memory has decided, so it is as above.
-#[test]
-fn before_the_first_poll() {
-    for (to, units) in SETTLEMENTS {
-        let (policy, asked) = settling(to);
-        let (layer, _) = layer_of([policy]);
-        drop(call(&layer));
-        assert_eq!(left_of(&layer), 100 - units, "{to:?}");
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
-    }
-}
-
-#[test]
-fn by_a_panic_of_the_handler() {
-    for (to, units) in SETTLEMENTS {
-        let (policy, asked) = settling(to);
-        let (layer, _) = layer_of([policy]);
-        let broken = service_fn(|_: Request<Full<Bytes>>| async {
-            if true {
-                panic!("a bug of the application's");
-            }
-            Response_::Ok(Response::default())
-        });
-        let call = std::panic::AssertUnwindSafe(|| at_once(layer.layer(broken).call(plain())));
-        assert!(std::panic::catch_unwind(call).is_err());
-        assert_eq!(left_of(&layer), 100 - units, "{to:?}");
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
-    }
-}
-
-/// If the settler panics while the handler's panic unwinds, all is charged.
-#[test]
-fn by_a_panic_of_the_handler_and_one_of_the_settler() {
-    let policy = window("units", 100).cost(10);
-    let policy = policy.settle_by(|_: &Outcome<'_>| -> Settle { panic!("another bug") });
-    let (layer, _) = layer_of([policy]);
+/// Sends a request to a handler that panics.
+fn panic_in(layer: &RateLimitLayer) {
     let broken = service_fn(|_: Request<Full<Bytes>>| async {
         if true {
             panic!("a bug of the application's");
@@ -131,6 +106,16 @@ fn by_a_panic_of_the_handler_and_one_of_the_settler() {
     });
     let call = std::panic::AssertUnwindSafe(|| at_once(layer.layer(broken).call(plain())));
     assert!(std::panic::catch_unwind(call).is_err());
+}
+
+/// If the settler panics while the handler's panic unwinds, all is charged.
+#[test]
+fn by_a_panic_of_the_handler_and_one_of_the_settler() {
+    assert_charged(panic_in);
+    let policy = window("units", 100).cost(10);
+    let policy = policy.settle_by(|_: &Outcome<'_>| -> Settle { panic!("another bug") });
+    let (layer, _) = layer_of([policy]);
+    panic_in(&layer);
     assert_eq!(left_of(&layer), 90);
 }
 
@@ -143,38 +128,28 @@ fn slow(policy: Policy) -> (RateLimitLayer, RateLimitLayer, Arc<tokio::sync::Sem
     (layer.clone().store(slow), layer.store(store), gate)
 }
 
-/// The answer is awaited in a task, as the store may have decided.
+/// The answer is awaited in a task, as the store may have decided. Once it has, it is the same.
 #[tokio::test]
 async fn while_the_store_decides() {
-    for (to, units) in SETTLEMENTS {
+    for ((to, units), has_decided) in SETTLEMENTS
+        .into_iter()
+        .flat_map(|it| [(it, false), (it, true)])
+    {
         let (policy, asked) = settling(to);
         let (layer, view, gate) = slow(policy);
         let mut begun = call(&layer);
         assert!(begun.poll().is_pending());
+        if has_decided {
+            gate.add_permits(2);
+            assert!(begun.poll().is_pending());
+        }
         drop(begun);
-        assert_eq!((left_of(&view), asked.load(Ordering::SeqCst)), (90, 0));
         // For the answer, and for that of the settlement.
         gate.add_permits(2);
         eventually_async("the settlement", async || {
             asked.load(Ordering::SeqCst) == 1 && left_of(&view) == 100 - units
         })
         .await;
-    }
-}
-
-#[tokio::test]
-async fn after_the_store_has_decided() {
-    for (to, units) in SETTLEMENTS {
-        let (policy, asked) = settling(to);
-        let (layer, view, gate) = slow(policy);
-        let mut begun = call(&layer);
-        assert!(begun.poll().is_pending());
-        gate.add_permits(2);
-        assert!(begun.poll().is_pending());
-        assert_eq!((left_of(&view), asked.load(Ordering::SeqCst)), (90, 0));
-        drop(begun);
-        eventually_async("the settlement", async || left_of(&view) == 100 - units).await;
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
     }
 }
 
@@ -265,16 +240,4 @@ fn while_the_body_is_sent() {
             assert_eq!(asked.load(Ordering::SeqCst), 2);
         }
     }
-}
-
-/// A client that hangs up before each answer is charged for each, and then denied.
-#[test]
-fn a_client_that_hangs_up_pays() {
-    let (layer, _) = layer_of([window("failures", 10).settle_by(settle::failures())]);
-    for _ in 0..10 {
-        drop(begin(&layer));
-    }
-    assert_eq!(left_of(&layer), 0);
-    let response = at_once(layer.layer(service_fn(super::as_asked)).call(plain()));
-    assert_eq!(response.expect("a response").status(), 429);
 }

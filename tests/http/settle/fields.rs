@@ -99,18 +99,11 @@ fn assert_fields_are_those_of_the_next_view(settlement: Settle, others: u64) {
 
 #[test]
 fn after_a_release_the_fields_are_those_of_the_next_view() {
-    for others in [0, 1, 20, 45] {
-        assert_fields_are_those_of_the_next_view(Settle::Release, others);
-    }
-}
-
-#[test]
-fn after_a_charge_the_fields_are_those_of_the_next_view() {
-    for others in [0, 1, 20, 45] {
-        for units in [1, 4, 5] {
-            assert_fields_are_those_of_the_next_view(Settle::Units(units), others);
+    let charges = [1, 4, 5].map(Settle::Units);
+    for settlement in [Settle::Release, Settle::Full].into_iter().chain(charges) {
+        for others in [0, 1, 20, 45] {
+            assert_fields_are_those_of_the_next_view(settlement, others);
         }
-        assert_fields_are_those_of_the_next_view(Settle::Full, others);
     }
 }
 

@@ -5,19 +5,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use axum::{Extension, Router, routing::post};
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use tokio::sync::oneshot;
+use http_body_util::Full;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{Hold, Outcome, Policy, RateLimitLayer, Settle};
 
 use super::{left, left_of, window};
-use crate::support::{
-    eventually_async,
-    web::{ask_service, at_once, layer_of, plain},
-};
+use crate::support::web::{ask_service, at_once, layer_of, plain};
 
 /// A policy whose requests are settled by the handler: it holds 10 of 100 units.
 fn by_handler(name: &str) -> Policy {
@@ -84,13 +79,6 @@ fn the_handler_is_too_late_after_the_settler() {
 }
 
 #[test]
-fn a_handle_that_settles_nothing_charges_all() {
-    let (layer, _) = layer_of([by_handler("units")]);
-    handled(&layer, drop);
-    assert_eq!(left_of(&layer), 90);
-}
-
-#[test]
 fn a_handle_releases_and_knows_its_policies() {
     let (layer, _) = layer_of([by_handler("one"), window("plain", 10), by_handler("two")]);
     handled(&layer, |hold| {
@@ -139,30 +127,6 @@ fn the_last_handle_decides_after_the_response() {
     assert_eq!(left_of(&layer), 78);
     assert!(kept.lock().unwrap().remove(0).release("units"));
     assert_eq!(left_of(&layer), 88);
-}
-
-/// Over HTTP, in a task that goes on after the response.
-#[tokio::test]
-async fn a_task_settles_after_the_response() {
-    let (layer, _) = layer_of([by_handler("units")]);
-    let (finish, finished) = oneshot::channel::<u64>();
-    let finished = Arc::new(Mutex::new(Some(finished)));
-    let handler = async move |Extension(hold): Extension<Hold>| {
-        let finished = finished.lock().unwrap().take().expect("one request");
-        tokio::spawn(async move {
-            let units = finished.await.expect("the work");
-            assert!(hold.settle("units", units));
-        });
-        "begun"
-    };
-    let mut app = Router::new().route("/", post(handler)).layer(layer.clone());
-    let request = Request::post("/").body(axum::body::Body::empty()).unwrap();
-    let response = app.call(request).await.expect("a response");
-    let body = response.into_body().collect().await.expect("a body");
-    assert_eq!(body.to_bytes(), "begun");
-    assert_eq!(left_of(&layer), 90);
-    finish.send(7).expect("a task");
-    eventually_async("the settlement", async || left_of(&layer) == 93).await;
 }
 
 #[test]

@@ -6,7 +6,7 @@ use http_body_util::Full;
 use tower_throttle::{Outcome, RateLimitLayer, Settle, settle};
 
 use super::{answered, window};
-use crate::{logged::logged, support::web::layer_of};
+use crate::{logged::logged, support::assert_one_line, support::web::layer_of};
 
 fn ask_with(layer: &RateLimitLayer, field: &'static str, value: &'static str) {
     answered(layer, || {
@@ -28,17 +28,11 @@ fn a_cost_that_is_no_number_is_logged_once() {
         }
         ask_with(&layer.clone(), field, "-1");
     });
-    assert_eq!(log.len(), 1, "{log:?}");
-    let line = &log[0];
-    assert!(
-        line.contains("WARN") && line.contains("tower_throttle::wiring"),
-        "{line}"
+    assert_one_line(
+        &log,
+        "WARN|tower_throttle::wiring|`x-cost-of-the-log-test` is not one whole number",
     );
-    assert!(
-        line.contains("`x-cost-of-the-log-test` is not one whole number"),
-        "{line}"
-    );
-    assert!(!line.contains("s3cret"), "{line}");
+    assert!(!log[0].contains("s3cret"), "{log:?}");
 }
 
 #[test]
@@ -51,14 +45,8 @@ fn a_settler_that_panics_is_logged_once_with_its_policy() {
             ask_with(&layer, "x-other", "7");
         }
     });
-    assert_eq!(log.len(), 1, "{log:?}");
-    let line = &log[0];
-    assert!(
-        line.contains("WARN") && line.contains("tower_throttle::wiring"),
-        "{line}"
-    );
-    assert!(
-        line.contains("`settle_by(..)` of policy \"the log test\" panicked"),
-        "{line}"
+    assert_one_line(
+        &log,
+        r#"WARN|tower_throttle::wiring|`settle_by(..)` of policy "the log test" panicked"#,
     );
 }

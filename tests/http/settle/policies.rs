@@ -3,12 +3,12 @@
 use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::Full;
 use tower::{Layer, service_fn};
 use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Outcome, Policy, Quota, RequestHead, Settle, SlidingLog,
-    SlidingWindow, TokenBucket, key, settle,
+    Concurrency, FixedWindow, LeakyBucket, Outcome, Policy, Quota, RequestHead, Settle,
+    TokenBucket, settle,
 };
 
 use super::{as_asked, ask_for, dropped::begin, left, left_of, window};
@@ -37,45 +37,6 @@ fn each_policy_is_settled_by_its_own_settler() {
 }
 
 #[test]
-fn every_algorithm_settles() {
-    let minute = Duration::from_secs(60);
-    let policies = [
-        Policy::new("token", TokenBucket::per_minute(10)),
-        Policy::new("at once", TokenBucket::per_minute(10).refill_at_once()),
-        Policy::new("by hand", TokenBucket::without_refill(10)),
-        Policy::new("leaky", LeakyBucket::per_minute(10).capacity(10)),
-        Policy::new("fixed", FixedWindow::new(10, minute)),
-        Policy::new("sliding", SlidingWindow::new(10, minute)),
-        Policy::new("log", SlidingLog::new(10, minute)),
-    ];
-    for (settlement, remaining) in [
-        (Settle::Full, 6),
-        (Settle::Release, 10),
-        (Settle::Units(1), 9),
-        (Settle::Units(9), 1),
-    ] {
-        let settler = move |_: &Outcome<'_>| settlement;
-        let settling = policies
-            .clone()
-            .map(|policy| policy.shared().cost(4).settle_by(settler));
-        let (layer, _) = layer_of(settling);
-        assert_eq!(ask_for(&layer, 200).status, 200);
-        assert_eq!(left(&layer), [remaining; 7], "{settlement:?}");
-    }
-}
-
-/// Exactly as many requests as fit are under way at a time, and all that are released fit again.
-#[test]
-fn what_is_held_is_taken_as_long_as_it_is_held() {
-    let (layer, _) = layer_of([window("units", 10).cost(4).settle_by(settle::failures())]);
-    let begun = [begin(&layer), begin(&layer)];
-    assert_eq!(ask_for(&layer, 200).status, 429);
-    assert_eq!(left_of(&layer), 2);
-    drop(begun);
-    assert_eq!(left_of(&layer), 2);
-}
-
-#[test]
 fn the_cost_that_a_request_chooses_is_held() {
     let policy = window("units", 100).cost_by(cost_in("cost"));
     let (layer, _) =
@@ -93,34 +54,27 @@ fn the_cost_that_a_request_chooses_is_held() {
 fn tiers_settle_by_the_quota_of_the_request() {
     let free: Quota = FixedWindow::per_hour(10).try_into().unwrap();
     let paid: Quota = TokenBucket::per_hour(1_000).try_into().unwrap();
-    let permits: Quota = Concurrency::new(3).try_into().unwrap();
-    let paced: Quota = LeakyBucket::per_second(1).queue(3).try_into().unwrap();
-    let tier = move |head: &RequestHead<'_>| match head.headers().get("x-api-key") {
-        Some(name) if name == "paid" => paid,
-        Some(name) if name == "permits" => permits,
-        Some(name) if name == "paced" => paced,
-        _ => free,
-    };
-    let policy = Policy::new("tier", FixedWindow::per_hour(10));
-    let policy = policy.key(key::header("x-api-key")).quota_by(tier);
+    let policy = window("tier", 10).quota_by(move |head| match head.headers().get("x-paid") {
+        Some(_) => paid,
+        None => free,
+    });
     let (layer, _) = layer_of([policy.settle_by(settle::failures())]);
-    let left_for = |name: &str| {
-        let request = get([("x-api-key", name)]);
-        let buckets = layer.buckets(&RequestHead::from(&request)).expect("keys");
-        let decision = at_once(buckets.peek()).expect("a decision");
-        decision
-            .policies()
-            .map(|policy| policy.remaining())
-            .sum::<u64>()
-    };
-    let ask_as = |name: &str, status: u16| {
-        let request = get([("x-api-key", name), ("answer", &status.to_string())]);
-        ask_service(layer.layer(service_fn(as_asked)), request).status
-    };
-    for (name, all) in [("free", 10), ("paid", 1_000)] {
-        assert_eq!(left_for(name), all);
-        assert_eq!([200, 404].map(|status| ask_as(name, status)), [200, 404]);
-        assert_eq!(left_for(name), all - 1);
+    for (field, all) in [("x-free", 10), ("x-paid", 1_000)] {
+        let left = || {
+            let request = get([(field, "1")]);
+            let buckets = layer.buckets(&RequestHead::from(&request)).expect("keys");
+            let decision = at_once(buckets.peek()).expect("a decision");
+            decision
+                .policies()
+                .map(|policy| policy.remaining())
+                .sum::<u64>()
+        };
+        assert_eq!(left(), all);
+        for (status, charged) in [(200, 0), (404, 1)] {
+            let request = get([(field, "1"), ("answer", &status.to_string())]);
+            let answer = ask_service(layer.layer(service_fn(as_asked)), request);
+            assert_eq!((answer.status.as_u16(), left()), (status, all - charged));
+        }
     }
 }
 
@@ -238,70 +192,6 @@ fn a_shadow_policy_settles_what_another_policy_denies() {
         let left = decision.shadow_policies().map(|policy| policy.remaining());
         assert_eq!(left.collect::<Vec<_>>(), [remaining]);
     }
-}
-
-/// It is settled also if the store answers after the response.
-#[tokio::test]
-async fn a_shadow_policy_settles_when_the_store_answers_late() {
-    let (store, _) = crate::support::web::standing_store();
-    let slow = crate::support::web::Slow::new(store.clone());
-    let gate = std::sync::Arc::clone(&slow.gate);
-    let (layer, _) = layer_of([window("new", 10).settle_by(settle::failures()).shadow()]);
-    let (late, view) = (layer.clone().store(slow), layer.store(store));
-    let shadow_left = || {
-        let buckets = view.buckets(&RequestHead::from(&plain())).expect("keys");
-        let decision = at_once(buckets.peek()).expect("a decision");
-        decision
-            .shadow_policies()
-            .map(|policy| policy.remaining())
-            .sum::<u64>()
-    };
-    for (status, while_held, remaining) in [(200, 9, 10), (404, 9, 9), (200, 8, 9)] {
-        assert_eq!(ask_for(&late, status).status.as_u16(), status);
-        assert_eq!(shadow_left(), while_held);
-        // For the answer, and for that of the settlement.
-        gate.add_permits(2);
-        crate::support::eventually_async("the settlement", async || {
-            shadow_left() == remaining && gate.available_permits() == 0
-        })
-        .await;
-    }
-}
-
-/// A settler of the caller's own type.
-#[test]
-fn a_type_may_be_a_settler() {
-    #[derive(Clone)]
-    struct Grades;
-
-    impl settle::Settler for Grades {
-        fn settle(&self, outcome: &Outcome<'_>) -> Settle {
-            match outcome.status() {
-                Some(StatusCode::NOT_FOUND) => Settle::Units(1),
-                Some(status) if status.is_client_error() => Settle::Units(3),
-                _ => Settle::Release,
-            }
-        }
-    }
-
-    let (layer, _) = layer_of([window("grades", 10).cost(3).settle_by(Grades)]);
-    for (status, remaining) in [(200, 10), (404, 9), (401, 6)] {
-        ask_for(&layer, status);
-        assert_eq!(left_of(&layer), remaining);
-    }
-}
-
-/// A reset forgets what is held, too. A settlement that comes later charges no more than exceeds it.
-#[test]
-fn a_reset_forgets_what_is_held() {
-    let (layer, _) = layer_of([window("units", 10).cost(4).settle_by(settle::failures())]);
-    let begun = begin(&layer);
-    assert_eq!(left_of(&layer), 6);
-    let buckets = layer.buckets(&RequestHead::from(&plain())).expect("keys");
-    at_once(buckets.reset_shared()).expect("a reset");
-    assert_eq!(left_of(&layer), 10);
-    drop(begun);
-    assert_eq!(left_of(&layer), 10);
 }
 
 #[test]

@@ -114,13 +114,3 @@ fn every_answer_to_head_has_the_fields_of_get_and_no_body() {
         assert_eq!(fields, get.headers);
     }
 }
-
-#[test]
-fn the_decision_of_a_denial_is_with_the_response() {
-    let (layer, _) = layer_of([api()]);
-    ask(&layer, get([("api", 100)]));
-    let decision = ask(&layer, plain()).decision.unwrap();
-    assert!(!decision.is_allowed());
-    let denied: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
-    assert_eq!(denied, ["api"]);
-}

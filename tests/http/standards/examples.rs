@@ -8,14 +8,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt};
-use tower_throttle::{
-    Concurrency, HeaderFormat, OnStoreFailure, Policy, RateLimitLayerBuilder, TokenBucket, key,
-};
+use tower_throttle::{Concurrency, HeaderFormat, Policy, RateLimitLayerBuilder, TokenBucket, key};
 
-use crate::support::web::{Answer, Down, api, ask, cost_in, day, get, layer_of, layer_with, plain};
+use crate::support::web::{Answer, api, ask, cost_in, day, get, layer_of, layer_with, plain};
 
 #[test]
 fn one_policy_that_allows() {
@@ -155,62 +153,44 @@ RateLimit: "inflight";r=0
     drop((six, four));
 }
 
+/// Only the fields differ in the older forms.
 #[test]
-fn a_store_that_is_down_and_a_layer_that_allows() {
-    let (layer, _) = layer_with([api()], |builder| {
-        builder.on_store_failure(OnStoreFailure::Allow)
-    });
-    ask(&layer.store(Down), plain()).assert_is(
-        r#"HTTP/1.1 200 OK
-RateLimit-Policy: "api";q=100;w=60
-
-hello"#,
-    );
-}
-
-#[test]
-fn a_store_that_is_down_and_a_layer_that_denies() {
-    let (layer, _) = layer_with([api()], |builder| {
-        builder.on_store_failure(OnStoreFailure::Deny)
-    });
-    ask(&layer.store(Down), plain()).assert_is(
-        r#"HTTP/1.1 503 Service Unavailable
-Content-Type: application/problem+json
-Cache-Control: no-store
-Retry-After: 5
-
-{"type":"about:blank","title":"Service Unavailable","status":503}"#,
-    );
-}
-
-/// Asserts the same denial in an older form: only the fields that differ.
-#[track_caller]
-fn assert_older_form(headers: HeaderFormat, fields: &str) {
-    denied_by_api(|builder| builder.headers(headers)).assert_is(&format!(
-        r#"HTTP/1.1 429 Too Many Requests
+fn older_forms_of_an_answer_that_allows_and_of_a_denial() {
+    for (headers, allowed, denied) in [
+        (
+            HeaderFormat::Draft6,
+            "RateLimit-Limit: 100\nRateLimit-Remaining: 60\nRateLimit-Reset: 36\nRateLimit-Policy: 100;w=60",
+            "RateLimit-Limit: 100\nRateLimit-Remaining: 0\nRateLimit-Reset: 1\nRateLimit-Policy: 100;w=60",
+        ),
+        (
+            HeaderFormat::Draft7,
+            "RateLimit: limit=100, remaining=60, reset=36\nRateLimit-Policy: 100;w=60",
+            "RateLimit: limit=100, remaining=0, reset=1\nRateLimit-Policy: 100;w=60",
+        ),
+        (
+            HeaderFormat::XRateLimitEpoch,
+            "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 60\nX-RateLimit-Reset: 1795242024",
+            "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795242060",
+        ),
+        (
+            HeaderFormat::XRateLimitDelta,
+            "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 60\nX-RateLimit-Reset: 24",
+            "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 60",
+        ),
+    ] {
+        let (layer, _) = layer_with([api(), day()], |builder| builder.headers(headers));
+        let answer = ask(&layer, get([("api", 40), ("day", 10)]));
+        answer.assert_is(&format!("HTTP/1.1 200 OK\n{allowed}\n\nhello"));
+        denied_by_api(|builder| builder.headers(headers)).assert_is(&format!(
+            r#"HTTP/1.1 429 Too Many Requests
 Content-Type: application/problem+json
 Cache-Control: no-store
 Retry-After: 1
-{fields}
+{denied}
 
 {{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["api"]}}"#,
-    ));
-}
-
-#[test]
-fn draft_6() {
-    assert_older_form(
-        HeaderFormat::Draft6,
-        "RateLimit-Limit: 100\nRateLimit-Remaining: 0\nRateLimit-Reset: 1\nRateLimit-Policy: 100;w=60",
-    );
-}
-
-#[test]
-fn draft_7() {
-    assert_older_form(
-        HeaderFormat::Draft7,
-        "RateLimit: limit=100, remaining=0, reset=1\nRateLimit-Policy: 100;w=60",
-    );
+        ));
+    }
 }
 
 #[test]
@@ -223,83 +203,26 @@ fn older_policies_have_the_burst() {
     }
 }
 
-#[test]
-fn x_ratelimit_with_a_time_of_day() {
-    assert_older_form(
-        HeaderFormat::XRateLimitEpoch,
-        "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795242060",
-    );
-}
-
-#[test]
-fn x_ratelimit_with_seconds_from_now() {
-    assert_older_form(
-        HeaderFormat::XRateLimitDelta,
-        "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 60",
-    );
-}
-
-#[test]
-fn older_forms_of_an_answer_that_allows() {
-    let fields = |headers| {
-        let (layer, _) = layer_with([api(), day()], |builder| builder.headers(headers));
-        let answer = ask(&layer, get([("api", 40), ("day", 10)]));
-        let mut lines: Vec<_> = answer
-            .headers
-            .iter()
-            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
-            .collect();
-        lines.sort();
-        lines
-    };
-    assert_eq!(
-        fields(HeaderFormat::Draft6),
-        [
-            "ratelimit-limit: 100",
-            "ratelimit-policy: 100;w=60",
-            "ratelimit-remaining: 60",
-            "ratelimit-reset: 36",
-        ]
-    );
-    assert_eq!(
-        fields(HeaderFormat::Draft7),
-        [
-            "ratelimit-policy: 100;w=60",
-            "ratelimit: limit=100, remaining=60, reset=36",
-        ]
-    );
-    assert_eq!(
-        fields(HeaderFormat::XRateLimitEpoch),
-        [
-            "x-ratelimit-limit: 100",
-            "x-ratelimit-remaining: 60",
-            "x-ratelimit-reset: 1795242024",
-        ]
-    );
-    assert_eq!(
-        fields(HeaderFormat::XRateLimitDelta),
-        [
-            "x-ratelimit-limit: 100",
-            "x-ratelimit-remaining: 60",
-            "x-ratelimit-reset: 24",
-        ]
-    );
-}
-
-/// Returns the `pk` of both fields of one answer, which must be the same.
+/// Returns the `pk` of both fields of an answer and of a denial, which must be the same.
 #[track_caller]
 fn partition(secret: &str, policy: &str, key: &str) -> String {
     let policy = Policy::new(policy, TokenBucket::per_minute(100)).key(key::header("x-api-key"));
-    let (layer, _) = layer_with([policy], |builder| {
+    let (layer, _) = layer_with([policy.cost_by(cost_in("api"))], |builder| {
         builder.partition_key_secret(secret.as_bytes())
     });
-    let answer = ask(&layer, get([("x-api-key", key)]));
-    let text = |name| {
-        let text = answer.field(name).unwrap();
-        text.rsplit_once(";pk=").unwrap().1.to_owned()
-    };
-    assert_eq!(text("ratelimit"), text("ratelimit-policy"));
-    text("ratelimit")
+    let mut seen = Vec::new();
+    for cost in [1, 100] {
+        let answer = ask(
+            &layer,
+            get([("x-api-key", key), ("api", &cost.to_string())]),
+        );
+        for name in ["ratelimit", "ratelimit-policy"] {
+            let text = answer.field(name).unwrap();
+            seen.push(text.rsplit_once(";pk=").unwrap().1.to_owned());
+        }
+    }
+    assert!(seen.iter().all(|pk| *pk == seen[0]), "{seen:?}");
+    seen.remove(0)
 }
 
 #[test]
@@ -345,22 +268,4 @@ fn a_partition_key_never_shows_the_key() {
             assert!(!bytes.windows(4).any(|window| window == part));
         }
     }
-}
-
-#[test]
-fn a_denial_carries_the_same_partition_key() {
-    let policy = Policy::new("api", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
-    let (layer, _) = layer_with([policy], |builder| builder.partition_key_secret(b"secret"));
-    let allowed = ask(&layer, get([("x-api-key", "ann")]));
-    let denied = ask(&layer, get([("x-api-key", "ann")]));
-    assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
-    let pk = |answer: &Answer| {
-        let text = answer.field("ratelimit").unwrap();
-        text.rsplit_once(";pk=").unwrap().1.to_owned()
-    };
-    assert_eq!(pk(&allowed), pk(&denied));
-    assert_eq!(
-        denied.field("ratelimit-policy"),
-        allowed.field("ratelimit-policy")
-    );
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http::{Response, StatusCode};
+use http_body_util::Full;
 use proptest::prelude::*;
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 use tower::Layer;
@@ -150,35 +150,6 @@ proptest! {
 }
 
 #[test]
-fn quotes_and_backslashes_in_names_are_escaped() {
-    let (layer, _) = layer_of([policy(
-        r#"a "b" \c\"#,
-        TokenBucket::per_second(1).try_into().unwrap(),
-    )]);
-    let answer = ask(&layer, plain());
-    assert_eq!(
-        answer.field("ratelimit-policy").unwrap(),
-        r#""a \"b\" \\c\\";q=1;w=1"#
-    );
-    assert_eq!(name_of(&items(&answer, "ratelimit")[0]), r#"a "b" \c\"#);
-}
-
-#[test]
-fn the_largest_numbers_keep_within_15_digits() {
-    let quota = FixedWindow::new((1 << 53) - 1, Duration::from_secs(100 * 365 * 86_400));
-    let (layer, _) = layer_of([policy("large", quota.try_into().unwrap())]);
-    let answer = ask(&layer, plain());
-    assert_eq!(
-        answer.field("ratelimit-policy").unwrap(),
-        r#""large";q=999999999999999;w=3153600000"#
-    );
-    assert_eq!(
-        answer.field("ratelimit").unwrap(),
-        r#""large";r=999999999999999;t=3153600000"#
-    );
-}
-
-#[test]
 fn a_fraction_of_a_second_is_sent_in_whole_seconds() {
     let reported = |quota: TokenBucket| {
         let (layer, _) = layer_of([policy("p", quota.try_into().unwrap())]);
@@ -191,17 +162,6 @@ fn a_fraction_of_a_second_is_sent_in_whole_seconds() {
         reported(bucket(10, 1_000).burst(25)),
         r#""p";q=10;w=1;tt-burst=25"#
     );
-}
-
-#[test]
-fn defaults_are_left_out() {
-    let (layer, _) = layer_of([api(), day()]);
-    let answer = ask(&layer, plain());
-    for (field, parameters) in [("ratelimit-policy", ["q", "w"]), ("ratelimit", ["r", "t"])] {
-        for item in items(&answer, field) {
-            assert_eq!(parameters_of(&item), parameters);
-        }
-    }
 }
 
 const MODES: [(HeaderFormat, &[&str]); 6] = [
@@ -258,20 +218,6 @@ fn each_mode_sends_its_own_fields_and_no_others() {
 }
 
 #[test]
-fn without_fields_a_denial_still_has_retry_after() {
-    let (layer, _) = layer_with([api()], |builder| builder.headers(HeaderFormat::None));
-    ask(&layer, get([("api", 100)])).assert_is("HTTP/1.1 200 OK\n\nhello");
-    ask(&layer, plain()).assert_is(
-        r#"HTTP/1.1 429 Too Many Requests
-Content-Type: application/problem+json
-Cache-Control: no-store
-Retry-After: 1
-
-{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["api"]}"#,
-    );
-}
-
-#[test]
 fn redirects_can_be_left_without_fields() {
     let (layer, _) = layer_with([api()], |builder| {
         builder.headers_when(|status, _| !status.is_redirection())
@@ -291,46 +237,10 @@ fn redirects_can_be_left_without_fields() {
     assert_eq!(answer_with(503).names(), ["ratelimit", "ratelimit-policy"]);
     // Only the fields are left out: the decision is still in the extensions.
     assert!(answer_with(307).decision.is_some());
-}
-
-#[test]
-fn cacheable_responses_can_omit_fields_but_denials_have_them() {
-    let (layer, _) = layer_with([api()], |builder| {
-        builder.headers_when(|_, headers| {
-            let control = headers.get("cache-control");
-            control.is_none_or(|value| !value.to_str().unwrap_or_default().contains("public"))
-        })
-    });
-    let inner = |_| async {
-        let response = Response::builder().header("cache-control", "public, max-age=60");
-        let body = Full::<bytes::Bytes>::default();
-        Ok::<_, std::convert::Infallible>(response.body(body).unwrap())
-    };
-    let service = || layer.layer(tower::service_fn(inner));
-    let shared = ask_service(service(), get([("api", 100)]));
-    assert_eq!(shared.names(), ["cache-control"]);
-    let denied = ask_service(service(), plain());
-    assert_eq!(denied.field("cache-control").unwrap(), "no-store");
-    assert_eq!(denied.field("ratelimit").unwrap(), r#""api";r=0;t=1"#);
-}
-
-#[test]
-fn nothing_is_added_to_trailers() {
-    let (layer, _) = layer_of([api()]);
-    let inner = |_| async {
-        let mut trailers = HeaderMap::new();
-        trailers.insert("checksum", "7".parse().unwrap());
-        let body = Full::<bytes::Bytes>::from("hello");
-        let body = body.with_trailers(std::future::ready(Some(Ok(trailers))));
-        Ok::<_, std::convert::Infallible>(Response::new(body))
-    };
-    let service = || layer.layer(tower::service_fn(inner));
-    let allowed = ask_service(service(), get([("api", 100)]));
-    assert_eq!(allowed.field("ratelimit").unwrap(), r#""api";r=0;t=1"#);
-    let trailers = allowed.trailers.unwrap();
-    assert_eq!(trailers.len(), 1);
-    assert_eq!(trailers["checksum"], "7");
-    let denied = ask_service(service(), plain());
-    assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(denied.trailers, None);
+    // Denials have them, whatever the handler would have answered.
+    ask(&layer, get([("api", 95)]));
+    assert_eq!(
+        ask(&layer, plain()).field("ratelimit").unwrap(),
+        r#""api";r=0;t=1"#
+    );
 }

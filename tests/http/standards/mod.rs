@@ -1,8 +1,9 @@
 //! The layer against HTTP's standards: the examples and the checklist of the project's
 //! standards page, which follows the RFCs and drafts.
 
+use tower_throttle::HeaderFormat;
+
 mod answers;
-mod build_errors;
 mod cors;
 mod examples;
 mod fields;
@@ -16,3 +17,13 @@ mod stacked;
 mod store_down;
 #[cfg(feature = "tracing")]
 mod wiring;
+
+/// All forms of the header fields.
+const MODES: [HeaderFormat; 6] = [
+    HeaderFormat::Draft10,
+    HeaderFormat::Draft7,
+    HeaderFormat::Draft6,
+    HeaderFormat::XRateLimitEpoch,
+    HeaderFormat::XRateLimitDelta,
+    HeaderFormat::None,
+];

@@ -9,7 +9,7 @@ use tower_throttle::{
     RateLimitLayer, SlidingLog, SlidingWindow, TokenBucket,
 };
 
-use crate::support::web::{NOW_S, api, ask, cost_in, get, layer_with, plain, standing_store};
+use crate::support::web::{NOW_S, ask, cost_in, get, layer_with, plain, standing_store};
 
 /// Every algorithm, with numbers that some dozen requests use up.
 fn quotas() -> Vec<Quota> {
@@ -99,19 +99,6 @@ proptest! {
 }
 
 #[test]
-fn a_denied_client_that_waits_for_the_reset_is_admitted() {
-    for quota in quotas() {
-        let ([epoch, _], clock) = layers(quota);
-        let denied = (0..50).find_map(|_| {
-            let (status, reset_s, ..) = reset_of(&epoch, 3);
-            (status == StatusCode::TOO_MANY_REQUESTS).then_some(reset_s)
-        });
-        clock.set_us(denied.unwrap() * 1_000_000);
-        assert_eq!(reset_of(&epoch, 3).0, StatusCode::OK, "{quota:?}");
-    }
-}
-
-#[test]
 fn no_reset_is_sent_if_units_do_not_come_back_with_time() {
     for quota in [
         Quota::try_from(TokenBucket::without_refill(5)).unwrap(),
@@ -128,24 +115,5 @@ fn no_reset_is_sent_if_units_do_not_come_back_with_time() {
                 assert_eq!(answer.field("x-ratelimit-reset"), None, "{quota:?}");
             }
         }
-    }
-}
-
-/// In the drafts, a `Retry-After` is no earlier than a `RateLimit-Reset`.
-#[test]
-fn the_reset_of_the_drafts_is_the_wait_of_a_denial() {
-    for (headers, field, value) in [
-        (HeaderFormat::Draft6, "ratelimit-reset", "1"),
-        (
-            HeaderFormat::Draft7,
-            "ratelimit",
-            "limit=100, remaining=0, reset=1",
-        ),
-    ] {
-        let (layer, _) = layer_with([api()], |builder| builder.headers(headers));
-        ask(&layer, get([("api", 100)]));
-        let answer = ask(&layer, plain());
-        assert_eq!(answer.field(field).unwrap(), value);
-        assert_eq!(answer.number("retry-after"), 1);
     }
 }

@@ -13,19 +13,11 @@ use tower_throttle::{
     store::Store,
 };
 
+use super::MODES;
 use crate::support::web::{
     Answer, Down, api, as_grpc, ask, ask_service, at_once, cost_in, get, hello, plain, read,
     request, standing_store,
 };
-
-const FORMS: [HeaderFormat; 6] = [
-    HeaderFormat::Draft10,
-    HeaderFormat::Draft7,
-    HeaderFormat::Draft6,
-    HeaderFormat::XRateLimitEpoch,
-    HeaderFormat::XRateLimitDelta,
-    HeaderFormat::None,
-];
 
 fn policies() -> [Policy; 2] {
     [
@@ -128,7 +120,7 @@ fn a_responder_sends_what_a_layer_sends() {
         |builder| builder.grpc_denials(GrpcDenials::Always),
         |builder| builder.headers_when(|status, _| status != StatusCode::OK),
     ];
-    for form in FORMS {
+    for form in MODES {
         for set in settings {
             let set = |builder: RateLimitLayerBuilder| set(builder).headers(form);
             let mut seen = Vec::new();
@@ -172,7 +164,7 @@ fn a_responder_sends_what_a_layer_sends() {
 
 #[test]
 fn a_responder_sends_what_a_layer_sends_inside_another_layer() {
-    for form in FORMS {
+    for form in MODES {
         let set = |builder: RateLimitLayerBuilder| builder.headers(form);
         let outer = || {
             let (store, _) = standing_store();

@@ -10,6 +10,7 @@ use tower_throttle::{
     Concurrency, Decision, HeaderFormat, OnStoreFailure, Policy, RateLimitLayer, Source, Verdict,
 };
 
+use super::MODES;
 use crate::support::web::{Answer, Down, api, ask_service, day, get, layer_with, plain};
 
 fn names(decision: &Decision) -> Vec<String> {
@@ -44,15 +45,6 @@ fn ask_both([outer, inner]: &[RateLimitLayer; 2], request: Request<Full<Bytes>>)
         .service_fn(tell);
     ask_service(service, request)
 }
-
-const MODES: [HeaderFormat; 6] = [
-    HeaderFormat::Draft10,
-    HeaderFormat::Draft7,
-    HeaderFormat::Draft6,
-    HeaderFormat::XRateLimitEpoch,
-    HeaderFormat::XRateLimitDelta,
-    HeaderFormat::None,
-];
 
 #[test]
 fn lists_have_the_items_of_both_layers() {
@@ -135,17 +127,11 @@ fn a_retry_after_from_inside_stays() {
 }
 
 #[test]
-fn the_inner_service_sees_one_decision_with_the_policies_of_both() {
+fn the_handler_and_the_response_have_one_decision_with_the_policies_of_both() {
     for mode in MODES {
-        assert_eq!(ask_both(&api_and_day(mode), plain()).text(), "api day");
-    }
-}
-
-#[test]
-fn the_response_carries_one_decision_with_the_policies_of_both() {
-    for mode in MODES {
-        let decision = ask_both(&api_and_day(mode), plain()).decision.unwrap();
-        assert_eq!(names(&decision), ["api", "day"], "{mode:?}");
+        let answer = ask_both(&api_and_day(mode), plain());
+        assert_eq!(answer.text(), "api day", "{mode:?}");
+        assert_eq!(names(&answer.decision.unwrap()), ["api", "day"], "{mode:?}");
     }
 }
 
@@ -197,34 +183,24 @@ fn a_store_that_is_down_inside_hides_no_policy_of_the_outer_layer() {
 }
 
 #[test]
-fn a_store_that_is_down_outside_leaves_what_the_inner_layer_knows() {
-    let [outer, inner] = api_and_day(HeaderFormat::Draft10);
-    let answer = ask_both(&[outer.store(Down), inner], plain());
-    assert_eq!(answer.text(), "day");
-    assert_eq!(
-        answer.field("ratelimit").unwrap(),
-        r#""day";r=4999;t=86400"#
-    );
-    assert_eq!(
-        answer.field("ratelimit-policy").unwrap(),
-        r#""day";q=5000;w=86400, "api";q=100;w=60"#
-    );
-    assert_eq!(names(&answer.decision.unwrap()), ["day"]);
-}
-
-#[test]
 fn a_store_that_is_down_outside_is_not_forgotten() {
     let [outer, inner] = api_and_day(HeaderFormat::Draft10);
     let source = |request: Request<Full<Bytes>>| async move {
-        let source = request.extensions().get::<Decision>().unwrap().source();
-        Ok::<_, Infallible>(Response::new(Full::from(format!("{source:?}"))))
+        let decision = request.extensions().get::<Decision>().unwrap();
+        let (source, names) = (decision.source(), names(decision));
+        Ok::<_, Infallible>(Response::new(Full::from(format!("{source:?} {names:?}"))))
     };
     let service = ServiceBuilder::new()
         .layer(outer.store(Down))
         .layer(inner)
         .service_fn(source);
     let answer = ask_service(service, plain());
-    assert_eq!(answer.text(), "StoreFailure");
+    // What the inner layer knows is told.
+    assert_eq!(answer.text(), r#"StoreFailure ["day"]"#);
+    let limits = answer.field("ratelimit").unwrap();
+    assert_eq!(limits, r#""day";r=4999;t=86400"#);
+    let policies = answer.field("ratelimit-policy").unwrap();
+    assert_eq!(policies, r#""day";q=5000;w=86400, "api";q=100;w=60"#);
     let decision = answer.decision.unwrap();
     assert_eq!(decision.source(), Source::StoreFailure);
 }

@@ -1,15 +1,14 @@
 //! Checklist 11: a store that cannot decide.
 
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use tower::Layer;
 use tower_throttle::{
-    Decision, HeaderFormat, OnStoreFailure, Quota, RateLimitLayer, Source, TokenBucket, Verdict,
+    HeaderFormat, OnStoreFailure, Quota, RateLimitLayer, Source, TokenBucket, Verdict,
 };
 
+use super::MODES;
 use crate::support::web::{
-    Answer, DOWN_BECAUSE, Down, api, ask, ask_service, at_once, day, layer_on, layer_with, plain,
-    read,
+    Answer, DOWN_BECAUSE, Down, api, ask, at_once, day, layer_on, layer_with, plain, read,
 };
 
 fn down(choice: OnStoreFailure, headers: HeaderFormat) -> RateLimitLayer {
@@ -18,15 +17,6 @@ fn down(choice: OnStoreFailure, headers: HeaderFormat) -> RateLimitLayer {
     });
     layer.store(Down)
 }
-
-const MODES: [HeaderFormat; 6] = [
-    HeaderFormat::Draft10,
-    HeaderFormat::Draft7,
-    HeaderFormat::Draft6,
-    HeaderFormat::XRateLimitEpoch,
-    HeaderFormat::XRateLimitDelta,
-    HeaderFormat::None,
-];
 
 #[track_caller]
 fn assert_tells_nothing(answer: &Answer) {
@@ -83,18 +73,6 @@ fn the_decision_reports_its_source() {
     let decision = denied.decision.unwrap();
     assert_eq!(decision.source(), Source::StoreFailure);
     assert_eq!(decision.verdict(), Verdict::Denied);
-}
-
-#[test]
-fn the_inner_service_sees_the_failure_too() {
-    let layer = down(OnStoreFailure::Allow, HeaderFormat::Draft10);
-    let inner = |request: http::Request<_>| async move {
-        let source = request.extensions().get::<Decision>().unwrap().source();
-        let body: Full<bytes::Bytes> = format!("{source:?}").into();
-        Ok::<_, std::convert::Infallible>(Response::new(body))
-    };
-    let answer = ask_service(layer.layer(tower::service_fn(inner)), plain());
-    assert_eq!(answer.text(), "StoreFailure");
 }
 
 #[test]

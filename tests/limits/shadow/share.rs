@@ -1,8 +1,8 @@
 //! Policies that are enforced for a share of their callers.
 
-use http::StatusCode;
 use crate::support::prelude::*;
 use crate::support::web::get;
+use http::StatusCode;
 
 /// Denies everything where it is enforced.
 fn limiter(name: &str, percent: u8) -> Limiter {

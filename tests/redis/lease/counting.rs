@@ -11,6 +11,7 @@ use tower_throttle::{Limiter, RedisStore, Source, TokenBucket};
 
 use super::*;
 use crate::support::cluster::RedisCluster;
+use crate::support::denying_limiter;
 
 const TASKS: usize = 64;
 const UNITS: u64 = 30_000;
@@ -135,13 +136,13 @@ async fn leases_apply_only_to_single_policy_checks() {
     let store = patient(&server.url());
     let limiter = of(&store, UNITS);
     warm(&limiter).await;
-    let both = Limiter::builder()
-        .store(store.clone())
-        .policy(leased(TokenBucket::without_refill(UNITS)))
-        .policy(Policy::new("other", TokenBucket::per_hour(1_000)))
-        .on_store_failure(OnStoreFailure::Deny)
-        .build()
-        .expect("a limiter");
+    let both = denying_limiter(
+        store.clone(),
+        [
+            leased(TokenBucket::without_refill(UNITS)),
+            Policy::new("other", TokenBucket::per_hour(1_000)),
+        ],
+    );
     for decision in [
         limiter.check_n("ann", 0).await,
         limiter.take_up_to("ann", 3).await,

@@ -59,49 +59,35 @@ async fn a_handler_reads_the_source_lease_and_clients_their_remaining_units() {
 
 #[test]
 fn options_that_contradict_leases_are_errors_at_build_time() {
-    let text = |mistake: ConfigError| mistake.to_string();
+    let build = |policy: Policy| Limiter::builder().policy(policy).build().map(drop);
+    let says = |built: Result<(), ConfigError>, parts: [&str; 2]| {
+        let mistake = built.expect_err("a mistake").to_string();
+        assert!(parts.iter().all(|part| mistake.contains(part)), "{mistake}");
+    };
     let minute = Duration::from_secs(60);
-    let quotas: [Quota; 3] = [
-        FixedWindow::new(1_000, minute).try_into().expect("a quota"),
-        SlidingWindow::new(1_000, minute)
-            .try_into()
-            .expect("a quota"),
-        LeakyBucket::new(1_000, minute).try_into().expect("a quota"),
-    ];
-    for quota in quotas {
-        let policy = Policy::new("hot", quota).lease();
-        let mistake = Limiter::builder().policy(policy.clone()).build().map(drop);
-        assert_eq!(
-            mistake,
-            RateLimitLayer::builder().policy(policy).build().map(drop)
-        );
-        let mistake = text(mistake.expect_err("a mistake"));
-        assert!(
-            mistake.contains("policy \"hot\"") && mistake.contains("TokenBucket"),
-            "{mistake}"
-        );
+    for quota in [
+        Quota::try_from(FixedWindow::new(1_000, minute)),
+        SlidingWindow::new(1_000, minute).try_into(),
+        LeakyBucket::new(1_000, minute).try_into(),
+    ] {
+        let policy = Policy::new("hot", quota.expect("a quota")).lease();
+        let in_layer = RateLimitLayer::builder().policy(policy.clone()).build();
+        assert_eq!(build(policy.clone()), in_layer.map(drop));
+        says(build(policy), ["policy \"hot\"", "TokenBucket"]);
     }
     let bucket = || leased(TokenBucket::per_second(1_000));
-    let owing = Limiter::builder().policy(bucket().max_debt(1)).build();
-    assert!(text(owing.expect_err("a mistake")).contains("max_debt"));
+    says(build(bucket().max_debt(1)), ["max_debt"; 2]);
     let waiting = RateLimitLayer::builder()
         .policy(bucket())
-        .wait_up_to(minute)
-        .build();
-    assert!(text(waiting.expect_err("a mistake")).contains("wait_up_to"));
-
-    assert!(
-        Limiter::builder()
-            .policy(bucket().max_debt(0))
-            .build()
-            .is_ok()
-    );
-    for bucket in [
-        TokenBucket::without_refill(5),
-        TokenBucket::per_second(5).refill_at_once(),
-        TokenBucket::per_second(5).initial(1),
+        .wait_up_to(minute);
+    says(waiting.build().map(drop), ["wait_up_to"; 2]);
+    for policy in [
+        bucket().max_debt(0),
+        leased(TokenBucket::without_refill(5)),
+        leased(TokenBucket::per_second(5).refill_at_once()),
+        leased(TokenBucket::per_second(5).initial(1)),
     ] {
-        assert!(Limiter::builder().policy(leased(bucket)).build().is_ok());
+        assert_eq!(build(policy), Ok(()));
     }
 }
 

@@ -1,7 +1,5 @@
 //! Leased units that are not used are refunded.
 
-use tower_throttle::store::{Answer, Charge, Check, Store};
-
 use super::*;
 
 const UNITS: u64 = 100_000;
@@ -72,63 +70,4 @@ async fn a_local_reset_voids_leases_and_leases_under_way() {
         );
         limiter.reset("ann").await.expect("a reset");
     }
-}
-
-/// Counts the resets, and never answers them.
-#[derive(Debug)]
-struct NeverPolled(RedisStore);
-
-impl Store for NeverPolled {
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        self.0.check(check)
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        drop(self.0.reset(charges));
-        Answer::Now(Ok(()))
-    }
-}
-
-#[tokio::test]
-async fn a_reset_that_did_not_run_voids_no_lease() {
-    let server = RedisServer::start();
-    let store = patient(&server.url());
-    let policy = || leased(TokenBucket::without_refill(UNITS));
-    let never_polled = Limiter::new(NeverPolled(store.clone()), policy());
-    let limiter = of(&store, UNITS);
-    let mut used = 0;
-    let mut is_held = async || {
-        let decision = limiter.check("ann").await.expect("a decision");
-        used += 1;
-        (decision.source() == Source::Lease, used)
-    };
-    loop {
-        let (_, used) = is_held().await;
-        if UNITS - left(&limiter).await >= used + 20 {
-            break;
-        }
-    }
-    // The refunds have reached Redis.
-    for _ in 0..10 {
-        tokio::task::yield_now().await;
-    }
-    never_polled.reset("ann").await.expect("nothing happens");
-    assert!(is_held().await.0);
-
-    server.command(&["ACL", "SETUSER", "default", "-del"]);
-    let error = limiter.reset("ann").await.expect_err("no right");
-    assert!(error.is_refused(), "{error:?}");
-    assert!(is_held().await.0);
-    let builder = Limiter::builder().store(store.clone()).policy(policy());
-    let other = Policy::new("other", TokenBucket::per_day(3));
-    let both = builder
-        .policy(other.on_store_failure(OnStoreFailure::Deny))
-        .build()
-        .expect("a limiter");
-    let error = both.reset("ann").await.expect_err("no right");
-    assert!(error.is_refused(), "{error:?}");
-    assert!(is_held().await.0);
-    server.command(&["ACL", "SETUSER", "default", "+del"]);
-    limiter.reset("ann").await.expect("a reset");
-    assert!(!is_held().await.0);
 }

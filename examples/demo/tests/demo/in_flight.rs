@@ -3,11 +3,9 @@
 use std::{
     io::{BufRead, BufReader, Read},
     net::TcpStream,
-    sync::Barrier,
-    thread,
 };
 
-use crate::support::{RedisServer, eventually};
+use crate::support::eventually;
 use crate::{
     asking::{assert_denied, on_each_store},
     process::{Answer, Demo, answer, new_caller, send},
@@ -71,24 +69,6 @@ fn eventually_left(demo: &Demo, caller: &str, places: u64) {
 }
 
 #[test]
-fn concurrency_holds_a_permit_until_the_response_has_ended() {
-    on_each_store(|demo| {
-        let caller = &new_caller();
-        let (long, short) = (Open::new(demo, caller, OPEN_S), Open::new(demo, caller, 1));
-        assert!(long.is_admitted() && short.is_admitted());
-        let body = short.read_to_its_end();
-        assert!(body.contains("1 of 1 seconds"), "{body}");
-        // Its permit is free, and only that one.
-        eventually_admitted(demo, caller);
-        eventually_left(demo, caller, 1);
-        let another = Open::new(demo, caller, OPEN_S);
-        assert!(another.is_admitted());
-        assert_no_place(&ask_for_place(demo, caller));
-        drop((long, another));
-    });
-}
-
-#[test]
 fn concurrency_admits_two_at_a_time() {
     on_each_store(|demo| {
         let caller = &new_caller();
@@ -113,34 +93,4 @@ fn concurrency_admits_two_at_a_time() {
         drop(second);
         eventually_left(demo, caller, 2);
     });
-}
-
-#[test]
-fn two_processes_on_one_redis_share_what_is_in_flight() {
-    let redis = RedisServer::start();
-    let demos = [(); 2].map(|()| Demo::slow(Some(&redis)));
-    let (caller, barrier) = (&new_caller(), &Barrier::new(16));
-    let mut open: Vec<(usize, Open)> = thread::scope(|scope| {
-        let ask = |n: usize| {
-            let demo = &demos[n % 2];
-            scope.spawn(move || {
-                barrier.wait();
-                (n % 2, Open::new(demo, caller, OPEN_S))
-            })
-        };
-        let threads: Vec<_> = (0..16).map(ask).collect();
-        let opened = threads.into_iter().map(|thread| thread.join());
-        opened.map(|open| open.expect("an answer")).collect()
-    });
-    open.retain(|(_, open)| open.is_admitted());
-    assert_eq!(open.len(), 2);
-    for demo in &demos {
-        assert_no_place(&ask_for_place(demo, caller));
-    }
-
-    // A permit that is released in one process is free in the other.
-    let (process, gone) = open.remove(0);
-    drop(gone);
-    eventually_admitted(&demos[1 - process], caller);
-    redis.assert_all_keys_expire();
 }

@@ -8,8 +8,6 @@ mod config;
 mod examples;
 mod folder;
 mod in_flight;
-mod logs;
-mod metrics;
 mod outage;
 mod process;
 mod settled;
@@ -23,7 +21,7 @@ use std::process::Command;
 
 use crate::{
     asking::{assert_denied_by, statuses},
-    process::{Demo, ask, example_path, new_caller, run_to_its_end},
+    process::{Demo, example_path, new_caller, run_to_its_end},
 };
 
 #[test]
@@ -74,21 +72,6 @@ fn weighted_takes_the_cost_and_forbids_the_impossible() {
     }
     // A request with the wrong method is not charged.
     assert_eq!(demo.get("/api/weighted", "caller").status, 405);
-}
-
-#[test]
-fn callers_are_distinguished_by_key_or_else_by_address() {
-    let demo = Demo::slow(None);
-    let spend = |caller: Option<&str>| -> Vec<u16> {
-        let ask = |_| ask(demo.address, "GET", "/api/fixed-window", caller).status;
-        (0..6).map(ask).collect()
-    };
-    let used_up = [200, 200, 200, 200, 200, 429];
-    assert_eq!(spend(Some("one")), used_up);
-    assert_eq!(spend(Some("another")), used_up);
-    assert_eq!(spend(None), used_up);
-    // A caller's address as a key is not that caller.
-    assert_eq!(spend(Some("127.0.0.1")), used_up);
 }
 
 #[test]

@@ -8,13 +8,6 @@ use crate::support::{RedisServer, eventually};
 use crate::{folder::Folder, in_flight::Open, process::Demo};
 
 #[test]
-fn sigterm_ends_the_demo_with_success() {
-    let demo = Demo::start(&[]);
-    assert_eq!(demo.get("/health", "caller").status, 200);
-    assert_eq!(demo.terminate().code(), Some(0));
-}
-
-#[test]
 fn a_process_that_is_stopped_finishes_its_responses() {
     for signal in ["INT", "TERM"] {
         let demo = Demo::start(&[]);

@@ -9,10 +9,7 @@ use proptest::prelude::*;
 
 use self::world::{Fate, LONGEST_TRIP_US, World};
 use super::entry::LIFE_US;
-use crate::{
-    Key, OnStoreFailure, Policy, Source, TokenBucket,
-    store::{Answer, Store},
-};
+use crate::{Key, OnStoreFailure, Policy, Source, TokenBucket};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -140,33 +137,6 @@ fn press(world: &mut World, per_ms: u64, ms: u64) {
     }
 }
 
-#[test]
-fn a_hot_key_far_from_its_limit_needs_hardly_any_calls() {
-    let mut world = World::new(TokenBucket::per_second(100_000).burst(1_000_000), 1);
-    press(&mut world, 1_000, 1_000);
-    assert_eq!(world.admitted, 1_000_000);
-    let asked = world.admitted - world.from_leases + world.trips;
-    assert!(asked < world.admitted / 1_000 * 5, "{asked} calls");
-}
-
-#[test]
-fn the_server_decides_every_check_near_the_limit() {
-    let mut world = World::new(TokenBucket::per_second(1).burst(10_000), 1);
-    press(&mut world, 100, 90);
-    assert!(world.from_leases > 5_000, "{}", world.from_leases);
-    // An eighth of what is left now is not worth a round trip.
-    world.pass(1_000_000);
-    while world.left_on_the_server() > 60 {
-        let _ = world.ask(0, 1, 200, Fate::Arrives);
-    }
-    world.pass(1_000_000);
-    let from_leases = world.from_leases;
-    while world.ask(0, 1, 200, Fate::Arrives).is_allowed() {}
-    assert_eq!(world.from_leases, from_leases);
-    // Two units flowed in.
-    assert_eq!(world.admitted, 10_002);
-}
-
 /// Uses units for 20 ms, keeps the lease in use, and then takes all there is. Returns what was
 /// admitted beyond the burst, as the time in which it flows in.
 fn extra_ns(world: &mut World, per_ms: u64, awake_ms: u64) -> u64 {
@@ -212,17 +182,6 @@ fn a_decision_from_a_lease_reports_what_the_server_and_the_lease_have_left() {
 }
 
 #[test]
-fn the_server_decides_a_cost_that_no_lease_covers() {
-    let mut world = World::new(TokenBucket::without_refill(10_000), 1);
-    press(&mut world, 100, 20);
-    let decision = world.ask(0, 7_000, 200, Fate::Arrives);
-    assert_eq!(
-        (decision.is_allowed(), decision.source()),
-        (true, Source::Store)
-    );
-}
-
-#[test]
 fn a_lease_is_not_used_before_or_after_its_time() {
     let warm = || {
         let mut world = World::new(TokenBucket::without_refill(100_000), 1);
@@ -262,51 +221,6 @@ fn units_of_an_idle_caller_are_refunded_and_the_caller_is_forgotten() {
     assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
     world.pass(200_000);
     assert!(world.processes[0].ends_sweeping());
-}
-
-#[test]
-fn a_closed_store_refunds_all_leases_and_makes_none() {
-    for trip_us in [0, 5_000] {
-        let mut world = World::new(TokenBucket::without_refill(100_000), 1);
-        press(&mut world, 100, 20);
-        // One round trip may be under way.
-        for _ in 0..1_000 {
-            let _ = world.ask(0, 1, trip_us, Fate::Arrives);
-        }
-        for (id, trip) in world.processes[0].close() {
-            world.send(0, id, trip, 100, Fate::Arrives);
-        }
-        world.next_sweep_us = u64::MAX;
-        world.pass(200_000);
-        assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
-        for _ in 0..100 {
-            assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
-        }
-        assert!(world.in_flight.is_empty());
-    }
-}
-
-#[test]
-fn a_reset_voids_leases_and_a_lease_that_is_under_way() {
-    let mut world = World::new(TokenBucket::without_refill(100_000), 1);
-    press(&mut world, 100, 20);
-    while world.in_flight.is_empty() {
-        let _ = world.ask(0, 1, 50_000, Fate::Arrives);
-    }
-    let Answer::Now(Ok(())) = world.server.reset(&[world.charge(1)]) else {
-        unreachable!("the memory store answers at once");
-    };
-    let id = world.processes[0].id(&world.charge(1));
-    world.processes[0].begins_reset(id);
-    world.processes[0].ends_reset(id, true);
-    world.admitted = 0;
-    for _ in 0..100 {
-        assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
-    }
-    world.pass(60_000);
-    assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
-    world.pass(1_000_000);
-    assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
 }
 
 #[test]

@@ -5,7 +5,6 @@ mod export;
 mod files;
 mod names;
 mod prometheus;
-mod promql;
 mod running;
 
 pub(crate) use self::export::ROUTES;

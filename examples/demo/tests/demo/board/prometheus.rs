@@ -4,41 +4,19 @@ use std::{
     fs,
     io::{ErrorKind, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
 };
 
 use serde_json::Value;
 
-use crate::support::{DEADLINE, eventually, port::Port};
+use crate::{
+    folder::Folder,
+    support::{DEADLINE, eventually, port::Port},
+};
 
 const MISSING: &str = "these tests need `prometheus` and `promtool` on the PATH: install the \
     package `prometheus`, or run `scripts/test`, which does";
-
-/// A folder that is removed when this is dropped.
-pub(super) struct TempFolder(PathBuf);
-
-impl TempFolder {
-    pub(super) fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tower-throttle-board-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).expect("a temporary folder");
-        Self(folder)
-    }
-
-    pub(super) fn path(&self, file: &str) -> PathBuf {
-        self.0.join(file)
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Runs `promtool` on a file. Returns what it printed, as an error if it failed.
 pub(super) fn promtool(command: &[&str], file: &Path) -> Result<String, String> {
@@ -57,26 +35,26 @@ pub(super) fn promtool(command: &[&str], file: &Path) -> Result<String, String> 
 pub(super) struct Prometheus {
     child: Child,
     port: Port,
-    _folder: TempFolder,
+    _folder: Folder,
 }
 
 impl Prometheus {
     /// Starts a server that scrapes these addresses as the job `demo`, and waits until it has.
     pub(super) fn start(targets: &[SocketAddr], rules: &Path) -> Self {
-        let (port, folder) = (Port::claim(), TempFolder::new());
+        let (port, folder) = (Port::claim(), Folder::new());
         let targets: Vec<_> = targets.iter().map(SocketAddr::to_string).collect();
         let config = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
              rule_files: [{rules:?}]\n\
              scrape_configs:\n  - job_name: demo\n    static_configs: [{{targets: {targets:?}}}]\n"
         );
-        let file = folder.path("prometheus.yml");
+        let file = folder.0.join("prometheus.yml");
         fs::write(&file, config).expect("a file");
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
             .arg(format!(
                 "--storage.tsdb.path={}",
-                folder.path("data").display()
+                folder.0.join("data").display()
             ))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             .stdout(Stdio::null())
