@@ -25,6 +25,8 @@ pub(super) struct DenialLists {
     callers: SpaceSaving<Known>,
     /// The last denials, the latest at the end.
     recent: VecDeque<Kept>,
+    /// The hashes of the callers of the latest. Empty if one of them has no key.
+    last_ids: SmallVec<[u64; 2]>,
     /// How many denials there were, with those that are not kept any longer.
     pub(super) recorded: u64,
     /// The number of the period that the counts are of.
@@ -36,6 +38,7 @@ impl DenialLists {
         Self {
             callers: SpaceSaving::new(),
             recent: VecDeque::new(),
+            last_ids: SmallVec::new_const(),
             recorded: 0,
             period: 0,
         }
@@ -96,8 +99,11 @@ impl DenialLists {
         self.recent.back().is_some_and(|last| {
             last.reason == reason
                 && at_us.abs_diff(last.at_us) < LONGEST_REPEAT_US
-                && !last.ids.is_empty()
-                && last.ids.iter().eq(callers.iter().map(|caller| &caller.id))
+                && !self.last_ids.is_empty()
+                && self
+                    .last_ids
+                    .iter()
+                    .eq(callers.iter().map(|caller| &caller.id))
         })
     }
 
@@ -111,7 +117,7 @@ impl DenialLists {
     ) {
         let have_keys = callers.iter().all(|caller| caller.key.is_some());
         let ids = callers.iter().filter(|_| have_keys);
-        let ids = ids.map(|caller| caller.id).collect();
+        self.last_ids = ids.map(|caller| caller.id).collect();
         let policies = callers.iter().map(|caller| {
             let known = self.callers.listed(caller.id);
             let fingerprint = known.map(|known| known.identity.fingerprint);
@@ -120,7 +126,6 @@ impl DenialLists {
         let kept = Kept {
             at_us,
             reason,
-            ids,
             policies: policies.collect(),
             details,
         };

@@ -41,8 +41,6 @@ pub struct RecentDenial {
 pub(super) struct Kept {
     pub(super) at_us: u64,
     pub(super) reason: DenialReason,
-    /// The hashes of the callers. Empty if one of them has no key.
-    pub(super) ids: SmallVec<[u64; 2]>,
     pub(super) policies: SmallVec<[(Name, Option<Fingerprint>); 1]>,
     pub(super) details: Details,
 }
