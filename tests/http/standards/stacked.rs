@@ -195,7 +195,7 @@ fn a_store_that_is_down_outside_is_not_forgotten() {
         .layer(inner)
         .service_fn(source);
     let answer = ask_service(service, plain());
-    // What the inner layer knows is told.
+    // The inner layer's decision is known.
     assert_eq!(answer.text(), r#"StoreFailure ["day"]"#);
     let limits = answer.field("ratelimit").unwrap();
     assert_eq!(limits, r#""day";r=4999;t=86400"#);

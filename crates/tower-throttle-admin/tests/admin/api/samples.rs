@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use axum::Router;
@@ -222,15 +222,20 @@ async fn a_page_with_many_policies_keeps_fewer_seconds_than_five_minutes() {
     assert!((50..149).contains(&history.len()), "{}", history.len());
 }
 
+const MS: Duration = Duration::from_millis(1);
+
 /// A page asks for what it does not have yet.
 #[tokio::test(start_paused = true)]
 async fn samples_after_one_are_those_that_are_new() {
     let (_, router) = layer();
     begin(&router).await;
-    let mut times = Vec::new();
+    let mut times: Vec<u64> = Vec::new();
     for _ in 0..3 {
-        // Samples have the time of the machine, which goes on.
-        std::thread::sleep(Duration::from_millis(2));
+        // Samples have the time of the machine. Each has another millisecond.
+        let last = times.last().map(|at_ms| Duration::from_millis(*at_ms));
+        while last.is_some_and(|last| UNIX_EPOCH.elapsed().expect("a time") - last < MS) {
+            std::thread::yield_now();
+        }
         times.push(next(&router).await["at_ms"].as_u64().expect("a time"));
     }
     let after = async |at_ms: u64| {
