@@ -1,10 +1,13 @@
-//! Rate limiting for axum, tonic and every other service of Tower. Limits are kept in memory, or
-//! in Redis, where all your processes share them.
+//! Rate limiting for axum, tonic and every other Tower service. Limits are kept in memory, or in
+//! Redis, where all your processes share them.
 //!
-//! A named limit is a policy. For each request, the layer reads who is asking, and asks the
-//! store once whether all policies have room. If they do, the request is forwarded. If not, it
-//! is denied with 429. A store keeps one bucket for each policy and caller, whatever the
-//! algorithm.
+//! A *policy* is a named limit, and a *caller* is whoever it counts: a client address, a user or
+//! an API key. The store keeps one *bucket* for each policy and caller, whatever the algorithm. A
+//! request takes *units* from each of its buckets: one, unless you set another cost.
+//!
+//! For each request, the layer reads the caller's key and sends the store one check of all
+//! policies. If every bucket *has room*, which means enough units left, the request is forwarded.
+//! Otherwise no bucket is charged, and the request is denied with 429.
 //!
 //! Guides: [choosing a quota], [behind a proxy], [with authentication], [single routes],
 //! [when Redis is down], [testing], [before you go live], and [all others].
@@ -12,7 +15,7 @@
 //! # In memory
 //!
 //! This allows each client address ten requests a second, and bursts of twenty. Each process
-//! counts by itself.
+//! counts on its own.
 //!
 //! ```no_run
 //! use std::net::SocketAddr;
@@ -43,8 +46,7 @@
 //!
 //! # In Redis
 //!
-//! Limits in Redis are shared by all processes that use it. If one of the policies has no
-//! room, none is charged:
+//! All processes that use the same Redis share their limits:
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis")] mod example {
@@ -76,7 +78,7 @@
 //! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`]; [`Penalty`] bans |
 //! | how much, in a variable or a file | the [text of a quota](Quota#as-text): `"10 per second, burst 20"` |
 //! | the name, a fixed cost | [`Policy`] |
-//! | who is asking | the functions of [`key`], or a closure |
+//! | how callers are told apart | the functions of [`key`], or a closure |
 //! | the cost and the quota of each request | [`Policy::cost_by`], [`Policy::quota_by`] |
 //! | where counts are kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
 //! | what clients receive | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
@@ -89,19 +91,19 @@
 //! |---|---|
 //! | limit single routes | a layer on the route: [single routes] |
 //! | limit gRPC calls of tonic | [`key::PeerAddr`]: [gRPC] |
-//! | write limits into a file, and change it while requests are served | [tower-throttle-config](https://docs.rs/tower-throttle-config) |
+//! | keep limits in a file, and change it while requests are served | [tower-throttle-config](https://docs.rs/tower-throttle-config) |
 //! | change one caller's limit in a fleet, or ban it | [`control`](mod@control) |
-//! | see who is denied and why, in a browser | [tower-throttle-admin](https://docs.rs/tower-throttle-admin) |
+//! | see in a browser which callers are denied, and why | [tower-throttle-admin](https://docs.rs/tower-throttle-admin) |
 //! | save round trips for a key that is checked thousands of times a second | [`lease`](Policy::lease) |
 //! | let requests wait instead of denying them | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | limit without HTTP | [`Limiter`] |
 //! | limit inside a handler, and answer as the layer does | [`Limiter`] with a [`Responder`] |
-//! | count what is allowed and denied, for Prometheus or a dashboard | [`metrics`](mod@metrics) |
+//! | count allowed and denied requests, for Prometheus or a dashboard | [`metrics`](mod@metrics) |
 //! | learn why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
-//! | learn who is denied most, and what was denied a moment ago | [`RateLimitLayer::top_denied`], [`RateLimitLayer::recent_denials`] |
+//! | list the callers that are denied most, and the latest denials | [`RateLimitLayer::top_denied`], [`RateLimitLayer::recent_denials`] |
 //! | read or reset the buckets of one caller | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
-//! | charge for what the response says: failures only, tokens, bytes | [`Policy::settle_by`], [`Hold`] |
-//! | charge a cost that is known only afterwards, by hand | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
+//! | charge a cost that the response determines: failures only, tokens, bytes | [`Policy::settle_by`], [`Hold`] |
+//! | charge a cost by hand, once it is known | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
 //! | test your limits | [`ManualClock`] for the time, [`key::PeerAddr`] in the request for the client's address |
 //!
 //! # Guarantees
@@ -110,10 +112,10 @@
 //!   nothing. In a cluster, policies in several slots are
 //!   [settled one round trip later](RedisStore#a-cluster). If a reply is lost, their units may
 //!   stay charged.
-//! * **Exact.** On one store, exactly as many concurrent requests are admitted as the quota says;
-//!   only [`SlidingWindow`] estimates. With [leases](Policy::lease) a burst may be larger, by at
-//!   most an eighth for each process. The sustained rate of a token or leaky bucket is never
-//!   above the configured rate, and at most 0.1% below it.
+//! * **Exact.** One store admits exactly as many concurrent requests as the quota allows; only
+//!   [`SlidingWindow`] estimates. With [leases](Policy::lease) a burst may be larger, by at most an
+//!   eighth for each process. The sustained rate of a token or leaky bucket is never above the
+//!   configured rate, and at most 0.1% below it.
 //! * **One clock.** Redis's clock decides, so the clocks of the processes may differ. If it jumps,
 //!   no caller waits longer than one full refill.
 //! * **Charged at most once.** A check that may have been charged is never sent to Redis again.
@@ -126,10 +128,11 @@
 //! * **Redis down.** The application starts and runs without Redis. A request waits for Redis at
 //!   most 50 ms; then [`OnStoreFailure`] decides.
 //! * **Bounded memory.** A [`MemoryStore`] keeps at most 1,000,000 buckets, unless you choose
-//!   otherwise. A flood of new callers does not let a caller that is over its limit pass.
-//! * **In memory** each process counts by itself: *n* processes admit *n* times the quota.
+//!   otherwise. A flood of new callers does not let a caller that is over its limit pass. A full
+//!   store may deny a new caller before it has reached its limit.
+//! * **In memory** each process counts on its own: *n* processes admit *n* times the quota.
 //!
-//! The [guarantees] have the bound and the test of each.
+//! The [guarantees] list each bound and its tests.
 //!
 //! [with authentication]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/authentication.md
 //! [before you go live]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/production.md
@@ -150,15 +153,16 @@
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | log events of denials, store failures and mistakes in the set-up; without it an outage is silent: [which](https://github.com/tower-throttle/tower-throttle/blob/main/docs/logs.md) |
-//! | `metrics-facade` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24. Text for Prometheus needs no feature |
+//! | `metrics-facade` | no | [`metrics::Publisher`]: publishes the numbers through the facade `metrics` 0.24. Text for Prometheus needs no feature |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
 //!
-//! What operates limits is in packages of its own: [`tower-throttle-config`] (limits from a TOML file)
-//! and [`tower-throttle-cli`] (the command line).
+//! Three more packages operate limits: [`tower-throttle-config`] (limits from a TOML file),
+//! [`tower-throttle-admin`] (a page) and [`tower-throttle-cli`] (the command line).
 //!
 //! [`tower-throttle-config`]: https://docs.rs/tower-throttle-config
+//! [`tower-throttle-admin`]: https://docs.rs/tower-throttle-admin
 //! [`tower-throttle-cli`]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/cli.md
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
