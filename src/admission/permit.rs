@@ -3,10 +3,26 @@
 use super::refund::RefundGuard;
 use crate::Decision;
 
-/// What [`Limiter::acquire`](crate::Limiter::acquire) returns: an admission or a denial.
+/// The outcome of [`Limiter::acquire`](crate::Limiter::acquire): an admission or a denial.
 ///
-/// Under a [`Concurrency`](crate::Concurrency) policy, hold it for as long as the work goes
-/// on: dropping it releases the permits. Units of other policies stay taken.
+/// Under a [`Concurrency`](crate::Concurrency) policy, keep it until the work has ended: dropping it
+/// releases the permits. Units of other policies stay taken.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{Concurrency, Limiter, MemoryStore};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let exports = Limiter::new(MemoryStore::new(), Concurrency::new(1));
+/// let permit = exports.acquire("ann", Duration::from_secs(1)).await?;
+/// assert!(permit.is_allowed());
+/// // The export runs here. Meanwhile, a second one is denied.
+/// assert!(!exports.acquire("ann", Duration::ZERO).await?.is_allowed());
+/// drop(permit);
+/// assert!(exports.acquire("ann", Duration::from_secs(1)).await?.is_allowed());
+/// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "it may be a denial: check `is_allowed()`; dropping it releases its permits"]
 pub struct Permit {

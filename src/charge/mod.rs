@@ -11,7 +11,7 @@ use crate::{
     quota::arithmetic::{Arithmetic, ReadContext},
 };
 
-/// What a check does.
+/// The action of a check on its charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -51,7 +51,7 @@ impl Operation {
     }
 }
 
-/// A request to a store: what to do with which buckets.
+/// A request to a store: an operation on one or more buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     charges: &'a [Charge<'a>],
@@ -95,7 +95,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// What a check asks of one bucket: a policy, a key and a demand.
+/// The part of a check for one bucket: a policy, a key and a demand.
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {
     pub(crate) policy: Name,

@@ -425,6 +425,18 @@ impl Decision {
 /// [`Buckets::credit`](crate::Buckets::credit).
 ///
 /// Unlike a [`Decision`], it may be ignored: a credit is never denied.
+///
+/// ```
+/// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_hour(10));
+/// assert!(limiter.check_n("ann", 4).await?.is_allowed());
+/// let refund = limiter.credit("ann", 3).await?;
+/// assert_eq!(refund.refunded(), 3);
+/// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Refund(Decision);
 
@@ -445,7 +457,7 @@ impl Refund {
     }
 
     /// Returns the state of each policy after the credit.
-    /// [`PolicyDecision::charged`] is what was refunded to it.
+    /// [`PolicyDecision::charged`] is the number of units refunded to that policy.
     pub const fn decision(&self) -> &Decision {
         &self.0
     }

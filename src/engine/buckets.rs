@@ -11,12 +11,13 @@ use crate::{
     store::checked::Checked,
 };
 
-/// The buckets of one caller: one for each policy that applies to it. From
-/// [`Limiter::buckets`](crate::Limiter::buckets), or from
+/// The buckets of one caller: one for each policy that applies to it.
+///
+/// [`Limiter::buckets`](crate::Limiter::buckets) returns them, and
 /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets) for the caller of a request.
 ///
-/// It has the quotas and the mode of the policies, the lists and the overrides as they were when it
-/// was made. Make another one for each request.
+/// The value keeps the quotas and modes of the policies, the lists and the overrides of the moment at
+/// which it was made. Make a new one for each request.
 #[derive(Clone, Debug)]
 pub struct Buckets {
     engine: Engine,
@@ -52,15 +53,15 @@ impl Buckets {
         answer.wait().await
     }
 
-    /// Charges `units` to every policy that applies, whether there is room or not: for a cost that is
+    /// Charges `units` to every policy that applies, even beyond the limit: for a cost that is
     /// known only afterwards, such as the tokens of a language model.
     ///
-    /// Each policy is charged by itself, as far as its [`max_debt`](crate::Policy::max_debt) allows.
-    /// Policies that hold permits ([`Concurrency`](crate::Concurrency)) are left out, and so are
-    /// penalties, which have [strikes](Self::strike). Under [`quota_by`](crate::Policy::quota_by), the
+    /// Each policy is charged separately, as far as its [`max_debt`](crate::Policy::max_debt) allows.
+    /// Policies that hold permits ([`Concurrency`](crate::Concurrency)) are left out. Penalties are,
+    /// too: they have [strikes](Self::strike). Under [`quota_by`](crate::Policy::quota_by), the
     /// quota of this request counts.
     ///
-    /// A debit is always allowed, since what it charges has been used. [`Decision::charged`] returns
+    /// A debit is always allowed, because its units have been used. [`Decision::charged`] returns
     /// how many units were charged, and [`Decision::uncharged`] how many were not. A caller in debt is
     /// denied until the debt is paid back.
     /// [`PolicyDecision::reset_after`](crate::PolicyDecision::reset_after) returns the time until
@@ -72,6 +73,7 @@ impl Buckets {
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
+    /// // Your authentication has checked the header.
     /// let tokens = Policy::new("tokens", FixedWindow::per_day(1_000)).key(key::header("x-api-key"));
     /// let layer = RateLimitLayer::new(tokens);
     /// let request = Request::post("/complete").header("x-api-key", "k1").body(()).unwrap();
@@ -139,7 +141,7 @@ impl Buckets {
         self.engine.ask(operation, &charges, passing)
     }
 
-    /// Adds strikes to the [`Penalty`](crate::Penalty) policies that apply, for what only the
+    /// Adds strikes to the [`Penalty`](crate::Penalty) policies that apply, for events that only the
     /// application can see, and bans the caller if they are enough.
     ///
     /// Policies of other quotas are left out; [`debit`](Self::debit) is for those.
@@ -156,19 +158,22 @@ impl Buckets {
     }
 
     /// Bans the caller by hand, under all [`Penalty`](crate::Penalty) policies that apply, for this
-    /// time. A caller that is banned for longer stays so. [`reset`](Self::reset) lifts a ban, and
-    /// forgets all strikes and how many bans there were.
+    /// time. A longer ban stays. [`reset`](Self::reset) lifts a ban, and forgets all strikes and the
+    /// number of bans.
     ///
     /// ```
     /// use std::time::Duration;
     /// use http::Request;
     /// use tower_throttle::{Penalty, Policy, RateLimitLayer, RequestHead, key};
     ///
+    /// #[derive(Clone)]
+    /// struct User { id: u64 } // inserted by your authentication
+    ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
-    /// let scanners = Policy::new("scanners", Penalty::after(20)).key(key::header("x-api-key"));
+    /// let scanners = Policy::new("scanners", Penalty::after(20)).key(key::extension(|user: &User| user.id));
     /// let layer = RateLimitLayer::new(scanners);
-    /// let request = Request::get("/wp-login.php").header("x-api-key", "k1").body(()).unwrap();
+    /// let request = Request::get("/wp-login.php").extension(User { id: 42 }).body(()).unwrap();
     /// let buckets = layer.buckets(&RequestHead::from(&request))?;
     /// buckets.ban(Duration::from_secs(3_600)).await?;
     /// assert!(!buckets.peek().await?.is_allowed());

@@ -1,4 +1,4 @@
-//! What a handler settles.
+//! Held units that a handler settles.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use smallvec::SmallVec;
 
 use super::{Holds, Settlement};
 
-/// Settles what a request holds, from its handler.
+/// Settles the held units of a request, from its handler.
 ///
-/// It is in the extensions of each request that a layer with policies that
-/// [hold units](crate::Policy::hold_for) forwards, also if the request holds nothing: no such policy
+/// A layer with policies that [hold units](crate::Policy::hold_for) puts it into the extensions of each
+/// request that it forwards. It is there even if the request holds no units: because no such policy
 /// applies, a [list](crate::Lists) allows the caller, or the store failed.
 ///
-/// A handler that knows what the request used settles it. The first settlement of a policy wins.
-/// What is not settled when the last clone is dropped and the response has ended is charged in
-/// full.
+/// A handler that knows the use of the request settles it. The first settlement of a policy wins.
+/// Units that are not settled when the last clone is dropped and the response has ended are charged
+/// in full.
 ///
-/// It is a handle: clones are about the same request, and may move into a stream or a task. No
+/// It is a handle: clones belong to the same request, and may move into a stream or a task. No
 /// method waits for the store.
 ///
 /// ```
@@ -30,8 +30,8 @@ use super::{Holds, Settlement};
 /// }
 /// ```
 ///
-/// Under stacked layers it has the policies of all of them. Of two with one name, it is about
-/// that of the inner layer.
+/// Under stacked layers it has the policies of all of them. If two have one name, it settles the
+/// policy of the inner layer.
 #[derive(Clone)]
 pub struct Hold(SmallVec<[Holds; 1]>);
 
@@ -47,26 +47,26 @@ impl Hold {
         self.0.iter().find(|holds| holds.units(policy).is_some())
     }
 
-    /// Charges `units` to a policy, and releases the rest of what is held. More than is held is a
+    /// Charges `units` to a policy, and releases the rest of the hold. Units above the hold are a
     /// debt, up to the policy's [`max_debt`](crate::Policy::max_debt).
     ///
-    /// Returns whether it is what happens: `false` if the policy was settled before, or if this
-    /// request holds nothing of it.
+    /// Returns `false` if it has no effect, because the policy was settled before, or because this
+    /// request holds no units of it.
     pub fn settle(&self, policy: &str, units: u64) -> bool {
         let holds = self.holds(policy);
         holds.is_some_and(|holds| holds.settle(policy, Settlement::Units(units)))
     }
 
-    /// Releases all that is held of a policy: the request costs nothing. Returns what
-    /// [`settle`](Self::settle) does.
+    /// Releases all held units of a policy, so that the request costs nothing. Returns the same as
+    /// [`settle`](Self::settle).
     pub fn release(&self, policy: &str) -> bool {
         let holds = self.holds(policy);
         holds.is_some_and(|holds| holds.settle(policy, Settlement::Release))
     }
 
-    /// Returns the units that are charged to a policy if nobody settles it. `None` if this request
-    /// holds nothing of it: the policy does not hold, did not apply, or the store failed and it let
-    /// the request pass.
+    /// Returns the units that are charged to a policy if it is not settled. `None` if this request
+    /// holds no units of it: the policy does not hold, did not apply, or allowed the request while the
+    /// store failed.
     #[must_use]
     pub fn units(&self, policy: &str) -> Option<u64> {
         self.holds(policy)?.units(policy)

@@ -1,14 +1,36 @@
-//! What [`Limiter::reserve`](crate::Limiter::reserve) returns.
+//! Units that [`Limiter::reserve`](crate::Limiter::reserve) holds.
 
 use std::{fmt, mem};
 
 use super::{Holds, Settlement};
 use crate::{Decision, StoreError, admission::refund::RefundGuard};
 
-/// What [`Limiter::reserve`](crate::Limiter::reserve) returns: units that are held, or a denial.
+/// The outcome of [`Limiter::reserve`](crate::Limiter::reserve): held units, or a denial.
 ///
-/// Settle it with what was used. If it is dropped before, the units are charged in full, unless
-/// [`release_on_drop`](Self::release_on_drop) says otherwise.
+/// Settle it with the units that were used. If you drop it before, all its units are charged, unless
+/// you called [`release_on_drop`](Self::release_on_drop).
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let tokens = Policy::new("tokens", FixedWindow::per_day(10_000))
+///     .hold_for(Duration::from_secs(60));
+/// let limiter = Limiter::new(MemoryStore::new(), tokens);
+///
+/// let reserved = limiter.reserve("ann", 4_000).await?;
+/// assert!(reserved.is_allowed());
+/// // The job runs here, and uses 1,234 units.
+/// let settled = reserved.settle(1_234).await?;
+/// assert_eq!((settled.charged(), settled.uncharged()), (1_234, 0));
+///
+/// // A job that does not start is free.
+/// let reserved = limiter.reserve("ann", 4_000).await?;
+/// assert_eq!(reserved.release().await?.charged(), 0);
+/// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+/// ```
 #[must_use = "it may be a denial: check `is_allowed()`; dropping it charges its units"]
 pub struct Reserved {
     decision: Decision,
@@ -33,7 +55,7 @@ impl Reserved {
         }
     }
 
-    /// Returns whether the units are held. If not, nothing is.
+    /// Returns whether the units are held. After a denial, no units are.
     ///
     /// Units may be used without a hold while the store fails:
     /// [`OnStoreFailure::Allow`](crate::OnStoreFailure::Allow).
@@ -42,7 +64,7 @@ impl Reserved {
         self.decision.is_allowed()
     }
 
-    /// Returns the decision. What is held counts as used in it.
+    /// Returns the decision. It counts held units as used.
     pub const fn decision(&self) -> &Decision {
         &self.decision
     }
@@ -53,16 +75,16 @@ impl Reserved {
         self
     }
 
-    /// Charges `units` to each policy that holds, releases the rest of what is held, and waits for
-    /// the store to confirm it. More than is held is a debt, up to the policy's
-    /// [`max_debt`](crate::Policy::max_debt); [`Settled::uncharged`] returns what is beyond that.
+    /// Charges `units` to each policy that holds, releases the rest of the hold, and waits for
+    /// the store to confirm it. Units above the hold are a debt, up to the policy's
+    /// [`max_debt`](crate::Policy::max_debt); [`Settled::uncharged`] returns the units beyond that.
     ///
     /// Dropping the future does not stop the settlement.
     ///
     /// # Errors
     ///
     /// Returns an error if the store does not confirm the settlement, which is not sent again. If
-    /// it did not run, all that is held is charged when the hold lapses, and nothing beyond that.
+    /// it did not run, all held units are charged when the hold lapses, and none beyond those.
     pub async fn settle(self, units: u64) -> Result<Settled, StoreError> {
         self.end(Settlement::Units(units)).await
     }
@@ -108,9 +130,9 @@ impl fmt::Debug for Reserved {
     }
 }
 
-/// The outcome of a settlement, of [`Reserved::settle`].
+/// The outcome of a settlement: of [`Reserved::settle`] or [`Reserved::release`].
 ///
-/// It may be ignored: a settlement is never denied, since what it charges has been used.
+/// You may ignore it: a settlement is never denied, because its units have been used.
 #[derive(Clone, Debug)]
 pub struct Settled(Decision);
 
@@ -122,15 +144,15 @@ impl Settled {
         self.0.charged()
     }
 
-    /// Returns how many of the units used were not charged: the most of any policy. These exceed
-    /// what was held and what the policy [may owe](crate::Policy::max_debt).
+    /// Returns how many of the used units were not charged: the most of any policy. These exceed
+    /// the hold and the debt that the policy [may have](crate::Policy::max_debt).
     #[must_use]
     pub fn uncharged(&self) -> u64 {
         self.0.uncharged()
     }
 
-    /// Returns the state of each policy after the settlement. It lists the policies that the store
-    /// was asked about: none after a denial.
+    /// Returns the state of each policy after the settlement. It lists the policies whose units were
+    /// settled: none after a denial.
     pub const fn decision(&self) -> &Decision {
         &self.0
     }

@@ -12,12 +12,12 @@ impl Limiter {
     /// Refunds `units` to every policy that counts units, but no more than were taken from it: no caller ever
     /// has more than the capacity. [`Refund::refunded`] returns how many units it was.
     ///
-    /// A [`SlidingWindow`](crate::SlidingWindow) refunds what the present
-    /// window has counted, a [`SlidingLog`](crate::SlidingLog) its newest entries.
+    /// A [`SlidingWindow`](crate::SlidingWindow) refunds units of the present
+    /// window, a [`SlidingLog`](crate::SlidingLog) its newest entries.
     ///
-    /// **Refund what was used, and no more**: the store knows only how much is taken, not by
-    /// whom. A larger credit also refunds units that [waiters](Self::acquire) reserved or
-    /// that a process [leased](crate::Policy::lease). Those units are then granted twice.
+    /// **The danger** is a refund of more than was used: the store knows only how many units are taken,
+    /// not by which check. A larger credit also refunds units that [waiters](Self::acquire) reserved
+    /// or that a process [leased](crate::Policy::lease). Those units are then granted twice.
     ///
     /// ```
     /// #![deny(unused_must_use)]
@@ -42,11 +42,11 @@ impl Limiter {
         self.buckets(key).credit(units).await
     }
 
-    /// Charges `units` whether there is room or not, for a cost that is known
-    /// only afterwards. Each policy is charged by itself, as far as its
+    /// Charges `units` even beyond the limit, for a cost that is known
+    /// only afterwards. Each policy is charged separately, as far as its
     /// [`max_debt`](crate::Policy::max_debt) allows.
     ///
-    /// A debit is always allowed, since what it charges has been used.
+    /// A debit is always allowed, because its units have been used.
     /// [`Decision::charged`] returns how many units were charged, and
     /// [`Decision::uncharged`] how many were not. A caller in debt is denied until
     /// the debt is paid back. [`PolicyDecision::reset_after`](crate::PolicyDecision::reset_after)
@@ -99,7 +99,7 @@ impl Limiter {
         self.buckets(Key::everyone()).reset_shared().await
     }
 
-    /// Adds strikes to the caller's [`Penalty`](crate::Penalty) policies, for what only the
+    /// Adds strikes to the caller's [`Penalty`](crate::Penalty) policies, for events that only the
     /// application can see, and bans it if they are enough.
     ///
     /// Policies of other quotas are left out; [`debit`](Self::debit) is for those.

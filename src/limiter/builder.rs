@@ -6,7 +6,24 @@ use crate::{Decision, Limiter};
 use crate::{Lists, OnStoreFailure, Policy, engine::EngineBuilder, metrics::Observe, store::Store};
 use std::sync::Arc;
 
-/// Builds a [`Limiter`](crate::Limiter).
+/// Builds a [`Limiter`](crate::Limiter) of several policies, or with settings of its own.
+///
+/// ```
+/// use tower_throttle::{FixedWindow, Limiter, MemoryStore, OnStoreFailure, Policy, TokenBucket};
+///
+/// let limiter = Limiter::builder()
+///     .name("mail")
+///     .store(MemoryStore::new())
+///     .policy(Policy::new("per-user", TokenBucket::per_minute(5)))
+///     .policy(Policy::new("everyone", FixedWindow::per_day(1_000)).shared())
+///     .on_store_failure(OnStoreFailure::Deny)
+///     .build()?;
+/// assert!(limiter.check_now("ann")?.is_allowed());
+///
+/// let error = Limiter::builder().build().unwrap_err();
+/// assert_eq!(error.code(), "no-policies");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct LimiterBuilder {
@@ -20,7 +37,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Adds a policy, or a bare quota. A check needs room in all policies.
+    /// Adds a policy, or a bare quota. A check is admitted if all policies admit it.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.engine.policies.push(policy.into());
         self
@@ -30,12 +47,12 @@ impl LimiterBuilder {
     /// none.
     ///
     /// The limiter keeps a clone: [`Lists::replace`] takes effect with the next check. Listed
-    /// addresses do not matter here, as there is no request: see [`Lists::find_ip`].
+    /// addresses have no effect here, because there is no request: see [`Lists::find_ip`].
     ///
     /// A listed key is decided without a store: [`Decision::source`](crate::Decision::source) is
-    /// [`Source::List`](crate::Source::List). A key on the allow list gets the units that it asks
-    /// for, and is not charged, also not by [`debit`](crate::Limiter::debit). A key on the deny list is
-    /// denied by each check. What it used before can still be debited and credited.
+    /// [`Source::List`](crate::Source::List). Checks of a key on the allow list are admitted, and never
+    /// charged, not even by [`debit`](crate::Limiter::debit). Checks of a key on the deny list are
+    /// denied; earlier use of that key can still be debited and credited.
     ///
     /// ```
     /// use tower_throttle::{Limiter, Lists, Source, TokenBucket};
@@ -56,7 +73,7 @@ impl LimiterBuilder {
     /// Lets the limiter follow a control document: other quotas and bans of single callers, modes of
     /// policies, and lists. Default: none.
     ///
-    /// What the document says has precedence over this builder and over
+    /// The document has precedence over this builder and over
     /// [`quota_by`](crate::Policy::quota_by), and takes effect with the next request. An entry
     /// that this limiter cannot take is left out and reported in the log; the others apply. The [guide]
     /// explains each entry.
@@ -95,8 +112,8 @@ impl LimiterBuilder {
     }
 
     /// Makes all policies [shadow policies](Policy::shadow): the limiter checks and counts, and
-    /// denies nothing. What the policies say about enforcement and store failures does not
-    /// matter then. A [`Concurrency`](crate::Concurrency) policy is an error when the limiter is
+    /// denies nothing. The policies' own settings for enforcement and store failures have no effect
+    /// then. A [`Concurrency`](crate::Concurrency) policy is an error when the limiter is
     /// built.
     pub const fn shadow_all(mut self) -> Self {
         self.engine.shadow_all = true;
@@ -104,8 +121,8 @@ impl LimiterBuilder {
     }
 
     /// Sets how many callers of this process may wait for one bucket at a time
-    /// ([`Limiter::acquire`](crate::Limiter::acquire)). Default: 65,536. While that many wait, a further caller is denied
-    /// at once, unless there is room for it now.
+    /// ([`Limiter::acquire`](crate::Limiter::acquire)). Default: 65,536. While that many wait, a
+    /// further caller that would have to wait is denied at once.
     ///
     /// Callers whose checks are in flight at the same time may exceed it.
     pub const fn max_waiting(mut self, callers: usize) -> Self {
@@ -122,8 +139,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets what sees each check after it was counted, and each change of the store.
-    /// Default: nothing. It runs in the path of the check.
+    /// Sets an observer of each check, after it was counted, and of each change of the store.
+    /// Default: none. It runs in the path of the check.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.engine.observer = Some(Arc::new(observer));
         self

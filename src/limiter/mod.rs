@@ -103,7 +103,7 @@ impl Limiter {
     }
 
     /// Decides as [`check`](Self::check) does, without `.await`: for code that is not
-    /// async, or that asks a [`MemoryStore`](crate::MemoryStore) very often.
+    /// async, or that uses a [`MemoryStore`](crate::MemoryStore) very often.
     ///
     /// ```
     /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
@@ -147,8 +147,8 @@ impl Limiter {
         Self::decide(asked).await
     }
 
-    /// Takes as many units as every policy has room for, at most `units`.
-    /// [`Decision::charged`] returns how many. The check is denied if there is none.
+    /// Takes as many units as every policy has left, at most `units`.
+    /// [`Decision::charged`] returns how many. The check is denied if none are left.
     ///
     /// ```
     /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};

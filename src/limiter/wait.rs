@@ -15,14 +15,38 @@ use crate::{
 use crate::{LimiterBuilder, OnStoreFailure, Policy};
 
 impl Limiter {
-    /// Waits until the caller is admitted, for at most `max_wait`.
+    /// Waits until the caller is admitted, for at most `max_wait`: for outbound calls and jobs.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+    ///
+    /// const SECOND: Duration = Duration::from_secs(1);
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// # runtime.block_on(async {
+    /// // Calls of a partner's API: one each 10 ms.
+    /// let calls = Limiter::new(MemoryStore::new(), TokenBucket::per_second(100).burst(1));
+    /// for _ in 0..3 {
+    ///     assert!(calls.acquire("partner", SECOND).await?.is_allowed());
+    ///     // Send the call here.
+    /// }
+    ///
+    /// // If the wait would be longer than `max_wait`, the caller is denied at once.
+    /// let reports = Limiter::new(MemoryStore::new(), TokenBucket::per_hour(1));
+    /// assert!(reports.acquire("ann", SECOND).await?.is_allowed());
+    /// let denied = reports.acquire("ann", SECOND).await?;
+    /// assert!(!denied.is_allowed());
+    /// assert!(denied.decision().retry_after() > Some(SECOND));
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
     ///
     /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
     /// reserve a place at once. So no process delays the callers of another, to the millisecond
     /// in which timers tick. A caller that would have to wait too long is denied at once.
     ///
     /// Under windows and logs, the callers of one process form a queue. When units come back,
-    /// the first caller asks again, and then the others, at most 64 units in a millisecond. A
+    /// the first caller checks again, and then the others, at most 64 units in a millisecond. A
     /// caller is denied at once if the callers ahead of it need all units that the windows grant
     /// within its `max_wait`. Processes compete for each window.
     ///
@@ -36,7 +60,7 @@ impl Limiter {
     /// A full bucket admits its whole burst at once. To space requests from the first one on,
     /// use `burst(1)`, `capacity(1)`, or a queue.
     ///
-    /// Dropping the future while it waits refunds everything. The waiters behind it move up if
+    /// Dropping the future while it waits refunds all its units. The waiters behind it move up if
     /// they are in this process, on clones of this limiter. If a waiter of another process is
     /// behind it, the units stay taken, for the waiters of this process. They also stay taken if
     /// the future is dropped after its turn has come, or if the bucket was credited meanwhile.
@@ -86,13 +110,13 @@ impl Limiter {
         Ok(Permit::new(decision, taken))
     }
 
-    /// Holds `units` of each policy that [holds](crate::Policy::hold_for), until it is known how many are
-    /// used. From the other policies, `units` are taken at once. All or none, as by
-    /// [`check_n`](Self::check_n).
+    /// Holds `units` of each policy that [holds](crate::Policy::hold_for), until the number of used
+    /// units is known. The other policies charge `units` at once. All policies admit the request or
+    /// none, as in [`check_n`](Self::check_n).
     ///
-    /// What is held counts as used, and is charged when [`Reserved`] is settled. A process that
-    /// dies before charges it in full, after one to two [lifetimes](crate::Policy::hold_for). Work may
-    /// last longer than that: this process then renews the hold, if `reserve` was called inside a
+    /// Held units count as used, and are charged when [`Reserved`] is settled. If the process dies
+    /// before, they are charged in full, after one to two [lifetimes](crate::Policy::hold_for). Work may
+    /// last longer than that: this process then extends the hold, if `reserve` was called inside a
     /// Tokio runtime with timers.
     ///
     /// ```
@@ -114,10 +138,10 @@ impl Limiter {
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///
-    /// A [list](crate::LimiterBuilder::lists) decides before the policies, and holds nothing. Nor does a
-    /// future that is dropped. While the store fails, a
+    /// A [list](crate::LimiterBuilder::lists) decides before the policies, and holds no units. A
+    /// dropped future holds none, either. While the store fails, a
     /// [local](crate::OnStoreFailure::Local) policy holds units of this process's buckets, which are
-    /// settled there. One that [allows](crate::OnStoreFailure::Allow) holds nothing.
+    /// settled there. A policy that [allows](crate::OnStoreFailure::Allow) holds none.
     ///
     /// # Errors
     ///

@@ -44,6 +44,7 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 ///     .deny_ips(["198.51.100.0/24"])?
 ///     .allow_keys(["status-page"])?;
 /// let layer = RateLimitLayer::builder()
+///     // Your authentication has checked the header.
 ///     .policy(Policy::new("api", TokenBucket::per_second(10)).key(key::header("x-api-key")))
 ///     .lists(lists.clone())
 ///     .build()?;

@@ -32,7 +32,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// Panics if the policy has an error, with the [`ConfigError`] that says
+    /// Panics if the policy has an error, with the [`ConfigError`] that names
     /// what to change. [`builder`](Self::builder) returns it instead.
     #[must_use]
     #[track_caller]
@@ -50,7 +50,7 @@ impl RateLimitLayer {
     }
 }
 
-/// Builds a [`RateLimitLayer`].
+/// Builds a [`RateLimitLayer`] of several policies, or with settings of its own.
 ///
 /// ```
 /// use tower_throttle::{FixedWindow, HeaderFormat, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key};
@@ -58,10 +58,10 @@ impl RateLimitLayer {
 /// #[derive(Clone)]
 /// struct User { id: u64 } // inserted by your authentication
 ///
-/// let who = key::extension(|user: &User| user.id);
+/// let by_user = key::extension(|user: &User| user.id);
 /// let layer = RateLimitLayer::builder()
-///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(who.clone()))
-///     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(who))
+///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(by_user.clone()))
+///     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(by_user))
 ///     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
 ///     .headers(HeaderFormat::Draft7)
 ///     .on_store_failure(OnStoreFailure::Deny)
@@ -87,7 +87,7 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Adds a policy or a bare quota. A request needs room in all policies.
+    /// Adds a policy or a bare quota. A request is admitted if all policies admit it.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.engine.policies.push(policy.into());
         self
@@ -107,7 +107,7 @@ impl RateLimitLayerBuilder {
 
     /// Limits only requests for which `applies` returns `true`. Default: all requests.
     ///
-    /// Others (health checks, say) are forwarded without rate-limit headers. To leave
+    /// Other requests, such as health checks, are forwarded without rate-limit headers. To leave
     /// requests out of one policy only, use [`Policy::when`].
     ///
     /// ```
@@ -215,12 +215,24 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Lets a request without room wait up to this long before it is denied. Default: it
+    /// Lets a request over its limit wait up to this long before it is denied. Default: it
     /// is denied at once.
     ///
     /// Requests wait as in [`Limiter::acquire`](crate::Limiter::acquire), which is fair
-    /// where a bucket reserves a turn. The wait for a turn in a
+    /// if a bucket reserves a turn. The wait for a turn in a
     /// [queue](crate::LeakyBucket::queue) does not count; the queue bounds it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{RateLimitLayer, TokenBucket};
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .wait_up_to(Duration::from_millis(500))
+    ///     .max_waiting(1_000)
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
     ///
     /// **The danger**: each waiting request holds its connection and the readiness of the
     /// inner service. [`max_waiting`](Self::max_waiting) bounds how many requests wait.
@@ -232,7 +244,7 @@ impl RateLimitLayerBuilder {
     /// Sets how many requests of this process may wait for one bucket at a time, with
     /// [`wait_up_to`](Self::wait_up_to). Default: 65,536.
     ///
-    /// Beyond that, a request without room is denied at once. Requests whose checks are in
+    /// Beyond that, a request over its limit is denied at once. Requests whose checks are in
     /// flight at the same time may exceed the number. A
     /// [queue](crate::LeakyBucket::queue) has a bound of its own instead.
     pub const fn max_waiting(mut self, requests: usize) -> Self {
@@ -243,7 +255,7 @@ impl RateLimitLayerBuilder {
     /// Lets the layer follow a control document: other quotas and bans of single callers, modes of
     /// policies, and lists. Default: none.
     ///
-    /// What the document says has precedence over this builder and over
+    /// The document has precedence over this builder and over
     /// [`quota_by`](crate::Policy::quota_by), and takes effect with the next request. An entry
     /// that this layer cannot take is left out and reported in the log; the others apply. The [guide]
     /// explains each entry.
@@ -251,9 +263,13 @@ impl RateLimitLayerBuilder {
     /// ```
     /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, control::Control, key};
     ///
+    /// #[derive(Clone)]
+    /// struct User { id: u64 } // inserted by your authentication
+    ///
     /// let control = Control::in_memory(); // or that of a `RedisStore`
+    /// let by_user = key::extension(|user: &User| user.id);
     /// let layer = RateLimitLayer::builder()
-    ///     .policy(Policy::new("plan", TokenBucket::per_minute(1)).key(key::header("x-api-key")))
+    ///     .policy(Policy::new("plan", TokenBucket::per_minute(1)).key(by_user))
     ///     .control(control.clone())
     ///     .build()?;
     /// # Ok::<(), tower_throttle::ConfigError>(())
@@ -275,10 +291,10 @@ impl RateLimitLayerBuilder {
     }
 
     /// Makes all policies [shadow policies](Policy::shadow): the layer checks and counts, and
-    /// no policy denies a request. For the first day in production. [`lists`](Self::lists) still
-    /// allow and deny.
+    /// no policy denies a request. Use it for the first day in production. [`lists`](Self::lists)
+    /// still allow and deny.
     ///
-    /// What the policies say about enforcement and store failures does not matter then. A
+    /// The policies' own settings for enforcement and store failures have no effect then. A
     /// [`Concurrency`](crate::Concurrency) policy is an error when the layer is built.
     ///
     /// ```
@@ -299,7 +315,7 @@ impl RateLimitLayerBuilder {
     /// Announces [shadow policies](Policy::shadow) in the `RateLimit` fields of forwarded
     /// responses, under their own names, without `pk`. Default: clients see no shadow policy.
     ///
-    /// So clients can adapt before the policy is enforced: `r=0` in a response that is no denial.
+    /// So clients can adapt before the policy is enforced: they see `r=0` in an admitted response.
     /// A policy that the store has not answered by the time of the response is left out. A format
     /// other than [`HeaderFormat::Draft10`], the default, does not name policies, and is an error
     /// when the layer is built.
@@ -331,11 +347,11 @@ impl RateLimitLayerBuilder {
 
     /// Sets a hook that makes the response to a denied request.
     ///
-    /// The layer calls the hook for every denial, also of gRPC calls. [`Denied::reason`]
-    /// says why the request is denied, and [`Denied::into_response`] is what would be sent
-    /// without the hook. The layer then adds the `RateLimit` fields, `Retry-After` and
-    /// `Cache-Control: no-store`, unless the response has them. The body is anything that
-    /// becomes `Bytes`: `String`, `&'static str` or `Vec<u8>`, but not axum's `Body`.
+    /// The layer calls the hook for every denial, including those of gRPC calls. [`Denied::reason`]
+    /// returns why the request is denied, and [`Denied::into_response`] the response that the layer
+    /// sends without the hook. The layer then adds the `RateLimit` fields, `Retry-After` and
+    /// `Cache-Control: no-store`, unless the response has them. The body is any type that
+    /// converts into `Bytes`: `String`, `&'static str` or `Vec<u8>`, but not axum's `Body`.
     ///
     /// A gRPC client expects a gRPC status. If [`Denied::is_grpc`], start from
     /// [`Denied::into_response`]. `Retry-After` is not added to a response that has a
@@ -381,8 +397,8 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Sets what sees each request after it was counted, and each change of the store.
-    /// Default: nothing. It runs in the path of the request.
+    /// Sets an observer of each request, after it was counted, and of each change of the store.
+    /// Default: none. It runs in the path of the request.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.engine.observer = Some(Arc::new(observer));
         self
@@ -393,8 +409,8 @@ impl RateLimitLayerBuilder {
     ///
     /// The layer calls the closure when a caller enters one of its lists, with the request that
     /// was denied. It keeps up to 64 bytes of the name, without control characters, as long
-    /// as the caller is listed. A bucket that all callers share has no name. If some share a
-    /// key, such as a route, the name is that of the one who was denied first.
+    /// as the caller is listed. A bucket that all callers share has no name. If several clients share
+    /// a key, such as a route, the name is that of the client that was denied first.
     ///
     /// **The danger**: a name that identifies a person is personal data. It is in the memory of
     /// the process, and wherever the list is sent. Return a number of your own that you can look
@@ -420,9 +436,8 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Returns a [`Responder`] with these settings, for handlers that ask a
-    /// [`Limiter`](crate::Limiter). It needs no policy; policies, store and waits do not
-    /// matter.
+    /// Returns a [`Responder`] with these settings, for handlers that use a
+    /// [`Limiter`](crate::Limiter). It needs no policy; policies, store and waits have no effect.
     ///
     /// ```
     /// # use tower_throttle::{HeaderFormat, RateLimitLayer};

@@ -15,7 +15,7 @@ const STORE_RETRY: Duration = Duration::from_secs(5);
 /// The longest `Retry-After` for a permit.
 const PERMIT_RETRY: Duration = Duration::from_secs(1);
 
-/// A request that is not forwarded, for
+/// A denied request, which is not forwarded, for
 /// [`on_denied`](crate::RateLimitLayerBuilder::on_denied).
 #[derive(Debug)]
 pub struct Denied<'a> {

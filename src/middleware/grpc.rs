@@ -14,7 +14,7 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Which requests are denied with a gRPC status: HTTP 200, an empty body and
+/// Sets which requests are denied with a gRPC status: HTTP 200, an empty body and
 /// `grpc-status`.
 ///
 /// gRPC clients read that as the result of their call. Every other program reads

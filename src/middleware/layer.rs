@@ -87,7 +87,8 @@ impl RateLimitLayer {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
     /// let layer = RateLimitLayer::new(
-    ///     Policy::new("search", TokenBucket::per_minute(1)).key(key::header("x-api-key")),
+    ///     Policy::new("search", TokenBucket::per_minute(1))
+    ///         .key(key::header("x-api-key")), // checked by your authentication
     /// );
     /// let inner = service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(String::new())));
     /// for _ in 0..4 {
@@ -158,7 +159,8 @@ impl RateLimitLayer {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
     /// let layer = RateLimitLayer::new(
-    ///     Policy::new("search", TokenBucket::per_minute(30)).key(key::header("x-api-key")),
+    ///     Policy::new("search", TokenBucket::per_minute(30))
+    ///         .key(key::header("x-api-key")), // checked by your authentication
     /// );
     /// // A request as the caller in question would send it.
     /// let request = Request::get("/search").header("x-api-key", "k1").body(()).unwrap();

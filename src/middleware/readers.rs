@@ -44,7 +44,7 @@ impl PolicyReaders {
     }
 }
 
-/// What to do with a request that lacks the key of a policy.
+/// Sets how to treat a request that lacks the key of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnMissingKey {

@@ -36,9 +36,9 @@ impl Policy {
     ///     .key(|head: &RequestHead<'_>| head.extensions().get::<Tenant>().map(|t| Key::from(t.id)));
     /// ```
     ///
-    /// **The danger**: a key that the client chooses limits no client, as each invented
-    /// value has a bucket of its own. Clients choose headers, cookies, paths and
-    /// `uri().host()`. The [`key`](crate::key) module shows what to use instead.
+    /// **The danger**: if the client chooses the key, the policy limits no client, because each
+    /// invented value has a bucket of its own. Clients choose headers, cookies, paths and
+    /// `uri().host()`. The [`key`](crate::key) module shows better keys.
     pub fn key<K: KeyExtractor>(mut self, key: K) -> Self {
         self.readers.key = Some(Erased(Arc::new(key), type_name::<K>()));
         self
@@ -96,8 +96,8 @@ impl Policy {
         self
     }
 
-    /// Holds the cost of each request while it is under way, and lets its response say what it
-    /// cost in the end. Default: the cost is charged when the request is admitted.
+    /// Holds the cost of each request while it is in flight, and settles it by its response.
+    /// Default: the cost is charged when the request is admitted.
     ///
     /// Use it to count failures only, or for a cost that is known afterwards: tokens of a language
     /// model, bytes of a stream. The settler is one of the functions of [`settle`](crate::settle),
@@ -116,32 +116,32 @@ impl Policy {
     ///         None => Settle::Full,
     ///     });
     ///
-    /// // The most that an answer may cost is held, and what it cost is charged.
+    /// // Holds the highest cost of an answer, and charges its real cost.
     /// let tokens = Policy::new("tokens", TokenBucket::per_minute(100_000))
     ///     .cost(4_000)
     ///     .max_debt(50_000)
     ///     .settle_by(settle::header("x-tokens-used"));
     /// ```
     ///
-    /// A request is admitted if its cost fits beside all that is taken and held, so requests at the
-    /// same time cannot exceed the limit together. Each request is settled once: by a
-    /// [`Hold`](crate::Hold), which its handler finds in the extensions of the request, or by the
-    /// settler, or by being dropped. A response is never delayed or changed by what it cost. More than
-    /// was held becomes a debt of the caller, up to [`max_debt`](Self::max_debt).
+    /// A request is admitted if its cost fits in what is neither used nor held, so concurrent requests
+    /// cannot exceed the limit together. Each request is settled once: by a
+    /// [`Hold`](crate::Hold), which its handler finds in the extensions of the request, by the
+    /// settler, or by its drop. The settlement never delays or changes a response. Units above the
+    /// hold become a debt of the caller, up to [`max_debt`](Self::max_debt).
     ///
-    /// What is held lasts for [`hold_for`](Self::hold_for), a minute by default, and is renewed while
-    /// the request lasts. If the process dies, it lapses and is charged in full.
+    /// A hold lasts for [`hold_for`](Self::hold_for), a minute by default, and is extended while
+    /// the request lasts. If the process dies, the hold lapses and is charged in full.
     ///
-    /// **The danger**: as long as requests are under way, others are denied that would fit if the
+    /// **The danger**: while requests are in flight, others may be denied that would fit once the
     /// settler releases the first. A burst of ten *right* passwords fills the limit above until they
-    /// are answered. With a [cost](Self::cost) of 0 nothing is held, and what the settler says is
-    /// charged afterwards: then as many wrong ones as are under way pass beyond the limit.
+    /// are answered. With a [cost](Self::cost) of 0 no unit is held, and the charge of the settler
+    /// comes afterwards: then wrong passwords exceed the limit by the number that is in flight.
     ///
-    /// Under a [`Penalty`](crate::Penalty) nothing is held, and what the settler says are strikes: one
-    /// for [`Settle::Full`](crate::Settle::Full). A request without a response is no strike: the
-    /// settler is not asked. Nor is it asked about a body that was dropped before its end.
+    /// Under a [`Penalty`](crate::Penalty) no unit is held, and the units of the settler are strikes:
+    /// one for [`Settle::Full`](crate::Settle::Full). A request without a response is not a strike,
+    /// and the settler does not run. Nor does it run for a body that was dropped before its end.
     ///
-    /// What [`hold_for`](Self::hold_for) cannot be combined with is a
+    /// Settings that exclude [`hold_for`](Self::hold_for) are a
     /// [`ConfigError`](crate::ConfigError) here, too. A tier of [`quota_by`](Self::quota_by) that
     /// cannot hold is charged when the request is admitted.
     pub fn settle_by<S: Settler>(mut self, settler: S) -> Self {

@@ -16,16 +16,15 @@ pub(crate) use self::{
 use crate::middleware::readers::PolicyReaders;
 use crate::{ConfigError, OnStoreFailure, Quota, enforcement::Enforcement};
 
-/// A named quota: what a [`Limiter`](crate::Limiter) or a
+/// A named quota that a [`Limiter`](crate::Limiter) or a
 /// [`RateLimitLayer`](crate::RateLimitLayer) checks.
 ///
-/// The **name** is what clients read in headers and what separates this
-/// policy's buckets from those of others in a shared store. Processes that use
-/// one name and algorithm on one Redis share the buckets; so do two routes of one process.
-/// Give one name one quota: layers that disagree charge a request twice, and one line in the
-/// log says so.
+/// Clients read the **name** in headers, and it separates this policy's buckets from those of
+/// others in a shared store. Processes, and routes of one process, that use one name and algorithm
+/// on one Redis share the buckets. Give one name one quota: layers that disagree charge a request
+/// twice, and the log reports it once.
 ///
-/// A bare quota is a policy too. Its name is derived from its numbers, as in
+/// A bare quota is a policy, too. Its name is derived from its numbers, as in
 /// `"10-per-second-burst-20"`. **Equal bare quotas on one store are one
 /// policy**: on two routes they share their buckets, and stacked they charge a
 /// bucket twice. Name policies that share a store.
@@ -38,7 +37,7 @@ use crate::{ConfigError, OnStoreFailure, Quota, enforcement::Enforcement};
 ///
 /// let burst = Policy::new("burst", TokenBucket::per_second(10).burst(20));
 /// let day = Policy::new("day", FixedWindow::per_day(5_000)).cost(2);
-/// // for a layer: who is asking, and when it applies
+/// // for a layer: its key, and the requests to which it applies
 /// let writes = Policy::new("writes", TokenBucket::per_minute(30))
 ///     .key(key::extension(|user: &User| user.id).or(key::peer()))
 ///     .when(|head| head.method() != http::Method::GET);
@@ -101,7 +100,8 @@ impl Policy {
         }
     }
 
-    /// Replaces the quota, and keeps all else: of a policy that was read from a file, for example.
+    /// Replaces the quota, and keeps everything else: of a policy that was read from a file, for
+    /// example.
     pub fn with_quota<Q>(mut self, quota: Q) -> Self
     where
         Q: TryInto<Quota>,
@@ -111,8 +111,8 @@ impl Policy {
         self
     }
 
-    /// Sets how many units each check takes. Default: 1. A cost of 0 asks without taking. On a
-    /// [`Penalty`](crate::Penalty), which takes none, it is a [`ConfigError`].
+    /// Sets how many units each check takes. Default: 1. A cost of 0 checks without taking. On a
+    /// [`Penalty`](crate::Penalty), which charges no units, it is a [`ConfigError`].
     pub const fn cost(mut self, units: u64) -> Self {
         self.cost = Some(units);
         self
@@ -124,8 +124,8 @@ impl Policy {
     ///
     /// | quota | at most |
     /// |---|---|
-    /// | [`TokenBucket`](crate::TokenBucket), [`LeakyBucket`](crate::LeakyBucket) | what flows in within 104 days (2^53 ns) |
-    /// | [`refill_at_once`](crate::TokenBucket::refill_at_once) | what flows in within 285,000 years (2^53 ms), below 2^53 units |
+    /// | [`TokenBucket`](crate::TokenBucket), [`LeakyBucket`](crate::LeakyBucket) | the refill of 104 days (2^53 ns) |
+    /// | [`refill_at_once`](crate::TokenBucket::refill_at_once) | the refill of 285,000 years (2^53 ms), below 2^53 units |
     /// | [`FixedWindow`](crate::FixedWindow), [`without_refill`](crate::TokenBucket::without_refill) | below 2^53 units |
     /// | [`SlidingWindow`](crate::SlidingWindow) | 2^52 units divided by the window in ms |
     /// | [`SlidingLog`](crate::SlidingLog) | below 2^40 units |
@@ -134,7 +134,7 @@ impl Policy {
     ///
     /// A caller in debt is denied until the debt is paid back, however long that takes. Set
     /// this if one debit must not lock a caller out for longer. With 0, a
-    /// debit charges what is left. The debt of a `FixedWindow` ends with its window.
+    /// debit charges the units that are left. The debt of a `FixedWindow` ends with its window.
     ///
     /// With [`lease`](Self::lease) it is 0, and more is a [`ConfigError`]: a lease would let
     /// a debtor skip the wait.
@@ -143,8 +143,8 @@ impl Policy {
     /// of the wait, and deny if it is too long.
     ///
     /// While the store fails, [`share_of`](OnStoreFailure::share_of) limits the debt in each
-    /// process. A bucket may owe as much as flows in within the same time at the rate of its
-    /// share. Other quotas may owe their share of the units.
+    /// process. The debt of a bucket may be the refill of the same time at the rate of its
+    /// share. The debt of other quotas may be their share of the units.
     ///
     /// ```
     /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
@@ -182,10 +182,11 @@ impl Policy {
     /// are. [`RedisStore::shutdown`](crate::RedisStore::shutdown) refunds the rest.
     ///
     /// **The danger** is a larger burst: units may be used up to a second after they were
-    /// leased. In any span of time a key may be admitted what its bucket grants, and in addition
-    /// what all processes held when the span began. For each process that is at most an eighth
-    /// of the burst. In all it is no more than flows in within a second, as long as Redis answers
-    /// within 100 ms and no process stalls. The long-run rate is never exceeded.
+    /// leased. In any span of time, a key may be admitted the units that its bucket grants, and in
+    /// addition those that all processes held when the span began. For each process these are at most
+    /// an eighth of the burst. For all processes together they are no more than the refill of a second,
+    /// as long as Redis answers within 100 ms and no process stalls. The long-run rate is never
+    /// exceeded.
     ///
     /// Conversely, other processes are denied units that this process holds and may not use.
     /// If the process is killed, or a refund does not reach Redis, its units are lost: at most
@@ -201,7 +202,7 @@ impl Policy {
     /// Only for a [`TokenBucket`](crate::TokenBucket) without [debts](Self::max_debt),
     /// in a layer without [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to):
     /// anything else is a [`ConfigError`]. A check of several policies goes to Redis as
-    /// without a lease, and so do operations other than a plain check
+    /// without a lease. Operations other than a plain check do as well
     /// ([`peek`](crate::Limiter::peek), [`acquire`](crate::Limiter::acquire), ..). A
     /// [`MemoryStore`](crate::MemoryStore) ignores leases, because it always decides at once.
     ///
@@ -221,31 +222,49 @@ impl Policy {
         self
     }
 
-    /// Lets requests hold units until it is known what they cost, and sets for how long at least.
-    /// Default: units are charged when they are taken.
+    /// Lets requests hold units until their cost is known, and sets how long units are held at
+    /// least. Default: units are charged when they are taken.
     ///
     /// [`Limiter::reserve`](crate::Limiter::reserve) and a layer with
-    /// [`settle_by`](Self::settle_by) hold the cost of a request, and settle it when the request
-    /// has ended: what it used is charged, and the rest is released. What is held is in nobody's
-    /// [`remaining`](crate::PolicyDecision::remaining), so the limit is never exceeded, in whatever
-    /// order requests end.
+    /// [`settle_by`](Self::settle_by) hold the estimated cost of a request, and settle it when the
+    /// request has ended: its use is charged, and the rest is released. Held units are not counted in
+    /// any caller's [`remaining`](crate::PolicyDecision::remaining), so the limit is never exceeded,
+    /// in whatever order requests end.
     ///
-    /// What is held for a request that lasts longer is renewed. If its process dies, or the answer of
-    /// the store is lost, the hold lapses after one to two such lifetimes, and is charged in full,
-    /// once.
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
     ///
-    /// All processes that share the policy's buckets must set it, or none. It needs one more key in
-    /// the store for each caller of which something is held. 1 second to 1 day; anything else is a
-    /// [`ConfigError`]. So is a policy that holds and [leases](Self::lease), one whose requests
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let tokens = Policy::new("tokens", FixedWindow::per_day(10_000))
+    ///     .hold_for(Duration::from_secs(120));
+    /// let limiter = Limiter::new(MemoryStore::new(), tokens);
+    ///
+    /// let first = limiter.reserve("ann", 4_000).await?;
+    /// assert!(first.is_allowed());
+    /// // While 4,000 units are held, 8,000 more do not fit.
+    /// assert!(!limiter.reserve("ann", 8_000).await?.is_allowed());
+    /// first.settle(1_000).await?;
+    /// assert!(limiter.reserve("ann", 8_000).await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// If a request lasts longer, its process extends the hold. If the process dies, or the reply of
+    /// the store is lost, the hold lapses after one to two lifetimes, and is charged in full, once.
+    ///
+    /// All processes that share the policy's buckets must set it, or none. Held units are stored in
+    /// the caller's bucket. 1 second to 1 day; anything else is a [`ConfigError`]. The following
+    /// policies are errors, too: one that holds and [leases](Self::lease), one whose requests
     /// [wait in a queue](crate::LeakyBucket::queue), and one with a
-    /// [`Concurrency`](crate::Concurrency) quota, which holds units by itself.
+    /// [`Concurrency`](crate::Concurrency) quota, which always holds its units.
     pub const fn hold_for(mut self, lifetime: Duration) -> Self {
         self.hold_for = Some(lifetime);
         self
     }
 
     /// Makes each request that another policy of the layer or limiter denies a strike, in the same
-    /// script call. Only for a [`Penalty`](crate::Penalty). Default: denials are no strikes.
+    /// script call. Only for a [`Penalty`](crate::Penalty). Default: denials are not strikes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -276,13 +295,13 @@ impl Policy {
     /// is evicted (16,384 are cached), or if the process or that call fails. So a caller may get away
     /// with one second of denials in each process.
     ///
-    /// No strikes are a denial by the penalty itself, one that a
-    /// [`take_up_to`](crate::Limiter::take_up_to) gets, and one for a missing key or a store that
-    /// fails. Nor are there any for a caller that [may wait](crate::Limiter::acquire), for one that
-    /// is not [enforced](Self::enforce_for_percent), and, on a full [`MemoryStore`](crate::MemoryStore), for
-    /// new callers. It is a [`ConfigError`] on another quota, on a [shadow policy](Self::shadow), in
-    /// a layer with [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to), and if no other policy
-    /// can deny.
+    /// These denials are not strikes: one by the penalty itself, one of a
+    /// [`take_up_to`](crate::Limiter::take_up_to), and one for a missing key or a failing store.
+    /// Callers that [may wait](crate::Limiter::acquire), callers for which the policy is not
+    /// [enforced](Self::enforce_for_percent), and new callers on a full
+    /// [`MemoryStore`](crate::MemoryStore) get no strikes. It is a [`ConfigError`] on another quota,
+    /// on a [shadow policy](Self::shadow), in a layer with
+    /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to), and if no other policy can deny.
     pub const fn strike_on_denial(mut self) -> Self {
         self.strikes_on_denial = true;
         self
@@ -311,32 +330,31 @@ impl Policy {
     /// Makes this a shadow policy: it is checked and counted, and never denies. Default: a
     /// policy is enforced.
     ///
-    /// Use it to learn what a limit would deny before it denies. Each request is charged to the
-    /// policy's own buckets if they have room, whatever the other policies say, and each shadow
-    /// policy by itself. A denial is an event at `DEBUG` with `shadow=true`, and is counted as
+    /// Use it to learn which requests a limit would deny before it denies them. Each shadow policy
+    /// charges a request to its own buckets if it would admit it, whatever other policies decide.
+    /// A denial is an event at `DEBUG` with `shadow=true`, and is counted as
     /// `shadow_denied` in the [metrics](crate::metrics).
     /// [`Decision::shadow_denied`](crate::Decision::shadow_denied) reports it, so a handler may
     /// treat it as a soft limit.
     ///
     /// **A request never waits for it.** On Redis, the shadow policies of a request share the one
-    /// call that its enforced policies need. If all are shadow policies, the request goes on at
+    /// call that its enforced policies need. If all are shadow policies, the request continues at
     /// once. If the store fails, the policy counts `unknown`, and keeps no buckets in this
     /// process. If the key is missing, it counts `key_missing`. It does not wait for a
     /// [queue](crate::LeakyBucket::queue) or for
     /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to).
     ///
-    /// [`check`](crate::Limiter::check) and [`take_up_to`](crate::Limiter::take_up_to) of a
-    /// limiter treat it so, and [`acquire`](crate::Limiter::acquire) checks it once, when it is
-    /// called. `peek`, `debit` and `credit` apply to it as to an enforced policy and wait for the
-    /// store, but its failure is no error.
+    /// In a limiter, the same is true of [`check`](crate::Limiter::check) and
+    /// [`take_up_to`](crate::Limiter::take_up_to). [`acquire`](crate::Limiter::acquire) checks it
+    /// once, when it is called. `peek`, `debit` and `credit` apply to it as to an enforced policy and
+    /// wait for the store, but a failure of the store is not an error.
     ///
-    /// **The danger**: its buckets are those of its name, as of any policy. With the name of an
-    /// enforced policy of another layer on the same store, it takes that one's units.
+    /// **The danger**: its buckets depend on its name, like those of any policy. If it has the name of
+    /// an enforced policy of another layer on the same store, it takes that policy's units.
     ///
-    /// Enforce it later by dropping this line: its buckets stay. Setting
-    /// [`on_store_failure`](Self::on_store_failure) to anything but `Allow` is a [`ConfigError`],
-    /// and so is a [`Concurrency`](crate::Concurrency) quota, whose units are held by the requests
-    /// that were let in.
+    /// To enforce it later, remove this line: its buckets stay. Setting
+    /// [`on_store_failure`](Self::on_store_failure) to anything except `Allow` is a [`ConfigError`].
+    /// A [`Concurrency`](crate::Concurrency) quota is, too, because admitted requests hold its units.
     ///
     /// ```
     /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
@@ -360,13 +378,13 @@ impl Policy {
     /// Enforces the policy for this percent of its callers, 1 to 100. For the others it is a
     /// [shadow policy](Self::shadow).
     ///
-    /// A hash of the policy's name and the key chooses, so a caller stays on its side, in each
-    /// process. A larger share later keeps the callers of this one. All requests that lack the
-    /// key count as one caller.
+    /// A hash of the policy's name and the key chooses, so a caller stays on its side in every
+    /// process. A larger percentage later includes the callers of this one. All requests that lack
+    /// the key count as one caller.
     ///
-    /// **The danger**: a caller that can change its key can look for one on the other side. A share
-    /// of 0 or above 100 is a [`ConfigError`], and so is a [shared](Self::shared) policy, as it
-    /// has one key for all.
+    /// **The danger**: a caller that can change its key can look for one on the other side. 0 and
+    /// more than 100 are a [`ConfigError`]. A [shared](Self::shared) policy is, too, because it has
+    /// one key for all.
     ///
     /// ```
     /// use tower_throttle::{Policy, TokenBucket};

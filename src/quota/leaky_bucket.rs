@@ -8,14 +8,16 @@ use std::time::Duration;
 use super::{Quota, per_period, token_bucket};
 use crate::ConfigError;
 
-/// Each request pours its cost into a bucket that leaks `limit` units per
-/// period. A request that does not fit is denied.
+/// Limits the rate like a [`TokenBucket`](crate::TokenBucket), or paces requests in a queue.
+///
+/// Each request pours its cost into a bucket that leaks `limit` units per period. A request that
+/// does not fit is denied.
 ///
 /// As a **meter** (the default) it admits the same requests as a
 /// [`TokenBucket`](crate::TokenBucket) whose burst is this
 /// [`capacity`](Self::capacity). Use it if your users know these words.
 ///
-/// As a [`queue`](Self::queue) it paces. An admitted request is held until its turn, so that
+/// As a [`queue`](Self::queue) it paces: an admitted request waits for its turn, so that
 /// requests leave evenly spaced. A request is denied only if the queue is full. Use it in
 /// front of a service that must not see bursts.
 ///

@@ -6,7 +6,7 @@ use crate::StoreError;
 #[cfg(feature = "redis")]
 use crate::util::detach::run_to_completion;
 
-/// What a store returns: the result, or a future of it.
+/// The answer of a store: the result, or a future of it.
 pub enum Answer<T> {
     /// The result is known.
     Now(Result<T, StoreError>),

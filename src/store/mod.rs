@@ -46,13 +46,62 @@ pub use crate::charge::{Charge, Check, Operation};
 use crate::{Decision, metrics::store::StoreMetrics};
 use crate::{Fingerprint, Key};
 
-/// Keeps buckets and decides.
+/// Keeps buckets, and decides checks.
 ///
 /// Implement it to wrap one of this crate's stores: to count, to log, or to fail on purpose in a
 /// test ([`StoreError::unavailable`](crate::StoreError::unavailable)). Or implement it to keep
 /// buckets somewhere else. With the feature `unstable-store`, `Check::decide` computes every
 /// algorithm on words that you read and write in one transaction. The feature `testing` has a
 /// suite that tests the result.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+/// use tower_throttle::{
+///     Decision, Fingerprint, Key, Limiter, MemoryStore, TokenBucket,
+///     metrics::StoreMetrics,
+///     store::{Answer, Charge, Check, Fallback, Store},
+/// };
+///
+/// /// Counts the checks of another store.
+/// #[derive(Debug)]
+/// struct Counted<S> {
+///     inner: S,
+///     checks: AtomicU64,
+/// }
+///
+/// impl<S: Store> Store for Counted<S> {
+///     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+///         self.checks.fetch_add(1, Ordering::Relaxed);
+///         self.inner.check(check)
+///     }
+///
+///     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+///         self.inner.reset(charges)
+///     }
+///
+///     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
+///         self.inner.storage_key(charge)
+///     }
+///
+///     fn fingerprint(&self, key: &Key) -> Fingerprint {
+///         self.inner.fingerprint(key)
+///     }
+///
+///     fn fallback(&self) -> Option<Fallback> {
+///         self.inner.fallback()
+///     }
+///
+///     fn metrics(&self) -> StoreMetrics {
+///         self.inner.metrics()
+///     }
+/// }
+///
+/// let store = Arc::new(Counted { inner: MemoryStore::new(), checks: AtomicU64::new(0) });
+/// let limiter = Limiter::new(store.clone(), TokenBucket::per_minute(5));
+/// assert!(limiter.check_now("ann")?.is_allowed());
+/// assert_eq!(store.checks.load(Ordering::Relaxed), 1);
+/// # Ok::<(), tower_throttle::StoreError>(())
+/// ```
 ///
 /// A store that wraps another passes on its [`storage_key`](Self::storage_key), its
 /// [`fingerprint`](Self::fingerprint), its [`fallback`](Self::fallback) and its
@@ -61,7 +110,7 @@ use crate::{Fingerprint, Key};
 /// A check names one or more charges. The store reads all of them at one instant,
 /// and charges all or none.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Does what the check asks for ([`Check::operation`]), to all its charges or none.
+    /// Applies the [operation](Check::operation) of the check to all its charges or none.
     fn check(&self, check: &Check<'_>) -> Answer<Decision>;
 
     /// Resets each charge's bucket. On an error, some may have been reset.
@@ -74,21 +123,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns what this store calls a key: in the names of buckets, in lists of denied callers,
+    /// Returns the name of a key in this store: in the names of buckets, in lists of denied callers,
     /// and in a [control document](crate::control). Default: the hash without a secret.
     fn fingerprint(&self, key: &Key) -> Fingerprint {
         Fingerprint::from(key)
     }
 
-    /// Returns what decides while this store fails. Default: `None`, with which each limiter
-    /// and layer makes its own.
+    /// Returns the fallback that decides while this store fails. Default: `None`, with which each
+    /// limiter and layer makes its own.
     ///
     /// A store whose clones share their buckets returns one that the clones share, too.
     fn fallback(&self) -> Option<Fallback> {
         None
     }
 
-    /// Returns what the store counts. Default: nothing, under the name `custom`.
+    /// Returns the counts of the store. Default: none, under the name `custom`.
     ///
     /// Layers and limiters count what they see themselves: failures, whether the store is up, held
     /// permits, what is held and settled, and local buckets. They replace these.

@@ -13,15 +13,15 @@ use super::{
     who::Who,
 };
 
-/// Says who may look at the admin page, and who may change things if that is allowed at all.
+/// Chooses who may see the admin page, and who may make changes if the page allows changes.
 ///
-/// | access | for | who it is |
+/// | access | for | author of changes |
 /// |---|---|---|
 /// | [`loopback`](Self::loopback), [`loopback_with_changes`](Self::loopback_with_changes) | a listener that only this machine can reach | `loopback` |
 /// | [`bearer`](Self::bearer) | operators and scripts that have a secret | `operator` |
 /// | [`check`](Self::check) | applications with users of their own | what the check returns |
 ///
-/// `docs/admin-security.md` lists the attacks that were thought of, with what stops each.
+/// `docs/admin-security.md` lists known attacks, and what stops each.
 #[derive(Clone)]
 pub struct Access(Kind);
 
@@ -45,18 +45,22 @@ pub(crate) struct Visitor {
 impl Access {
     /// Gives access to programs and browsers on the machine of the server.
     ///
-    /// All of these must hold: the socket's peer has a loopback address; the request names its host
-    /// `localhost`, `127.0.0.1` or `[::1]`, which a page of another site cannot achieve by its own
-    /// DNS; and no header field tells of a proxy, such as `Forwarded`, `X-Forwarded-For` or `Via`.
-    /// Requests of HTTP/1.0 are denied, too: nginx sends those, and no field, until it is configured
-    /// for connections that are kept open.
+    /// Three conditions must hold:
     ///
-    /// Nothing can be changed: [`loopback_with_changes`](Self::loopback_with_changes) is for that.
+    /// - the socket's peer has a loopback address;
+    /// - the request names its host `localhost`, `127.0.0.1` or `[::1]`, which a page of another site
+    ///   cannot achieve with its own DNS;
+    /// - no header field of a proxy is present, such as `Forwarded`, `X-Forwarded-For` or `Via`.
+    ///
+    /// Requests of HTTP/1.0 are denied, too: nginx sends HTTP/1.0 without such a field, unless it is
+    /// configured to keep connections open.
+    ///
+    /// The page is read-only: [`loopback_with_changes`](Self::loopback_with_changes) allows changes.
     ///
     /// **The danger** is a proxy or tunnel on the same machine that adds no such field: HAProxy
     /// without `option forwardfor`, nginx with `proxy_http_version 1.1` (which `keepalive` in an
-    /// upstream needs, and which is the default from 1.29.7 on), `ssh -R`, `socat`. Everybody who
-    /// reaches it has access. Serve the page on a listener of its own that no proxy forwards to.
+    /// upstream needs, and which is the default from 1.29.7 on), `ssh -R`, `socat`. Every client of
+    /// that proxy has access. Serve the page on a listener of its own that no proxy forwards to.
     /// All users of the machine have access, too.
     ///
     /// The server must pass the peer's address
@@ -66,21 +70,30 @@ impl Access {
         Self(Kind::Loopback { may_change: false })
     }
 
-    /// Gives access as [`loopback`](Self::loopback) does, and lets those with access change things if
+    /// Gives access as [`loopback`](Self::loopback) does, and allows changes if
     /// [`allow_changes`](crate::Admin::allow_changes) is set.
     ///
-    /// **The danger** is greater here: whoever has access, all users of the machine and all who reach a
-    /// proxy that adds no field, can ban callers and lift limits.
+    /// **The danger** is greater here: all users of the machine, and all clients of a proxy that adds
+    /// no field, can ban callers and lift limits.
     #[must_use]
     pub fn loopback_with_changes() -> Self {
         Self(Kind::Loopback { may_change: true })
     }
 
-    /// Gives access to those who know a secret of at least 16 characters:
+    /// Gives access to clients that know a secret of at least 16 characters:
     /// `openssl rand -hex 32` makes one.
     ///
+    /// ```
+    /// use tower_throttle_admin::Access;
+    ///
+    /// let access = Access::bearer("made-by-openssl-rand-hex-32")?;
+    /// let error = Access::bearer("short").unwrap_err();
+    /// assert_eq!(error.code(), "access-secret-too-short");
+    /// # Ok::<(), tower_throttle_admin::AccessError>(())
+    /// ```
+    ///
     /// Programs send it as `Authorization: Bearer ..`. People type it into the page, once in 12
-    /// hours: it is exchanged for a cookie that scripts cannot read, and that each process with
+    /// hours. The page exchanges it for a cookie that scripts cannot read, and that each process with
     /// the same secret accepts. A logout ends the session in the process that it reaches. To end all
     /// sessions, change the secret.
     ///
@@ -90,11 +103,11 @@ impl Access {
     ///
     /// In any minute, five wrong secrets are compared from one peer, and 300 from all peers
     /// together. Further secrets are denied, even the right one. Sessions continue meanwhile.
-    /// Behind a proxy, all clients have one peer address: there, five guesses a minute keep others
+    /// Behind a proxy, all clients have one peer address, so five guesses a minute keep others
     /// from logging in.
     ///
-    /// **The danger** is plain HTTP: the secret and the cookie can be read on the way. Browsers
-    /// keep the cookie only from HTTPS and from `localhost`.
+    /// **The danger** is plain HTTP: anyone on the network path can read the secret and the cookie.
+    /// Browsers keep the cookie only from HTTPS and from `localhost`.
     ///
     /// # Errors
     ///
@@ -120,8 +133,8 @@ impl Access {
         Self::bearer(secret)
     }
 
-    /// Gives access to those requests for which `check` returns who sends them. It runs for each
-    /// request, after the application's own layers: it reads what they found out.
+    /// Gives access to requests for which `check` returns an author. It runs for each request, after
+    /// the application's own layers, and can read the user that they found.
     ///
     /// ```
     /// use tower_throttle::RequestHead;
@@ -136,8 +149,8 @@ impl Access {
     /// });
     /// ```
     ///
-    /// Cookies of the application may be used: changes are safe from other sites whatever their
-    /// `SameSite` is. The page answers to addresses and to `localhost` only, until
+    /// You may use cookies of the application: changes are safe from other sites, whatever their
+    /// `SameSite` is. The page accepts only addresses and `localhost` as its host, until
     /// [`Admin::hosts`](crate::Admin::hosts) lists its host name.
     #[must_use]
     pub fn check(check: impl Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync + 'static) -> Self {

@@ -1,5 +1,5 @@
-//! A page and an API for the operators of [tower-throttle]'s limits: which limits are in force, why a
-//! caller is denied, and what can be done for it.
+//! A page and an API for operators of [tower-throttle]'s limits. They show which limits are in force
+//! and why a caller is denied, and can let the caller in.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -8,7 +8,7 @@
 //! use tower_throttle_admin::{Access, Admin};
 //!
 //! let limits = RateLimitLayer::new(TokenBucket::per_second(10).burst(20));
-//! // Only for programs and browsers on this machine, and without a way to change anything.
+//! // Only for programs and browsers on this machine, and read-only.
 //! let admin = Admin::new(&limits).access(Access::loopback());
 //! let app: Router = Router::new()
 //!     .route("/", get(|| async { "hello" }))
@@ -22,9 +22,9 @@
 //! `/admin` and `/admin/` are the page; with `nest("/admin", ..)`, the first one is. Add it after
 //! the application's own layers, so that these do not limit the operator.
 //!
-//! **Who.** An [`Access`] says who may look: there is no default, and without one there is no
-//! router. Changes are possible only after [`allow_changes`](Admin::allow_changes). [Attacks] lists
-//! what the page is safe against, and what is left to you.
+//! **Access.** An [`Access`] chooses who may see the page. There is no default, and without one there
+//! is no router. Changes are possible only after [`allow_changes`](Admin::allow_changes). [Attacks]
+//! lists the attacks that the page stops, and those that you must stop.
 //!
 //! **Programs** use the same [API] as the page.
 //!
@@ -34,13 +34,13 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | target | what a page shows: a layer, a limiter, or all of a file |
-//! | access | who may look at the page, and how they prove it |
-//! | token | the secret of those with [`Access::bearer`], as a program or the login form sends it |
-//! | session | what a browser gets for the token: a cookie with an end |
-//! | look-up | what each policy does with one caller |
+//! | target | the limits on a page: a layer, a limiter, or all of a file |
+//! | access | the rule that admits visitors to the page |
+//! | token | the secret of [`Access::bearer`], as a program or the login form sends it |
+//! | session | a cookie with an end, which a browser receives for the token |
+//! | look-up | a request for the effect of each policy on one caller |
 //! | change | a reset, a ban, another quota or a mode, made by an operator |
-//! | sample | what happened in one second. The sampler takes one a second while somebody looks |
+//! | sample | the counts of one second. The sampler takes one a second while the page is viewed |
 //!
 //! [tower-throttle]: https://docs.rs/tower-throttle
 //! [tower-throttle's glossary]: https://github.com/tower-throttle/tower-throttle/blob/main/ARCHITECTURE.md#words
@@ -119,45 +119,45 @@ impl Admin {
 }
 
 impl<A> Admin<A> {
-    /// Adds another layer or limiter, or all of another configuration file. One that is there already is
-    /// shown once.
+    /// Adds another layer or limiter, or all of another configuration file. The page shows a target
+    /// once, even if it was added twice.
     pub fn target(mut self, target: &(impl Inspectable + Clone)) -> Self {
         self.settings.targets.push(target.clone());
         self
     }
 
     /// Sets the control document in which bans, overrides and modes are made. Default: that of the
-    /// configuration file, if one was given and its store has one. Without a document, a caller can
-    /// be looked up and reset, and nothing else can be changed.
+    /// configuration file, if one was given and its store has one. Without a document, the page can
+    /// only look callers up and reset them.
     pub fn control(mut self, control: &Control) -> Self {
         self.settings.control = Some(control.clone());
         self
     }
 
-    /// Chooses who may look, and who may change things if [`allow_changes`](Self::allow_changes) is
-    /// set.
+    /// Chooses who may see the page, and who may make changes if
+    /// [`allow_changes`](Self::allow_changes) is set.
     pub fn access(self, access: Access) -> Admin<Access> {
         let settings = self.settings;
         Admin { settings, access }
     }
 
-    /// Lets everybody with access change things: reset and ban callers, override quotas, and switch
-    /// modes of policies. Default: they can look only. With [`Access::loopback`] they still can: use
+    /// Allows changes: to reset and ban callers, override quotas, and switch modes of policies.
+    /// Default: the page is read-only. With [`Access::loopback`] it stays read-only: use
     /// [`Access::loopback_with_changes`].
     pub const fn allow_changes(mut self) -> Self {
         self.settings.changes = true;
         self
     }
 
-    /// Lists the host names that the page answers to, without ports: `["limits.example"]`. Another site
-    /// can let its own name resolve to this server, and then its pages are of one origin with this one
-    /// (DNS rebinding).
+    /// Lists the host names of the page, without ports: `["limits.example"]`. They stop DNS rebinding:
+    /// another site can let its own name resolve to this server, and would then share the page's
+    /// origin.
     ///
-    /// | access | by default, the page answers to | with a list |
+    /// | access | hosts that the page accepts by default | with a list |
     /// |---|---|---|
-    /// | [`loopback`](Access::loopback) | `localhost`, `127.0.0.1` and `[::1]` | to these, too |
-    /// | [`bearer`](Access::bearer) | every name: another site has neither the cookie nor the secret | to these only |
-    /// | [`check`](Access::check) | addresses and `localhost` | to these only |
+    /// | [`loopback`](Access::loopback) | `localhost`, `127.0.0.1` and `[::1]` | these, too |
+    /// | [`bearer`](Access::bearer) | every name: another site has neither the cookie nor the secret | only these |
+    /// | [`check`](Access::check) | addresses and `localhost` | only these |
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let hosts = hosts.into_iter();
         let hosts = hosts.map(|host| host.as_ref().to_ascii_lowercase());

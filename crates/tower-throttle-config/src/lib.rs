@@ -131,9 +131,24 @@ const DEFAULT_LAYER: &str = "default";
 /// The size of the largest file.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A configuration file: which limits there are.
+/// The limits of a configuration file, before they are [built](Self::build).
 ///
-/// The form of the file is checked when it is read, and all mistakes are reported at once.
+/// ```
+/// use tower_throttle_config::Config;
+///
+/// let config = Config::from_toml(r#"
+///     version = 1
+///
+///     [[policy]]
+///     name = "burst"
+///     quota = "10 per second, burst 20"
+/// "#)?;
+/// assert_eq!(config.names().policies, ["burst"]);
+/// let layer = config.build()?.layer("default")?; // for `Router::layer`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The form of the file is checked when it is read, and all mistakes are reported at once:
 ///
 /// ```
 /// use tower_throttle_config::Config;

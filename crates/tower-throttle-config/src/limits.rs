@@ -268,9 +268,9 @@ impl Limits {
     /// what was refunded and settled, and then closes its connections. See
     /// [`RedisStore::shutdown`](tower_throttle::RedisStore::shutdown).
     ///
-    /// Call it last, when no request is being served. Without it, each deployment leaves behind what
-    /// this process had taken for a while: permits for 30 seconds, leased units for good. A store
-    /// that the application has [registered](super::Readers::store) is the application's to end.
+    /// Call it last, when no request is being served. Without it, the units of this process stay taken
+    /// after each deployment: permits for 30 seconds, leased units indefinitely. If the application
+    /// has [registered](super::Readers::store) the store, the application must shut it down.
     ///
     /// ```no_run
     /// # use tower_throttle_config::Limits;

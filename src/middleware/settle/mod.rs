@@ -1,7 +1,7 @@
-//! Settlement: what a request costs, known from its response.
+//! Settlement: charges a request by its response.
 //!
-//! A policy with [`settle_by`](crate::Policy::settle_by) holds the cost of a request while the
-//! request is under way. A [`Settler`] then says what is charged. The functions here make the
+//! A policy with [`settle_by`](crate::Policy::settle_by) holds the estimated cost of a request while
+//! the request is in flight. A [`Settler`] then returns the charge. The functions here make the
 //! usual settlers, and a closure makes any other:
 //!
 //! ```
@@ -11,7 +11,7 @@
 //! let failures = Policy::new("failures", FixedWindow::per_hour(100)).settle_by(settle::failures());
 //! // Guesses of paths and passwords count.
 //! let guesses = Policy::new("guesses", FixedWindow::per_hour(20)).settle_by(settle::status([401, 404]));
-//! // The handler says what it cost, in a field that clients do not see.
+//! // The handler writes the cost into a field that clients do not see.
 //! let points = Policy::new("points", TokenBucket::per_second(50).burst(1_000))
 //!     .cost(100)
 //!     .settle_by(settle::header("x-cost"));
@@ -46,17 +46,17 @@ use self::outcome::{Outcome, Settle};
 pub use self::ready_made::{CostHeader, body_bytes, failures, header, status};
 use crate::ConfigError;
 
-/// Says what a request costs, from its response. Closures `Fn(&Outcome<'_>) -> Settle` are
+/// Chooses the charge of a request from its response. Closures `Fn(&Outcome<'_>) -> Settle` are
 /// settlers.
 ///
-/// It runs in the path of the response, and inside of `drop` if the response was dropped: it must
-/// neither block nor panic. If it panics, the request is charged what it held.
+/// It runs in the path of the response, and inside `drop` if the response was dropped: it must
+/// neither block nor panic. If it panics, all held units are charged.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not settle a request",
     note = "use a function of `tower_throttle::settle`, or a closure `|outcome: &Outcome<'_>| -> Settle`"
 )]
 pub trait Settler: Send + Sync + 'static {
-    /// Says what becomes of the units that the request holds.
+    /// Returns how to settle the units that the request holds.
     fn settle(&self, outcome: &Outcome<'_>) -> Settle;
 
     /// Returns the field that the layer removes from every response that it forwards. The default
@@ -69,7 +69,7 @@ pub trait Settler: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Returns a [`ConfigError`] that says what to change. The default is no error.
+    /// Returns a [`ConfigError`] that names what to change. The default is no error.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }

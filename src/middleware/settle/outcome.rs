@@ -1,4 +1,4 @@
-//! [`Outcome`] and [`Settle`]: what is known about a response, and what a request costs for it.
+//! [`Outcome`] and [`Settle`]: the facts about a response, and the charge of its request.
 
 use std::fmt;
 
@@ -6,29 +6,49 @@ use http::{Extensions, HeaderMap, Response, StatusCode};
 
 use crate::DenialReason;
 
-/// What becomes of the units that a request holds.
+/// Tells the layer how to settle a request's held units. A closure of
+/// [`Policy::settle_by`](crate::Policy::settle_by) returns it.
+///
+/// ```
+/// use http::StatusCode;
+/// use tower_throttle::{FixedWindow, Outcome, Policy, RateLimitLayer, Settle};
+///
+/// // A download costs a unit for each KiB of its body.
+/// let egress = Policy::new("egress-kib", FixedWindow::per_day(1_000_000))
+///     .cost(64)
+///     .settle_by(|outcome: &Outcome<'_>| match outcome.status() {
+///         None => Settle::Full, // no response
+///         Some(StatusCode::NOT_MODIFIED) => Settle::Release,
+///         Some(_) if !outcome.is_end() => Settle::AtEnd, // the body has not been sent yet
+///         Some(_) => Settle::Units(outcome.body_bytes().div_ceil(1024)),
+///     });
+/// assert!(RateLimitLayer::builder().policy(egress).build().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Settle {
-    /// Charges what is held.
+    /// Charges all held units.
     Full,
     /// Charges nothing.
     Release,
-    /// Charges this many units. More than are held becomes a debt, up to the policy's
+    /// Charges this many units. Units above the hold become a debt, up to the policy's
     /// [`max_debt`](crate::Policy::max_debt).
     Units(u64),
-    /// Asks once more when the body of the response has ended. There, it leaves the units to the
-    /// handles that the handler still has ([`Hold`](crate::Hold)); without one, they are charged.
+    /// Runs the closure once more when the body of the response has ended. If the closure returns
+    /// it again at that time, the handles that the handler still has ([`Hold`](crate::Hold)) settle
+    /// the units; without a handle, they are charged.
     AtEnd,
 }
 
-/// What is known about the response to a request, for [`Policy::settle_by`](crate::Policy::settle_by).
+/// The known facts about the response to a request, for
+/// [`Policy::settle_by`](crate::Policy::settle_by).
 ///
-/// The layer asks when the head of the response is there. If the answer is [`Settle::AtEnd`],
-/// it asks once more when the body has ended, has failed or was dropped. If there is no response
-/// (the inner service failed, or the request was dropped), it asks once, without a
-/// [status](Self::status). Under a [`Penalty`](crate::Penalty) it does not ask then, nor at the end
-/// of a body that was dropped: who hangs up gets no strike.
+/// The layer runs the closure when the head of the response has arrived. If it returns
+/// [`Settle::AtEnd`], the layer runs it once more when the body has ended, has failed or was
+/// dropped. Without a response (the inner service failed, or the request was dropped), the layer
+/// runs it once, without a [status](Self::status). Under a [`Penalty`](crate::Penalty) it does not
+/// run the closure then, nor at the end of a body that was dropped: a client that hangs up gets no
+/// strike.
 ///
 /// ```
 /// use http::StatusCode;
@@ -99,7 +119,7 @@ impl<'a> Outcome<'a> {
     }
 
     /// Returns the gRPC status, from the headers of a response without messages, or from the
-    /// trailers of any other. `None` if it is not known yet, was not sent, or is no number.
+    /// trailers of any other. `None` if it is not known yet, was not sent, or is not a number.
     #[must_use]
     pub fn grpc_status(&self) -> Option<u32> {
         let fields = [Some(self.headers), self.trailers];
@@ -123,7 +143,7 @@ impl<'a> Outcome<'a> {
         self.is_complete
     }
 
-    /// Returns whether nothing more will be known: the body has ended, or there is no response.
+    /// Returns whether this outcome is final: the body has ended, or there is no response.
     #[must_use]
     pub const fn is_end(&self) -> bool {
         self.is_end

@@ -12,7 +12,7 @@ use crate::{ConfigError, telemetry};
 ///
 /// A failure is a status of 400 or above, and a gRPC status other than 0. A request without a
 /// response counts as one, so a client cannot avoid the limit by hanging up. The gRPC status is
-/// mostly in the trailers, and then the body must arrive: a call whose body is dropped counts.
+/// usually in the trailers, and then the body must arrive: a call whose body is dropped counts.
 /// Under a [`Penalty`](crate::Penalty), neither is a strike.
 ///
 /// Under a [cost](crate::Policy::cost) of 0, a failure costs one unit.
@@ -96,13 +96,13 @@ impl<F: Fn(&Outcome<'_>) -> Settle + Send + Sync + 'static> Settler for Checked<
     }
 }
 
-/// Charges as many units as the response says in a header field, and removes that field.
+/// Charges the number of units in a header field of the response, and removes that field.
 ///
-/// The value is a whole number of up to 20 digits. A response without the field, with two of
-/// them or with another value is charged what it held; so is a request without a response.
+/// The value is a whole number of up to 20 digits. If the response lacks the field, or has two of
+/// them or another value, all held units are charged. The same is true without a response.
 /// An event in the log reports the first such value.
 ///
-/// The field is removed from every response that the layer forwards, also if the policy does not
+/// The field is removed from every response that the layer forwards, even if the policy does not
 /// apply. [`pass_on`](CostHeader::pass_on) lets clients see it.
 #[must_use]
 pub fn header(name: &str) -> CostHeader {
@@ -167,9 +167,9 @@ fn whole_number(value: &HeaderValue) -> Option<u64> {
 /// Charges a unit for each `bytes_per_unit` bytes of the body, rounded up, when the body has
 /// ended or was dropped.
 ///
-/// It counts the bytes that were passed on to the server, which has buffers of its own. A request
-/// without a response is charged what it held. What goes over a connection after an upgrade (a
-/// WebSocket) is not part of the body.
+/// It counts the bytes that were passed on to the server, which has buffers of its own. Without a
+/// response, all held units are charged. Data on a connection after an upgrade (a WebSocket) is not
+/// part of the body.
 ///
 /// 0 is an error when the layer is built.
 #[must_use]

@@ -9,15 +9,24 @@ pub(crate) use self::params::ConcurrencyParams;
 use super::{Params, Quota, window::checked_window_ms};
 use crate::ConfigError;
 
-/// At most `limit` units in flight at a time, in all processes together.
+/// Limits how many requests are in flight at a time, in all processes together.
 ///
 /// Each admitted request holds a permit until its response has ended, has failed or was
-/// dropped.
+/// dropped. Outside of HTTP, [`Limiter::acquire`](crate::Limiter::acquire) returns a
+/// [`Permit`](crate::Permit).
 ///
 /// ```
-/// use tower_throttle::Concurrency;
+/// use std::time::Duration;
+/// use tower_throttle::{Concurrency, Limiter, MemoryStore};
 ///
-/// let _ten_at_a_time = Concurrency::new(10);
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let exports = Limiter::new(MemoryStore::new(), Concurrency::new(1)); // one at a time for each key
+/// let first = exports.acquire("ann", Duration::ZERO).await?;
+/// assert!(first.is_allowed());
+/// assert!(!exports.acquire("ann", Duration::ZERO).await?.is_allowed());
+/// assert!(exports.acquire("bob", Duration::ZERO).await?.is_allowed());
+/// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
 /// ```
 ///
 /// **Counting.** The store keeps one entry for each process and key: how many permits the

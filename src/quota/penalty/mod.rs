@@ -13,13 +13,13 @@ use super::{
 };
 use crate::ConfigError;
 
-/// Bans a caller after so many strikes, for longer each time if you say so.
+/// Bans a caller after a number of strikes; repeat bans can last longer.
 ///
-/// It takes no units of a request: it asks whether the caller is banned. Strikes come from responses
+/// It charges no units: it denies requests of banned callers. Strikes come from responses
 /// ([`Policy::settle_by`](crate::Policy::settle_by)), from denials by other policies
-/// ([`Policy::strike_on_denial`](crate::Policy::strike_on_denial)), and from
-/// [`Limiter::strike`](crate::Limiter::strike) or [`Buckets::strike`](crate::Buckets::strike)
-/// wherever the application notices something. [`Limiter::ban`](crate::Limiter::ban) bans by hand,
+/// ([`Policy::strike_on_denial`](crate::Policy::strike_on_denial)), and from the application, by
+/// [`Limiter::strike`](crate::Limiter::strike) or [`Buckets::strike`](crate::Buckets::strike).
+/// [`Limiter::ban`](crate::Limiter::ban) bans by hand,
 /// and a [`reset`](crate::Limiter::reset) lifts a ban and forgets all strikes.
 ///
 /// ```
@@ -37,20 +37,20 @@ use crate::ConfigError;
 /// ```
 ///
 /// **Counting.** The first strike starts a window, in which strikes are counted. The last of
-/// `after` strikes in one window starts the ban, and no strike is left when it ends. Callers
+/// `after` strikes in one window starts the ban. When the ban ends, the count starts at 0. Callers
 /// without strikes have no bucket, and their checks write nothing.
 ///
-/// **During a ban** all requests are denied and no strikes are counted, so that the ban ends when
-/// its `Retry-After` says, whatever the caller does. [`prolonging`](Self::prolonging) changes that.
+/// **During a ban** all requests are denied and no strikes are counted. So the ban ends at the time
+/// of its `Retry-After`, whatever the caller does. [`prolonging`](Self::prolonging) changes that.
 ///
-/// **The danger** is the key. Ban by a name that others can write, such as a user name, and they
-/// ban whom they like. Ban by address, and all callers behind a NAT are banned with one of them.
-/// `docs/bans.md` says what to do.
+/// **The danger** is the key. If you ban by a name that others can write, such as a user name, they
+/// can ban any user. If you ban by address, one caller behind a NAT bans all of them.
+/// `docs/bans.md` shows better keys.
 ///
 /// **Limits**, checked when the quota is used: times of whole milliseconds, up to 100 years; fewer
 /// than 2<sup>53</sup> − 1 strikes.
 ///
-/// **Changed numbers.** A ban ends when it was to end. Strikes count until their window ends: at
+/// **Changed numbers.** A running ban keeps its end. Strikes count until their window ends: at
 /// its old end, or at the end of a window that starts now, whichever is sooner.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
@@ -66,7 +66,7 @@ pub struct Penalty {
 pub(super) const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 impl Penalty {
-    /// Bans a caller for ten minutes after so many strikes within ten minutes.
+    /// Bans a caller for ten minutes after `strikes` strikes within ten minutes.
     pub const fn after(strikes: u64) -> Self {
         Self {
             after: strikes,
@@ -101,21 +101,20 @@ impl Penalty {
         self
     }
 
-    /// Sets after how long without a ban the next one is as short as the first. The time starts
-    /// when a ban ends. Default: as long as the longest ban.
+    /// Sets the time without a ban after which the next ban is as short as the first. The time
+    /// starts when a ban ends. Default: as long as the longest ban.
     pub const fn forgiven_after(mut self, peace: Duration) -> Self {
         self.forgiven_after = Some(peace);
         self
     }
 
-    /// Starts a ban anew with each request and each strike during it. Default: it ends when it was
-    /// to end.
+    /// Restarts a ban with each request and each strike during it. Default: a ban keeps its end.
     ///
-    /// **The danger**: a client that retries in a loop never gets out.
+    /// **The danger**: a client that retries in a loop stays banned indefinitely.
     ///
-    /// Of requests that are denied from a
-    /// [cached denial](crate::RedisStoreBuilder::denial_cache_ttl), Redis learns nothing: such a
-    /// ban may end up to that time early.
+    /// Redis does not see requests that are denied from a
+    /// [cached denial](crate::RedisStoreBuilder::denial_cache_ttl): such a ban may end up to that
+    /// time early.
     pub const fn prolonging(mut self) -> Self {
         self.prolongs = true;
         self

@@ -12,11 +12,15 @@ use super::{
 };
 use crate::ConfigError;
 
-/// `limit` tokens flow in evenly per period, up to `burst` tokens. A request takes its cost.
+/// Allows bursts up to `burst` and a sustained rate of `limit` per `period`.
 ///
-/// Choose it for most APIs: bursts pass, the sustained rate holds, and no caller waits longer
-/// than until the missing tokens have flowed in. The rate is never above what is configured, and
-/// at most 0.1% below it.
+/// The bucket refills evenly with `limit` tokens per period, up to `burst` tokens. A request takes
+/// its cost in tokens. Choose it for most APIs: bursts pass, the sustained rate holds, and no
+/// caller waits longer than until the missing tokens are refilled. The rate is never above the
+/// configured one, and at most 0.1% below it.
+///
+/// In the first period a new caller may have the burst and the refill: `per_minute(30)` admits up
+/// to 60 requests in the first minute. A smaller [`burst`](Self::burst) admits fewer.
 ///
 /// Defaults: `burst` equals the limit; a new caller starts with a full bucket.
 ///
@@ -93,7 +97,7 @@ impl TokenBucket {
         self
     }
 
-    /// Sets how many tokens the bucket holds, so how many can be taken at once.
+    /// Sets how many tokens the bucket holds, and so how many can be taken at once.
     /// Default: the limit. At least 1; 1 paces callers one by one.
     pub const fn burst(mut self, burst: u64) -> Self {
         self.burst = Some(burst);
@@ -104,8 +108,8 @@ impl TokenBucket {
     ///
     /// The first request starts the caller's refill, even if it is denied. A caller is forgotten
     /// once its bucket has been full for as long as it takes to fill from empty, and at least a
-    /// minute. After that, it starts with `initial` tokens again. So beside another policy with a
-    /// longer wait, `retry_after` is enough only if `initial` covers the cost.
+    /// minute. After that, it starts with `initial` tokens again. So together with another policy
+    /// that has a longer wait, `retry_after` is enough only if `initial` covers the cost.
     pub const fn initial(mut self, initial: u64) -> Self {
         self.initial = Some(initial);
         self

@@ -17,8 +17,23 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 
 /// Keeps buckets in this process: the default store. It needs no server and no task.
 ///
-/// Each process counts for itself, so a fleet of n processes admits n times
+/// Each process has counts of its own, so a fleet of n processes admits n times
 /// the quota. Share a [`RedisStore`](crate::RedisStore) if that is too much.
+///
+/// ```
+/// use tower_throttle::{Limiter, MemoryStore, Policy, TokenBucket};
+///
+/// let store = MemoryStore::new();
+/// let search = Limiter::new(store.clone(), Policy::new("search", TokenBucket::per_hour(1)));
+/// assert!(search.check_now("ann")?.is_allowed());
+/// assert!(!search.check_now("ann")?.is_allowed());
+/// assert!(search.check_now("bob")?.is_allowed());
+///
+/// // Clones of a store share their buckets, here those of the policy `search`.
+/// let same = Limiter::new(store, Policy::new("search", TokenBucket::per_hour(1)));
+/// assert!(!same.check_now("ann")?.is_allowed());
+/// # Ok::<(), tower_throttle::StoreError>(())
+/// ```
 ///
 /// **Bounded.** The store keeps at most [`capacity`](MemoryStoreBuilder::capacity) buckets,
 /// 1,000,000 by default, in up to 64 parts of equal size. A bucket that is full of units again
@@ -36,15 +51,15 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 /// A caller is never admitted beyond its limit. It may be denied below its limit if others have
 /// used up both cells, or if a cell is charged in every window. 99 of 100 new callers are admitted
 /// after these requests, in one window or in a row of windows in which all cells are charged:
-/// - limit x capacity / 4 requests of invented callers that ask once, for limits of 10 and
+/// - limit x capacity / 4 requests of invented callers that send one request each, for limits of 10 and
 ///   more (for a limit of 50: 1,250,000 if 100,000 buckets are kept), or
 /// - limit x capacity / 50 requests of invented callers that use up their limits.
 ///
-/// The window of a cell ends once nothing was charged to it for the length of a window. A new
-/// caller that asks in every window is held to one window's limit until it pauses. Nothing is
-/// refunded to cells, they are not reset, and tokens of
-/// [`initial`](crate::TokenBucket::initial) are all that they hold. A new caller gets a bucket of
-/// its own once there is room. A check of cells takes about 0.8 µs, a check of a bucket 0.1 µs.
+/// The window of a cell ends once no unit was charged to it for the length of a window. A new
+/// caller that sends requests in every window has one window's limit until it pauses. Cells get no
+/// refunds and no resets, and hold only the tokens of
+/// [`initial`](crate::TokenBucket::initial). A new caller gets a bucket of
+/// its own once one is free. A check of cells takes about 0.8 µs, a check of a bucket 0.1 µs.
 ///
 /// **Small.** A bucket is one or two words and 63 bits of a keyed hash of its caller:
 /// 24 bytes in a hash table that doubles when it is seven eighths full. That is 28 to 57
@@ -52,9 +67,9 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 /// of up to four more quotas double that.
 ///
 /// Some buckets take 40 bytes more: those of a [`SlidingWindow`](crate::SlidingWindow), of tokens
-/// that flow in [at once](crate::TokenBucket::refill_at_once), and in debt. So do those of a
-/// [`SlidingLog`](crate::SlidingLog), which also keep two words for each entry, and of a
-/// [`Concurrency`](crate::Concurrency), which also keep seven words for each limiter that holds
+/// that are refilled [at once](crate::TokenBucket::refill_at_once), and in debt. The buckets of a
+/// [`SlidingLog`](crate::SlidingLog) and of a [`Concurrency`](crate::Concurrency) do, too. In
+/// addition, they keep two words for each entry, and seven words for each limiter that holds
 /// permits. Permits are kept beyond the capacity: there are no more than requests in flight.
 ///
 /// **Short pauses.** A part is swept in one go, and its table doubles in one go. Other
@@ -63,7 +78,7 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 /// table takes up to 0.5 ms, mostly for memory that the system provides for the first time.
 ///
 /// A flood of new callers does not let a caller pass that has a bucket and is over its
-/// limit. Give the store room for the callers that you expect in one window.
+/// limit. Choose a capacity for the callers that you expect in one window.
 ///
 /// Cloning shares the buckets.
 #[derive(Clone, Debug)]
@@ -125,7 +140,24 @@ impl Default for MemoryStore {
     }
 }
 
-/// Builds a [`MemoryStore`].
+/// Builds a [`MemoryStore`] with another capacity, clock or name.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use tower_throttle::{Limiter, ManualClock, MemoryStore, TokenBucket};
+///
+/// let clock = Arc::new(ManualClock::new());
+/// let store = MemoryStore::builder()
+///     .capacity(10_000)
+///     .clock(clock.clone())
+///     .build();
+/// let limiter = Limiter::new(store, TokenBucket::per_minute(1));
+/// assert!(limiter.check_now("ann")?.is_allowed());
+/// assert!(!limiter.check_now("ann")?.is_allowed());
+/// clock.advance(Duration::from_secs(60));
+/// assert!(limiter.check_now("ann")?.is_allowed());
+/// # Ok::<(), tower_throttle::StoreError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct MemoryStoreBuilder {
@@ -139,8 +171,8 @@ impl MemoryStoreBuilder {
     /// 1,000,000. At least 1; with so few, nearly all callers share one.
     ///
     /// It is rounded up to a multiple of the number of parts: 64, or fewer if a
-    /// part would have fewer than 64 buckets. Once new callers find no room, half as many cells
-    /// are kept for each quota, too.
+    /// part would have fewer than 64 buckets. Once the store is full, it also keeps half as many
+    /// cells for each quota.
     pub const fn capacity(mut self, buckets: usize) -> Self {
         self.capacity = if buckets == 0 { 1 } else { buckets };
         self

@@ -29,7 +29,23 @@ use crate::{
     util::{random::random, runtime::runtime_with_timers},
 };
 
-/// Builds a [`RedisStore`].
+/// Builds a [`RedisStore`] with another prefix, timeout or other settings.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::RedisStore;
+///
+/// let settings = RedisStore::builder()
+///     .prefix("shop")
+///     .secret("of all processes")
+///     .timeout(Duration::from_millis(20));
+/// // `connect` returns the store. `validate` checks the same settings without a server.
+/// settings.validate("redis://127.0.0.1/")?;
+///
+/// let error = settings.prefix("").validate("redis://127.0.0.1/").unwrap_err();
+/// assert_eq!(error.code(), "key-prefix");
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -77,15 +93,15 @@ impl RedisStoreBuilder {
     /// Hashes callers' keys with this secret, so that a reader of Redis cannot test guesses
     /// of addresses or API keys. Default: none.
     ///
-    /// All processes need the same secret. A new secret starts all buckets afresh.
+    /// All processes need the same secret. A change of the secret gives all callers new buckets.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// Limits how long a check may take in all. Default: 50 ms.
+    /// Limits how long a check may take in total. Default: 50 ms.
     ///
-    /// After that the check has failed. It may still be charged. Zero is an error when the
+    /// After that the check fails. It may still be charged. Zero is an error when the
     /// store is built.
     ///
     /// Each step of an attempt to connect may take four times as long, but at least one second
@@ -96,7 +112,7 @@ impl RedisStoreBuilder {
     }
 
     /// Sets the number of connections to each node, which calls use in turn. At least 1.
-    /// Default: 1, which is enough for all that one Redis thread decides.
+    /// Default: 1, which is enough, because Redis decides in one thread.
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
@@ -105,7 +121,7 @@ impl RedisStoreBuilder {
     /// Limits the checks that wait for Redis at a time; in a cluster, for each node.
     /// At least 1. Default: 4,096.
     ///
-    /// One more fails at once. While Redis answers, it fails with
+    /// Further checks fail at once. While Redis answers, a check fails with
     /// [`StoreError::is_overloaded`](crate::StoreError::is_overloaded), which
     /// [`OnStoreFailure::Allow`](crate::OnStoreFailure::Allow) does not let pass. While Redis
     /// does not answer, it fails with
@@ -124,7 +140,7 @@ impl RedisStoreBuilder {
     ///
     /// A denied caller cannot be admitted before a known time, whatever other callers do.
     /// Until then, and no longer than this, the same policies deny the caller at once, for any
-    /// cost that does not fit yet, also while Redis is down. Such a decision has
+    /// cost that does not fit yet, even while Redis is down. Such a decision has
     /// [`Source::Cache`](crate::Source::Cache). It states the buckets at its own instant,
     /// computed from the denial, without what other callers have taken since. A caller that
     /// waits for its `retry_after` has waited long enough, unless another caller took units.
@@ -142,7 +158,7 @@ impl RedisStoreBuilder {
     ///   the way);
     /// - if a cost can never fit;
     /// - if the policies are in several slots of a cluster;
-    /// - for all operations but a plain check: peeks, credits,
+    /// - for all operations except a plain check: peeks, credits,
     ///   [`take_up_to`](crate::Limiter::take_up_to).
     ///
     /// The cache holds 16,384 denials in at most 3 MB (6.5 MB with four policies), allocated

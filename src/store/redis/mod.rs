@@ -218,9 +218,10 @@ impl RedisStore {
         RedisStoreBuilder::new()
     }
 
-    /// Waits up to a second until refunds have reached Redis, and then closes the connections of
-    /// all clones. Refunded are permits of requests that have ended, reservations of callers that
-    /// left, and leased units.
+    /// Waits up to a second until refunds and settlements have reached Redis, and then closes the
+    /// connections of all clones. It refunds permits of requests that have ended, reservations of
+    /// callers that left, and leased units. It settles requests that were dropped: by default, all
+    /// units that they held are charged.
     ///
     /// Call it last, when no request is being served. A process that just ends may leave
     /// permits behind until they expire. A later check fails at once, and
