@@ -1,25 +1,37 @@
-//! The samples of the README and the guides, compiled and run as tests. Those that use other crates
-//! are compiled in `tests/peers`.
+//! The guides of this version. Start with [getting started](getting_started), or with the
+//! [index by question](index).
+//!
+//! The same pages are in `docs/` of the repository. Their samples are compiled and run as tests.
 
-macro_rules! pages {
-    ($($page:ident: $path:literal,)+) => {
+macro_rules! guides {
+    ($($(#[$cfg:meta])? $page:ident: $path:literal,)+) => {
         $(
+            $(#[$cfg])?
             #[doc = include_str!($path)]
-            mod $page {}
+            pub mod $page {}
         )+
     };
 }
-pages! {
-    readme: "../README.md",
+
+/// The README, whose samples are tested with those of the guides.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub mod readme {}
+
+// Samples of the others use crates that this one does not depend on. They are compiled in
+// `tests/peers` and in the packages.
+guides! {
     authentication: "../docs/authentication.md",
     authentication_gates: "../docs/authentication-gates.md",
     bans: "../docs/bans.md",
     behind_a_proxy: "../docs/behind-a-proxy.md",
     choosing_a_quota: "../docs/choosing-a-quota.md",
+    control: "../docs/control.md",
     costs_and_tiers: "../docs/costs-and-tiers.md",
     denied: "../docs/denied.md",
     from_tower_governor: "../docs/from-tower-governor.md",
     from_tower_rate_limit_fred: "../docs/from-tower-rate-limit-fred.md",
+    getting_started: "../docs/getting-started.md",
     headers: "../docs/headers.md",
     hot_keys: "../docs/hot-keys.md",
     lists: "../docs/lists.md",
@@ -29,8 +41,24 @@ pages! {
     shadow_mode: "../docs/shadow-mode.md",
     testing: "../docs/testing.md",
     waiting: "../docs/waiting.md",
-}
-
-pages! {
-    control: "../docs/control.md",
+    #[cfg(docsrs)] admin: "../docs/admin.md",
+    #[cfg(docsrs)] admin_api: "../docs/admin-api.md",
+    #[cfg(docsrs)] admin_security: "../docs/admin-security.md",
+    #[cfg(docsrs)] cli: "../docs/cli.md",
+    #[cfg(docsrs)] comparison: "../docs/comparison.md",
+    #[cfg(docsrs)] configuration: "../docs/configuration.md",
+    #[cfg(docsrs)] configuration_reference: "../docs/configuration-reference.md",
+    #[cfg(docsrs)] errors: "../docs/errors.md",
+    #[cfg(docsrs)] grpc: "../docs/grpc.md",
+    #[cfg(docsrs)] guarantees: "../docs/guarantees.md",
+    #[cfg(docsrs)] index: "../docs/README.md",
+    #[cfg(docsrs)] logs: "../docs/logs.md",
+    #[cfg(docsrs)] operating: "../docs/operating.md",
+    #[cfg(docsrs)] production: "../docs/production.md",
+    #[cfg(docsrs)] questions: "../docs/questions.md",
+    #[cfg(docsrs)] redis_down: "../docs/redis-down.md",
+    #[cfg(docsrs)] reload: "../docs/reload.md",
+    #[cfg(docsrs)] runbook: "../docs/runbook.md",
+    #[cfg(docsrs)] servers: "../docs/servers.md",
+    #[cfg(docsrs)] sizing: "../docs/sizing.md",
 }
