@@ -123,7 +123,7 @@
 //!   whether it passes. If its client hangs up, it may have been charged, too.
 //! * **Lost data.** Each time that Redis loses data (a restart, an eviction, a primary that
 //!   dies), each caller gets at most one new burst. While a live primary is being replaced, two
-//!   primaries decide, and [each admits](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/index.html#partitions-and-failovers)
+//!   primaries decide, and [each admits](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/#partitions-and-failovers)
 //!   a burst and its refill.
 //! * **Redis down.** The application starts and runs without Redis. A request waits for Redis at
 //!   most 50 ms; then [`OnStoreFailure`] decides.
@@ -134,16 +134,16 @@
 //!
 //! The [guarantees] list each bound and its tests.
 //!
-//! [with authentication]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/authentication/index.html
-//! [before you go live]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/production/index.html
-//! [single routes]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/routes/index.html
-//! [gRPC]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/grpc/index.html
-//! [guarantees]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/index.html
-//! [behind a proxy]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/behind_a_proxy/index.html
-//! [choosing a quota]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/choosing_a_quota/index.html
-//! [when Redis is down]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/redis_down/index.html
-//! [testing]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/testing/index.html
-//! [all others]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/index/index.html
+//! [with authentication]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/authentication/
+//! [before you go live]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/production/
+//! [single routes]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/routes/
+//! [gRPC]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/grpc/
+//! [guarantees]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/
+//! [behind a proxy]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/behind_a_proxy/
+//! [choosing a quota]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/choosing_a_quota/
+//! [when Redis is down]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/redis_down/
+//! [testing]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/testing/
+//! [all others]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/index/
 //!
 //! # Features
 //!
@@ -152,7 +152,7 @@
 //! | `redis` | yes | [`RedisStore`], on the client fred 10 |
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
-//! | `tracing` | yes | log events of denials, store failures and mistakes in the set-up; without it an outage is silent: [which](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/logs/index.html) |
+//! | `tracing` | yes | log events of denials, store failures and mistakes in the set-up; without it an outage is silent: [which](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/logs/) |
 //! | `metrics-facade` | no | [`metrics::Publisher`]: publishes the numbers through the facade `metrics` 0.24. Text for Prometheus needs no feature |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
@@ -163,7 +163,7 @@
 //!
 //! [`tower-throttle-config`]: https://docs.rs/tower-throttle-config
 //! [`tower-throttle-admin`]: https://docs.rs/tower-throttle-admin
-//! [`tower-throttle-cli`]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/cli/index.html
+//! [`tower-throttle-cli`]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/cli/
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Library code must not panic on any input. Tests and examples may.

@@ -9,7 +9,7 @@
 //! The document has precedence over files and code. The [guide] has the rights that it needs,
 //! its limits, and what happens when Redis is down.
 //!
-//! [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
+//! [guide]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/control/
 
 mod applied;
 mod caller;

@@ -97,7 +97,7 @@ impl LimiterBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     ///
-    /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
+    /// [guide]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/control/
     pub fn control(mut self, control: Control) -> Self {
         self.engine.control = Some(control);
         self

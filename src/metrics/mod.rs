@@ -57,7 +57,7 @@
 //! | `tower_throttle_local_buckets` | gauge | `store` | Buckets that this process keeps to decide while the store fails. At most 100,000, and cells. |
 //! | `tower_throttle_cached_denials` | gauge | `store` | Denials in the cache. At most 16,384. |
 //! | `tower_throttle_leased_units` | gauge | `store` | Units that this process has [leased](crate::Policy::lease) and not used. |
-//! | `tower_throttle_control_version` | gauge | `store` | The version of the [control document](https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md) that applies in this process: when it was last written, in milliseconds since the UNIX epoch by the clock of Redis. |
+//! | `tower_throttle_control_version` | gauge | `store` | The version of the [control document](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/control/) that applies in this process: when it was last written, in milliseconds since the UNIX epoch by the clock of Redis. |
 //! | `tower_throttle_control_problems` | gauge | `store` | 1 while what is stored of it differs from what applies. **Alarm** on it: what an operator changed has no effect, or may be lost. |
 //! | `tower_throttle_config_version` | gauge | `file` | The number of the version of a configuration that is in force. 1 is that of the start. |
 //! | `tower_throttle_config_rejected` | gauge | `file` | 1 if the file has been rejected. **Alarm** on it: the process cannot start again. |

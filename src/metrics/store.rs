@@ -50,7 +50,7 @@ pub struct StoreMetrics {
     pub cached_denials: Option<u64>,
     /// How many units this process has leased and not used.
     pub leased_units: Option<u64>,
-    /// The version of the [control document](https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md)
+    /// The version of the [control document](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/control/)
     /// that applies, if the store's control is in use: when it was last written, in milliseconds
     /// since the UNIX epoch. 0: none.
     pub control_version: Option<u64>,
@@ -190,7 +190,7 @@ fn add_histogram(sum: &mut Option<Histogram>, more: Option<&Histogram>) {
 
 counts! {
     /// How often a store did not decide. The kinds are those of the log, and
-    /// [the page of errors](https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md)
+    /// [the page of errors](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/)
     /// says what each means for a caller.
     StoreFailures, by "kind", as by_kind {
         /// No reply came in time.

@@ -275,7 +275,7 @@ impl RateLimitLayerBuilder {
     /// # Ok::<(), tower_throttle::ConfigError>(())
     /// ```
     ///
-    /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
+    /// [guide]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/control/
     pub fn control(mut self, control: Control) -> Self {
         self.engine.control = Some(control);
         self

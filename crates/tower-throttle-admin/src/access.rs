@@ -256,7 +256,7 @@ impl AccessError {
 
     /// Returns the code of the error in the [table of errors], which no release changes.
     ///
-    /// [table of errors]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md#the-admin-page
+    /// [table of errors]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/#the-admin-page
     #[must_use]
     pub const fn code(&self) -> &'static str {
         self.code

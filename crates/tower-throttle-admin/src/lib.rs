@@ -44,8 +44,8 @@
 //!
 //! [tower-throttle]: https://docs.rs/tower-throttle
 //! [tower-throttle's glossary]: https://github.com/tower-throttle/tower-throttle/blob/main/ARCHITECTURE.md#words
-//! [Attacks]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/admin-security.md
-//! [API]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/admin-api.md
+//! [Attacks]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/admin_security/
+//! [API]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/admin_api/
 
 // Library code must not panic on any input. Tests may.
 #![warn(

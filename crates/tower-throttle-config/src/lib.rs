@@ -30,9 +30,9 @@
 //! | change | what differs between two versions: [`Config::diff`] |
 //! | tables | the values of a file, as types |
 //!
-//! [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/configuration.md
-//! [reference]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/configuration-reference.md
-//! [reload]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/reload.md
+//! [guide]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/configuration/
+//! [reference]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/configuration_reference/
+//! [reload]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/reload/
 //!
 //! # Features
 //!

@@ -14,7 +14,7 @@ use tower_throttle::ConfigError;
 ///
 /// It is printed as `limits.toml:22:1: policy "plan": unknown field "keys"; did you mean "key"?
 /// (unknown-field)`. [`code`](Self::code) returns the word at the end, which the
-/// [table of errors](https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md)
+/// [table of errors](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/)
 /// explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {

@@ -109,7 +109,7 @@ impl AddressReader for Peer {
 /// ```
 ///
 /// tonic's own server uses another type for the peer. A layer outside of the limiter converts it:
-/// see [the guide for tonic](https://github.com/tower-throttle/tower-throttle/blob/main/docs/grpc.md).
+/// see [the guide for tonic](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/grpc/).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 

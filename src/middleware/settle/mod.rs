@@ -35,7 +35,7 @@
 //!
 //! The guide has the [rules and traps].
 //!
-//! [rules and traps]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/settling.md
+//! [rules and traps]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/settling/
 
 pub(crate) mod outcome;
 mod ready_made;
