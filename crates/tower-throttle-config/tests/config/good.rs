@@ -1,6 +1,6 @@
 //! Each good file of `tests/config/good` becomes limits.
 
-use std::sync::Arc;
+use std::{fs, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use http::Response;
@@ -43,5 +43,40 @@ async fn every_good_file_becomes_limits() {
         assert!(has_layer, "{}", path.display());
         let is_example = path.ends_with("example.toml");
         assert!(!is_example || limits.limiter("jobs").is_ok());
+    }
+}
+
+/// Returns the TOML blocks of all pages that are files of limits, with the page of each.
+fn samples() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = fs::read_dir(root.join("docs")).expect("a folder");
+    let docs = docs.map(|page| page.expect("a page").path());
+    let readmes = ["README.md", "crates/tower-throttle-config/README.md"];
+    let pages = docs.chain(readmes.map(|page| root.join(page)));
+    let mut samples = Vec::new();
+    for page in pages.filter(|page| page.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(&page).expect("a text");
+        let blocks = text.split("```toml\n").skip(1);
+        let blocks = blocks.filter_map(|rest| rest.split("```").next());
+        let blocks = blocks.filter(|block| !block.contains("[dependencies]"));
+        samples.extend(blocks.map(|block| (page.display().to_string(), block.to_owned())));
+    }
+    samples
+}
+
+#[tokio::test]
+async fn every_sample_of_the_documentation_becomes_limits() {
+    let samples = samples();
+    assert!(samples.len() >= 5, "{samples:?}");
+    for (page, sample) in samples {
+        let file = match sample.contains("version = 1") {
+            true => sample.replace("${REDIS_URL}", "redis://127.0.0.1:1/"),
+            // Fields of a policy.
+            false => format!(
+                "version = 1\n[[policy]]\nname = \"sample\"\nquota = \"1 per second\"\n{sample}"
+            ),
+        };
+        let built = Config::from_toml(&file).and_then(|config| config.readers(readers()).build());
+        assert!(built.is_ok(), "{page}: {}\n{file}", built.unwrap_err());
     }
 }
