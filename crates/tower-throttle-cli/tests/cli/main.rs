@@ -6,6 +6,7 @@ mod changes;
 mod checks;
 mod explains;
 mod failures;
+mod page;
 mod run;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
