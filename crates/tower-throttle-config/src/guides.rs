@@ -4,5 +4,7 @@
 mod readme {}
 #[doc = include_str!("../../../docs/configuration.md")]
 mod configuration {}
+#[doc = include_str!("../../../docs/kubernetes.md")]
+mod kubernetes {}
 #[doc = include_str!("../../../docs/reload.md")]
 mod reload {}
