@@ -60,7 +60,10 @@ pub struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    pub(crate) const fn new(operation: Operation, charges: &'a [Charge<'a>]) -> Self {
+    /// Returns a check of these charges, in their order: that of a check that a store was asked,
+    /// once its charges are [owned](Charge::into_owned). It has no shadow policies.
+    #[must_use]
+    pub const fn new(operation: Operation, charges: &'a [Charge<'a>]) -> Self {
         Self {
             charges,
             shadows: &[],
@@ -109,7 +112,10 @@ pub struct Charge<'a> {
 
 impl Charge<'_> {
     /// Makes a charge that borrows nothing.
-    pub(crate) fn into_owned(self) -> Charge<'static> {
+    /// Returns the charge without borrows, for a store that decides after [`check`](crate::store::Store::check)
+    /// has returned.
+    #[must_use]
+    pub fn into_owned(self) -> Charge<'static> {
         Charge {
             policy: self.policy,
             key: Cow::Owned(self.key.into_owned()),
