@@ -1,25 +1,24 @@
 //! Rate limiting for axum, tonic and every other Tower service. Limits are kept in memory, or in
 //! Redis, where all your processes share them.
 //!
-//! A *policy* is a named limit, and a *caller* is whoever it counts: a client address, a user or
-//! an API key. The store keeps one *bucket* for each policy and caller, whatever the algorithm. A
-//! request takes *units* from each of its buckets: one, unless you set another cost.
+//! A *policy* is a named limit, and a *caller* is the client address, user or API key that it
+//! counts. The *store*, memory or Redis, keeps one *bucket* for each policy and caller, whatever the
+//! algorithm. A request takes *units* from each of its buckets: one, unless you set another cost.
 //!
-//! For each request, the layer reads the caller's key and sends the store one check of all
-//! policies. If every bucket *has room*, which means enough units left, the request is forwarded.
-//! Otherwise no bucket is charged, and the request is denied with 429.
+//! For each request, the layer reads the *key* that identifies the caller, and sends the store one
+//! check of all policies. If every bucket *has room*, which means enough units left, the request is
+//! forwarded. Otherwise no bucket is charged, and the request is denied with 429.
 //!
-//! Guides: [choosing a quota], [behind a proxy], [with authentication], [single routes],
-//! [when Redis is down], [testing], [before you go live], and [all others].
+//! Guides: [behind a proxy](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/behind_a_proxy/),
+//! [with authentication](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/authentication/),
+//! [before you go live](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/production/), and
+//! [all others](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/index/).
 //!
 //! # In memory
 //!
-//! This allows each client address ten requests a second, and bursts of twenty. Each process
-//! counts on its own.
+//! This allows each client address ten requests a second, and bursts of twenty:
 //!
 //! ```no_run
-//! use std::net::SocketAddr;
-//!
 //! use axum::{Router, routing::get};
 //! use tower_throttle::{RateLimitLayer, TokenBucket};
 //!
@@ -27,15 +26,13 @@
 //! let app = Router::new()
 //!     .route("/", get(|| async { "hello" }))
 //!     .layer(RateLimitLayer::new(TokenBucket::per_second(10).burst(20)));
-//!
 //! // Passes the client's address on. Without it, every request is answered with 500.
-//! let service = app.into_make_service_with_connect_info::<SocketAddr>();
+//! let service = app.into_make_service_with_connect_info::<std::net::SocketAddr>();
 //! axum::serve(listener, service).await
 //! # }
 //! ```
 //!
-//! Behind a proxy all requests have the proxy's address, so name your proxies with
-//! [`key::client_ip`]:
+//! Behind a proxy, all requests have the proxy's address. Name your proxies:
 //!
 //! ```
 //! use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
@@ -46,13 +43,9 @@
 //!
 //! # In Redis
 //!
-//! All processes that use the same Redis share their limits:
-//!
 //! ```no_run
 //! # #[cfg(feature = "redis")] mod example {
-//! use tower_throttle::{
-//!     FixedWindow, OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key,
-//! };
+//! use tower_throttle::{OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key};
 //!
 //! # #[derive(Clone)] struct User { id: u64 }
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -61,89 +54,44 @@
 //! let user = key::extension(|user: &User| user.id); // your authentication inserts the `User`
 //! let limits = RateLimitLayer::builder()
 //!     .store(redis)
-//!     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(user.clone()))
-//!     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(user))
+//!     .policy(Policy::new("user", TokenBucket::per_second(10).burst(20)).key(user))
 //!     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
-//!     // with four processes: while Redis is down, each allows a quarter
-//!     .on_store_failure(OnStoreFailure::share_of(4))
+//!     .on_store_failure(OnStoreFailure::share_of(4)) // four processes: each allows a quarter
 //!     .build()?; // configuration errors are reported here
-//! # Ok(()) }
-//! # }
+//! # Ok(()) } }
 //! ```
 //!
 //! # A tour
 //!
 //! | To choose | use |
 //! |---|---|
-//! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`]; [`Penalty`] bans |
-//! | how much, in a variable or a file | the [text of a quota](Quota#as-text): `"10 per second, burst 20"` |
-//! | the name, a fixed cost | [`Policy`] |
+//! | [how much](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/choosing_a_quota/) | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`]; [`Penalty`] bans. All can be [text](Quota#as-text): `"10 per second, burst 20"` |
+//! | the name, the cost and the quota of a request | [`Policy`], [`Policy::cost_by`], [`Policy::quota_by`] |
 //! | how callers are told apart | the functions of [`key`], or a closure |
-//! | the cost and the quota of each request | [`Policy::cost_by`], [`Policy::quota_by`] |
-//! | where counts are kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
-//! | what clients receive | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
-//! | what happens while Redis is down | [`OnStoreFailure`] |
-//! | which requests are limited | [`when`](RateLimitLayerBuilder::when) of the layer, [`when`](Policy::when) of a policy |
-//! | which callers are not limited, and which are denied | [`Lists`] |
+//! | where counts are kept | [`MemoryStore`], for one process; [`RedisStore`], for all, on one node, a cluster or behind Sentinel |
+//! | what clients receive, [also over gRPC](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/grpc/) | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
+//! | [what happens while Redis is down](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/redis_down/) | [`OnStoreFailure`] |
+//! | [which requests are limited](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/routes/) | [`when`](RateLimitLayerBuilder::when) of the layer, [`when`](Policy::when) of a policy; [`Lists`] of callers that are exempt or denied |
 //! | whether a limit denies, or only counts what it would deny | [`shadow`](Policy::shadow), [`enforce_for_percent`](Policy::enforce_for_percent) a share of callers, [`shadow_all`](RateLimitLayerBuilder::shadow_all) |
 //!
 //! | To | use |
 //! |---|---|
-//! | limit single routes | a layer on the route: [single routes] |
-//! | limit gRPC calls of tonic | [`key::PeerAddr`]: [gRPC] |
-//! | keep limits in a file, and change it while requests are served | [tower-throttle-config](https://docs.rs/tower-throttle-config) |
-//! | change one caller's limit in a fleet, or ban it | [`control`](mod@control) |
-//! | see in a browser which callers are denied, and why | [tower-throttle-admin](https://docs.rs/tower-throttle-admin) |
-//! | save round trips for a key that is checked thousands of times a second | [`lease`](Policy::lease) |
 //! | let requests wait instead of denying them | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
-//! | limit without HTTP | [`Limiter`] |
-//! | limit inside a handler, and answer as the layer does | [`Limiter`] with a [`Responder`] |
+//! | limit without HTTP, or inside a handler | [`Limiter`], with a [`Responder`] to answer as the layer does |
+//! | charge a cost that the response determines: failures only, tokens, bytes | [`Policy::settle_by`], [`Hold`]; by hand [`Buckets::debit`] and [`Buckets::credit`] |
+//! | save round trips for a key that is checked thousands of times a second | [`lease`](Policy::lease) |
 //! | count allowed and denied requests, for Prometheus or a dashboard | [`metrics`](mod@metrics) |
-//! | learn why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
-//! | list the callers that are denied most, and the latest denials | [`RateLimitLayer::top_denied`], [`RateLimitLayer::recent_denials`] |
+//! | learn why requests are denied, and which callers are denied most | [`DenialReason`] and [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions); [`RateLimitLayer::top_denied`], [`RateLimitLayer::recent_denials`] |
 //! | read or reset the buckets of one caller | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
-//! | charge a cost that the response determines: failures only, tokens, bytes | [`Policy::settle_by`], [`Hold`] |
-//! | charge a cost by hand, once it is known | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
-//! | test your limits | [`ManualClock`] for the time, [`key::PeerAddr`] in the request for the client's address |
+//! | change one caller's limit in a fleet, or ban it | [`control`](mod@control) |
+//! | operate limits: from a file, in a browser, from a terminal | [tower-throttle-config](https://docs.rs/tower-throttle-config), [tower-throttle-admin](https://docs.rs/tower-throttle-admin), [tower-throttle-cli](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/cli/) |
+//! | [test your limits](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/testing/) | [`ManualClock`] for the time, [`key::PeerAddr`] in the request for the client's address |
 //!
 //! # Guarantees
 //!
-//! * **All or none.** A layer charges a request to all its policies or to none. A denial costs
-//!   nothing. In a cluster, policies in several slots are
-//!   [settled one round trip later](RedisStore#a-cluster). If a reply is lost, their units may
-//!   stay charged.
-//! * **Exact.** One store admits exactly as many concurrent requests as the quota allows; only
-//!   [`SlidingWindow`] estimates. With [leases](Policy::lease) a burst may be larger, by at most an
-//!   eighth for each process. The sustained rate of a token or leaky bucket is never above the
-//!   configured rate, and at most 0.1% below it.
-//! * **One clock.** Redis's clock decides, so the clocks of the processes may differ. If it jumps,
-//!   no caller waits longer than one full refill.
-//! * **Charged at most once.** A check that may have been charged is never sent to Redis again.
-//!   If its reply is lost, it may have been charged in Redis, and [`OnStoreFailure`] decides
-//!   whether it passes. If its client hangs up, it may have been charged, too.
-//! * **Lost data.** Each time that Redis loses data (a restart, an eviction, a primary that
-//!   dies), each caller gets at most one new burst. While a live primary is being replaced, two
-//!   primaries decide, and [each admits](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/#partitions-and-failovers)
-//!   a burst and its refill.
-//! * **Redis down.** The application starts and runs without Redis. A request waits for Redis at
-//!   most 50 ms; then [`OnStoreFailure`] decides.
-//! * **Bounded memory.** A [`MemoryStore`] keeps at most 1,000,000 buckets, unless you choose
-//!   otherwise. A flood of new callers does not let a caller that is over its limit pass. A full
-//!   store may deny a new caller before it has reached its limit.
-//! * **In memory** each process counts on its own: *n* processes admit *n* times the quota.
-//!
-//! The [guarantees] list each bound and its tests.
-//!
-//! [with authentication]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/authentication/
-//! [before you go live]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/production/
-//! [single routes]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/routes/
-//! [gRPC]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/grpc/
-//! [guarantees]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/
-//! [behind a proxy]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/behind_a_proxy/
-//! [choosing a quota]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/choosing_a_quota/
-//! [when Redis is down]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/redis_down/
-//! [testing]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/testing/
-//! [all others]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/index/
+//! One store admits exactly as many concurrent requests as the quota allows, and charges a request to
+//! all policies of a layer or to none. In memory, each process counts on its own. The exceptions, and
+//! each bound with its tests: [guarantees](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/).
 //!
 //! # Features
 //!
@@ -152,18 +100,11 @@
 //! | `redis` | yes | [`RedisStore`], on the client fred 10 |
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
-//! | `tracing` | yes | log events of denials, store failures and mistakes in the set-up; without it an outage is silent: [which](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/logs/) |
-//! | `metrics-facade` | no | [`metrics::Publisher`]: publishes the numbers through the facade `metrics` 0.24. Text for Prometheus needs no feature |
+//! | `tracing` | yes | [log events](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/logs/) of denials, store failures and mistakes in the set-up. Without it, an outage is silent |
+//! | `metrics-facade` | no | [`metrics::Publisher`], which publishes counts through the crate `metrics` 0.24. Text for Prometheus needs no feature |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
-//!
-//! Three more packages operate limits: [`tower-throttle-config`] (limits from a TOML file),
-//! [`tower-throttle-admin`] (a page) and [`tower-throttle-cli`] (the command line).
-//!
-//! [`tower-throttle-config`]: https://docs.rs/tower-throttle-config
-//! [`tower-throttle-admin`]: https://docs.rs/tower-throttle-admin
-//! [`tower-throttle-cli`]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/cli/
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Library code must not panic on any input. Tests and examples may.
