@@ -56,7 +56,8 @@
 //!     .store(redis)
 //!     .policy(Policy::new("user", TokenBucket::per_second(10).burst(20)).key(user))
 //!     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
-//!     .on_store_failure(OnStoreFailure::share_of(4)) // four processes: each allows a quarter
+//!     // while Redis is down, each of four processes allows a quarter
+//!     .on_store_failure(OnStoreFailure::share_of(4))
 //!     .build()?; // configuration errors are reported here
 //! # Ok(()) } }
 //! ```
