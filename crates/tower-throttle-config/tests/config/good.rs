@@ -58,7 +58,7 @@ fn samples() -> Vec<(String, String)> {
         let text = fs::read_to_string(&page).expect("a text");
         let blocks = text.split("```toml\n").skip(1);
         let blocks = blocks.filter_map(|rest| rest.split("```").next());
-        let blocks = blocks.filter(|block| !block.contains("[dependencies]"));
+        let blocks = blocks.filter(|block| !block.contains("dependencies]"));
         samples.extend(blocks.map(|block| (page.display().to_string(), block.to_owned())));
     }
     samples
