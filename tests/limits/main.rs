@@ -16,6 +16,7 @@ mod migration;
 mod model;
 mod overrides;
 mod penalties;
+mod pictures;
 mod quota_text;
 #[cfg(feature = "testing")]
 mod scaling;
