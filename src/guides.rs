@@ -18,8 +18,8 @@ macro_rules! guides {
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 
-// Samples of the others use crates that this one does not depend on. They are compiled in
-// `tests/peers` and in the packages.
+// Samples of those that are only on docs.rs use crates that this one does not depend on. They are
+// compiled in `tests/peers`, in `benches/rivals` and in the packages.
 guides! {
     algorithms: "../docs/algorithms.md",
     authentication: "../docs/authentication.md",
@@ -34,8 +34,6 @@ guides! {
     for_your_clients: "../docs/for-your-clients.md",
     from_actix_limitation: "../docs/from-actix-limitation.md",
     from_redis_cell: "../docs/from-redis-cell.md",
-    from_tower_governor: "../docs/from-tower-governor.md",
-    from_tower_rate_limit_fred: "../docs/from-tower-rate-limit-fred.md",
     getting_started: "../docs/getting-started.md",
     headers: "../docs/headers.md",
     hot_keys: "../docs/hot-keys.md",
@@ -65,6 +63,8 @@ guides! {
     #[cfg(docsrs)] from_axum_governor: "../docs/from-axum-governor.md",
     #[cfg(docsrs)] from_governor: "../docs/from-governor.md",
     #[cfg(docsrs)] from_tower_limit: "../docs/from-tower-limit.md",
+    #[cfg(docsrs)] from_tower_governor: "../docs/from-tower-governor.md",
+    #[cfg(docsrs)] from_tower_rate_limit_fred: "../docs/from-tower-rate-limit-fred.md",
     #[cfg(docsrs)] grpc: "../docs/grpc.md",
     #[cfg(docsrs)] guarantees: "../docs/guarantees.md",
     #[cfg(docsrs)] index: "../docs/README.md",

@@ -1,11 +1,10 @@
 //! Beside other crates: HTTP/2, tonic, axum-extra, rustls, the facade `metrics`, a validator of JSON
-//! Schema, other rate limiters.
+//! Schema.
 
 mod credentials;
 mod facade;
 mod grpc;
 mod hang_up;
-mod moved;
 mod schema;
 #[path = "../support/mod.rs"]
 mod support;

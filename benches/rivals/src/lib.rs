@@ -14,3 +14,18 @@ pub mod rows;
 pub mod scripts;
 pub mod server;
 pub mod table;
+
+/// The guides for those who move from a rival: what they had, and what they write.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/from-axum-governor.md")]
+    mod axum_governor {}
+    #[doc = include_str!("../../../docs/from-governor.md")]
+    mod governor {}
+    #[doc = include_str!("../../../docs/from-tower-governor.md")]
+    mod tower_governor {}
+    #[doc = include_str!("../../../docs/from-tower-limit.md")]
+    mod tower_limit {}
+    #[doc = include_str!("../../../docs/from-tower-rate-limit-fred.md")]
+    mod tower_rate_limit_fred {}
+}

@@ -17,9 +17,9 @@ use tower::{
 use tower_throttle::{Concurrency, ConfigError, FixedWindow, Policy, RateLimitLayer};
 
 use super::{assert_shown, send, status};
-use crate::support::limiters::paused_store;
+use crate::limiters::paused_store;
 
-const PAGE: &str = include_str!("../../../docs/from-tower-limit.md");
+const PAGE: &str = include_str!("../../../../docs/from-tower-limit.md");
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn before() -> Router {

@@ -2,6 +2,13 @@
 
 mod axum_governor;
 mod governor;
+#[path = "../../../../tests/support/limiters.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
+mod limiters;
+mod older;
+#[path = "../../../../tests/support/random.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
+mod random;
 mod tower_limit;
 
 use std::net::{IpAddr, SocketAddr};

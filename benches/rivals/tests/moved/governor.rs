@@ -15,9 +15,9 @@ use governor::{
 use tower_throttle::{Limiter, MemoryStore, StoreError, TokenBucket, Verdict};
 
 use super::assert_shown;
-use crate::support::{limiters::manual_store, random::Random};
+use crate::{limiters::manual_store, random::Random};
 
-const PAGE: &str = include_str!("../../../docs/from-governor.md");
+const PAGE: &str = include_str!("../../../../docs/from-governor.md");
 
 fn governor_limiter() -> DefaultKeyedRateLimiter<String> {
     let limit = NonZeroU32::new(60).expect("not 0");

@@ -8,9 +8,9 @@ use http::HeaderName;
 use tower_throttle::{ConfigError, Policy, RateLimitLayer, RequestHead, TokenBucket, key};
 
 use super::{assert_shown, send, status};
-use crate::support::{limiters::manual_store, random::Random};
+use crate::{limiters::manual_store, random::Random};
 
-const PAGE: &str = include_str!("../../../docs/from-axum-governor.md");
+const PAGE: &str = include_str!("../../../../docs/from-axum-governor.md");
 
 fn before() -> GovernorLayer<IpAddr> {
     let config = GovernorConfigBuilder::default()
