@@ -3,24 +3,22 @@
 //! Run it with a limit of your own, and with a misspelled one:
 //!
 //! ```text
-//! LIMITS="2 per minute, burst 3" cargo run --example env
+//! LIMITS="2 per hour, burst 3" cargo run --example env
+//! for n in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
+//! # 200 200 200 429
+//! curl -i http://127.0.0.1:3000/
+//! # ratelimit-policy: "api";q=2;w=3600;tt-burst=3
 //! LIMITS="2 per minuet" cargo run --example env
+//! # LIMITS: quota "2 per minuet": no unit "minuet"; did you mean "minute"?
 //! ```
 //!
-//! The second one ends at once: `LIMITS: quota "2 per minuet": no unit "minuet"; did you mean
-//! "minute"?` All texts are in `docs/choosing-a-quota.md`.
+//! All texts are in `docs/choosing-a-quota.md`.
 
-#![allow(clippy::print_stderr, clippy::print_stdout)]
+mod command_line;
 
-use std::{
-    env::{self, args},
-    error::Error,
-    net::SocketAddr,
-    process::ExitCode,
-};
+use std::{env, error::Error, net::SocketAddr, process::ExitCode};
 
 use axum::{Router, routing::get};
-use tokio::net::TcpListener;
 use tower_throttle::{Policy, Quota, RateLimitLayer};
 
 #[tokio::main]
@@ -37,11 +35,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         .route("/", get(async || "hello\n"))
         .layer(RateLimitLayer::new(Policy::new("api", quota)));
 
-    // `--listen 127.0.0.1:0` for any free port.
-    let listen = args().skip_while(|word| word != "--listen").nth(1);
-    let listen = listen.unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    let listener = TcpListener::bind(listen).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let listener = command_line::listener().await?;
     println!("the limit of each address: {quota}");
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;

@@ -1,26 +1,31 @@
 //! A GraphQL API that charges what a query cost. The most that a query may cost is held while it
 //! runs; the handler then says what it did cost.
 //!
-//! Run it, and ask for a short and a long list:
+//! Run it, and ask for a short list, a long one, and one that is too long:
 //!
 //! ```text
 //! cargo run --example graphql_cost
 //! curl -i -d '{ users(first: 2) { name } }' http://127.0.0.1:3000/graphql
+//! # HTTP/1.1 200 OK
+//! # ratelimit: "points";r=997;..
 //! curl -i -d '{ users(first: 40) { name friends(first: 3) { name } } }' http://127.0.0.1:3000/graphql
+//! # HTTP/1.1 200 OK
+//! # ratelimit: "points";r=836;..
+//! curl -s -d '{ users(first: 40) { name friends(first: 30) { name } } }' http://127.0.0.1:3000/graphql
+//! # {"errors":[{"message":"this query costs 1241 points, and 200 is the most"}]}
 //! ```
 //!
-//! The first costs 3 of 1,000 points, and the second 161. The handler reports the cost to the
-//! limiter in the field `x-query-cost`, which clients do not see: they read it in the body, and
-//! what is left in `RateLimit`.
+//! The first costs 3 of the 1,000 points of an hour, the second 161, and the third, which is not run,
+//! one. The handler reports the cost to the limiter in the field `x-query-cost`, which clients do not
+//! see: they read it in the body, and what is left in `RateLimit`.
 
-#![allow(clippy::print_stdout)]
+mod command_line;
 
-use std::{env::args, error::Error, net::SocketAddr};
+use std::{error::Error, net::SocketAddr};
 
 use axum::{Json, Router, http::StatusCode, response::IntoResponse, routing::post};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tower_throttle::{Policy, RateLimitLayer, TokenBucket, settle};
+use tower_throttle::{FixedWindow, Policy, RateLimitLayer, settle};
 
 /// A query that may cost more is not run.
 const MOST: u64 = 200;
@@ -28,7 +33,7 @@ const MOST: u64 = 200;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // As many queries run at a time as fit if each costs the most that it may.
-    let points = Policy::new("points", TokenBucket::per_second(50).burst(1_000))
+    let points = Policy::new("points", FixedWindow::per_hour(1_000))
         .cost(MOST)
         .settle_by(settle::header("x-query-cost"));
 
@@ -37,11 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         post(graphql).route_layer(RateLimitLayer::new(points)),
     );
 
-    // `--listen 127.0.0.1:0` for any free port.
-    let listen = args().skip_while(|word| word != "--listen").nth(1);
-    let listen = listen.unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    let listener = TcpListener::bind(listen).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let listener = command_line::listener().await?;
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())

@@ -1,23 +1,26 @@
-//! A proxy in front of a language model, with 2,000 tokens a minute for each API key. What an
-//! answer may use is held while it streams, and what it used is charged when the stream ends.
+//! A proxy in front of a language model, with 1,000 tokens a day for each API key. What an answer may
+//! use is held while it streams, and what it used is charged when the stream ends.
 //!
 //! Run it, and ask for an answer of up to 400 tokens:
 //!
 //! ```text
 //! cargo run --example llm_proxy
 //! curl -iN -H 'x-api-key: k1' -H 'x-max-tokens: 400' -d 'Tell me a story.' http://127.0.0.1:3000/complete
-//! curl -i -H 'x-api-key: k1' http://127.0.0.1:3000/left
+//! # HTTP/1.1 200 OK
+//! # ratelimit: "tokens";r=596;..
+//! # token token token ..
+//! curl -H 'x-api-key: k1' http://127.0.0.1:3000/left
+//! # 936 tokens left
 //! ```
 //!
 //! While the answer streams, 404 tokens are held: the prompt and the most that is asked for. The
 //! answer has 60, so 64 are charged in the end. If the client hangs up, the tokens that the model
 //! has made are charged, and not one that it has not made.
 
-#![allow(clippy::print_stdout)]
+mod command_line;
 
 use std::{
     convert::Infallible,
-    env::args,
     error::Error,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -33,10 +36,7 @@ use axum::{
     routing::{get, post},
 };
 use http_body::Frame;
-use tokio::{
-    net::TcpListener,
-    time::{Interval, interval},
-};
+use tokio::time::{Interval, interval};
 use tower_throttle::{
     Hold, Outcome, Policy, RateLimitLayer, RequestHead, Settle, TokenBucket, key,
 };
@@ -46,11 +46,11 @@ const DEFAULT_MAX_TOKENS: u64 = 256;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // A real proxy authenticates the key first: a client that invents a key gets a new bucket.
-    let tokens = Policy::new("tokens", TokenBucket::per_minute(2_000))
+    let tokens = Policy::new("tokens", TokenBucket::per_day(1_000))
         .key(key::header("x-api-key"))
         .cost_by(estimate)
         // An answer that exceeds its estimate leaves a debt of at most this.
-        .max_debt(1_000)
+        .max_debt(500)
         .settle_by(|outcome: &Outcome<'_>| match outcome.status() {
             // The stream settles, when it is dropped.
             Some(StatusCode::OK) => Settle::AtEnd,
@@ -66,11 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/left", get(left))
         .with_state(limits);
 
-    // `--listen 127.0.0.1:0` for any free port.
-    let listen = args().skip_while(|word| word != "--listen").nth(1);
-    let listen = listen.unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    let listener = TcpListener::bind(listen).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let listener = command_line::listener().await?;
     axum::serve(listener, app).await?;
     Ok(())
 }

@@ -1,24 +1,32 @@
 //! A login that counts wrong passwords: five in a quarter of an hour, and no more are tried.
 //! Right ones are free.
 //!
-//! Run it, and log in with a right and a wrong password:
+//! Run it, and log in with a right password and with wrong ones:
 //!
 //! ```text
 //! cargo run --example login
 //! curl -i -d 'ann:open sesame' http://127.0.0.1:3000/login
+//! # HTTP/1.1 200 OK
+//! # ratelimit: "wrong-passwords";r=5;..
 //! curl -i -d 'ann:guess' http://127.0.0.1:3000/login
+//! # HTTP/1.1 401 Unauthorized
+//! # ratelimit: "wrong-passwords";r=4;..
+//! for n in 1 2 3 4 5; do curl -s -o /dev/null -w '%{http_code} ' -d 'ann:guess' http://127.0.0.1:3000/login; done
+//! # 401 401 401 401 429
+//! curl -i -d 'ann:open sesame' http://127.0.0.1:3000/login
+//! # HTTP/1.1 429 Too Many Requests
+//! # ratelimit: "wrong-passwords";r=0;..
 //! ```
 //!
-//! `RateLimit` stays at `r=5` for right passwords, and counts wrong ones down. With it at `r=0`,
-//! the right password is 429, too, so that an attacker does not learn it. Guesses that are sent at
-//! the same time cannot exceed the limit: each holds a unit before it reaches the handler.
+//! After five wrong passwords, the right one is 429, too, so that an attacker does not learn it. Guesses
+//! that are sent at the same time cannot exceed the limit: each holds a unit before it reaches the
+//! handler.
 
-#![allow(clippy::print_stdout)]
+mod command_line;
 
-use std::{env::args, error::Error, net::SocketAddr, time::Duration};
+use std::{error::Error, net::SocketAddr, time::Duration};
 
 use axum::{Router, http::StatusCode, routing::post};
-use tokio::net::TcpListener;
 use tower_throttle::{FixedWindow, Policy, RateLimitLayer, settle};
 
 const QUARTER_OF_AN_HOUR: Duration = Duration::from_secs(15 * 60);
@@ -35,11 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         post(login).route_layer(RateLimitLayer::new(wrong)),
     );
 
-    // `--listen 127.0.0.1:0` for any free port.
-    let listen = args().skip_while(|word| word != "--listen").nth(1);
-    let listen = listen.unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    let listener = TcpListener::bind(listen).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let listener = command_line::listener().await?;
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())

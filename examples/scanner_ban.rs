@@ -1,23 +1,28 @@
 //! An application that bans scanners: twenty 404s, 401s or denials in ten minutes, and a client is
 //! out for five minutes, then for ten, twenty, and at most a day.
 //!
-//! Run it, and be a scanner:
+//! Run it, be a scanner, and then another client:
 //!
 //! ```text
 //! cargo run --example scanner_ban
-//! for i in $(seq 21); do curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:3000/wp-login.php; done
+//! for n in $(seq 21); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/wp-login.php; done
+//! # 404 404 404 404 404 404 404 404 404 404 404 404 404 404 404 404 404 404 404 404 429
 //! curl -i http://127.0.0.1:3000/
+//! # HTTP/1.1 429 Too Many Requests
+//! # ratelimit: "scanners";r=0;..
+//! curl -i -H 'x-forwarded-for: 203.0.113.2' http://127.0.0.1:3000/
+//! # HTTP/1.1 200 OK
+//! # welcome
 //! ```
 //!
-//! The last request is 429, with the end of the ban in `Retry-After`, although `/` exists. The ban
-//! is by address, and that of another client (`-H 'x-forwarded-for: 203.0.113.2'`) is not banned.
+//! The banned client gets 429, with the end of the ban in `Retry-After`, although `/` exists. The ban is
+//! by address, so another client is not banned.
 
-#![allow(clippy::print_stdout)]
+mod command_line;
 
-use std::{env::args, error::Error, net::SocketAddr, time::Duration};
+use std::{error::Error, net::SocketAddr, time::Duration};
 
 use axum::{Router, routing::get};
-use tokio::net::TcpListener;
 use tower_throttle::{Penalty, Policy, RateLimitLayer, TokenBucket, key, settle};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -46,11 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(async || "welcome\n"))
         .layer(limits);
 
-    // `--listen 127.0.0.1:0` for any free port.
-    let listen = args().skip_while(|word| word != "--listen").nth(1);
-    let listen = listen.unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    let listener = TcpListener::bind(listen).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let listener = command_line::listener().await?;
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())

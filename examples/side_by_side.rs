@@ -4,20 +4,24 @@
 //!
 //! ```text
 //! cargo run --example side_by_side
-//! for i in $(seq 12); do curl -s http://127.0.0.1:3000/search; done
+//! for n in $(seq 10); do curl -s http://127.0.0.1:3000/search; done | uniq -c
+//! # 5 a hundred results
+//! # 5 ten results
+//! for n in 11 12; do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/search; done
+//! # 429 429
 //! curl -s http://127.0.0.1:3000/limits
+//! # the old limit denied 2, the new one would have denied 7
 //! ```
 //!
-//! The old limit allows ten requests a minute and denies the rest. The new one allows five. It
+//! The old limit allows ten requests an hour and denies the rest. The new one allows five. It
 //! denies nothing: from the sixth request on, the handler returns fewer results, and
 //! `/limits` shows how many requests the new limit would have denied.
 
-#![allow(clippy::print_stdout)]
+mod command_line;
 
 use std::{error::Error, net::SocketAddr};
 
 use axum::{Extension, Router, routing::get};
-use tokio::net::TcpListener;
 use tower_throttle::{Decision, FixedWindow, Policy, RateLimitLayer};
 
 #[tokio::main]
@@ -25,8 +29,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The key is the peer's address, for both.
     let limits = RateLimitLayer::builder()
         .name("search")
-        .policy(Policy::new("old", FixedWindow::per_minute(10)))
-        .policy(Policy::new("new", FixedWindow::per_minute(5)).shadow())
+        .policy(Policy::new("old", FixedWindow::per_hour(10)))
+        .policy(Policy::new("new", FixedWindow::per_hour(5)).shadow())
         .decision_in_extensions()
         .build()?;
 
@@ -36,8 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/search", get(search).route_layer(limits))
         .route("/limits", get(report));
 
-    let listener = TcpListener::bind("127.0.0.1:3000").await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let listener = command_line::listener().await?;
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await?;
     Ok(())

@@ -5,19 +5,23 @@
 //! ```text
 //! cargo run --example tiers
 //! curl -i -H 'x-api-key: free-1' http://127.0.0.1:3000/
+//! # HTTP/1.1 200 OK
+//! # ratelimit-policy: "plan";q=10;w=60
 //! curl -i -H 'x-api-key: paid-1' http://127.0.0.1:3000/
+//! # HTTP/1.1 200 OK
+//! # ratelimit-policy: "plan";q=600;w=60;tt-burst=1000
 //! curl -i -H 'x-api-key: wrong' http://127.0.0.1:3000/
+//! # HTTP/1.1 403 Forbidden
 //! ```
 //!
-//! `RateLimit-Policy` says 10 a minute, then 600 a minute with a burst of
-//! 1,000. The wrong key names no caller: it is 403, and gets no bucket.
+//! The free key has 10 requests a minute, and the paid one 600 and a burst of 1,000. The wrong key
+//! names no caller: it is 403, and gets no bucket.
 
-#![allow(clippy::print_stdout)]
+mod command_line;
 
 use std::{collections::HashMap, error::Error, sync::Arc};
 
 use axum::{Router, routing::get};
-use tokio::net::TcpListener;
 use tower_throttle::{Key, Policy, Quota, RateLimitLayer, RequestHead, TokenBucket};
 
 #[tokio::main]
@@ -42,8 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(async || "hello\n"))
         .layer(RateLimitLayer::new(policy));
-    let listener = TcpListener::bind("127.0.0.1:3000").await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let listener = command_line::listener().await?;
     axum::serve(listener, app).await?;
     Ok(())
 }

@@ -10,8 +10,6 @@
 //!
 //! Another seed may stand behind `--`.
 
-#![allow(clippy::print_stdout)]
-
 mod simulation;
 mod tables;
 

@@ -7,6 +7,7 @@ mod board;
 mod config;
 mod examples;
 mod folder;
+mod heads;
 mod in_flight;
 mod outage;
 mod process;
@@ -17,11 +18,9 @@ mod stopping;
 mod support;
 mod switches;
 
-use std::process::Command;
-
 use crate::{
     asking::{assert_denied_by, statuses},
-    process::{Demo, example_path, new_caller, run_to_its_end},
+    process::{Demo, new_caller, run_to_its_end},
 };
 
 #[test]
@@ -145,14 +144,4 @@ fn a_wrong_command_line_is_explained() {
     assert_eq!(output.status.code(), Some(1));
     let shown = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(shown.contains("cannot listen on"), "{shown}");
-}
-
-#[test]
-fn the_job_queue_keeps_its_pace_and_ends() {
-    let output = Command::new(example_path("job_queue")).output();
-    let output = output.expect("it runs");
-    assert!(output.status.success(), "{output:?}");
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    let jobs = shown.lines().filter(|line| line.contains("runs job"));
-    assert_eq!(jobs.count(), 12, "{shown}");
 }
