@@ -156,7 +156,9 @@ fn the_index_the_book_and_docs_rs_have_every_guide() {
     let modules = read("src/guides.rs");
     let missing: Vec<_> = names
         .filter(|name| {
-            let is_listed = lists.iter().all(|list| list.contains(&format!("]({name})")));
+            let is_listed = lists
+                .iter()
+                .all(|list| list.contains(&format!("]({name})")));
             // The lab pages are for developers, and only in the repository.
             let is_module = name.starts_with("lab/") || {
                 let module = name.trim_end_matches(".md").replace('-', "_");
