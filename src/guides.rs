@@ -41,6 +41,7 @@ guides! {
     lists: "../docs/lists.md",
     load_tests: "../docs/load-tests.md",
     metrics: "../docs/metrics.md",
+    outbound: "../docs/outbound.md",
     regions: "../docs/regions.md",
     routes: "../docs/routes.md",
     settling: "../docs/settling.md",
