@@ -27,5 +27,6 @@ use support::signals;
 
 mod far_server;
 mod much_data;
+mod over_time;
 mod reconnects;
 mod unique_callers;
