@@ -3,6 +3,8 @@
 //!
 //! The same pages are in `docs/` of the repository. Their samples are compiled and run as tests.
 
+#![cfg_attr(docsrs, doc(auto_cfg = false))]
+
 macro_rules! guides {
     ($($(#[$cfg:meta])? $page:ident: $path:literal,)+) => {
         $(
