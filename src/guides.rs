@@ -20,8 +20,8 @@ macro_rules! guides {
 #[doc = include_str!("../README.md")]
 pub mod readme {}
 
-// Samples of those that are only on docs.rs use crates that this one does not depend on. They are
-// compiled in `tests/peers`, in `benches/rivals` and in the packages.
+// Pages that are only on docs.rs have samples with crates that this one does not depend on. They
+// are compiled in `tests/peers`, in `benches/rivals` and in the packages.
 guides! {
     algorithms: "../docs/algorithms.md",
     authentication: "../docs/authentication.md",

@@ -90,9 +90,9 @@
 //!
 //! # Guarantees
 //!
-//! One store admits exactly as many concurrent requests as the quota allows, and charges a request to
-//! all policies of a layer or to none. In memory, each process counts on its own. The exceptions, and
-//! each bound with its tests: [guarantees](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/).
+//! One store admits exactly as many requests as the quota allows, even if they are concurrent. It
+//! charges a request to all policies of a layer or to none. In memory, each process counts on its
+//! own. The exceptions, and each bound with its tests: [guarantees](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/guarantees/).
 //!
 //! # Features
 //!
@@ -103,7 +103,7 @@
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | [log events](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/logs/) of denials, store failures and mistakes in the set-up. Without it, an outage is silent |
 //! | `metrics-facade` | no | [`metrics::Publisher`], which publishes counts through the crate `metrics` 0.24. Text for Prometheus needs no feature |
-//! | `redis-rustls` | no | `rediss://` |
+//! | `redis-rustls` | no | `rediss://` URLs |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
 
