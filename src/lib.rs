@@ -102,10 +102,10 @@
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | [log events](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/logs/) of denials, store failures and mistakes in the set-up. Without it, an outage is silent |
-//! | `metrics-facade` | no | [`metrics::Publisher`], which publishes counts through the crate `metrics` 0.24. Text for Prometheus needs no feature |
+//! | `metrics-facade` | no | `metrics::Publisher`, which publishes counts through the crate `metrics` 0.24. Text for Prometheus needs no feature |
 //! | `redis-rustls` | no | `rediss://` URLs |
-//! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
-//! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
+//! | `testing` | no | `testing`: a test suite for a store of your own, and a simulated Redis |
+//! | `unstable-store` | no | `store::BucketWords` and `Check::decide`, for a store of your own; they may change in any release |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Library code must not panic on any input. Tests and examples may.

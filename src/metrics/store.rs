@@ -25,8 +25,9 @@ pub struct StoreMetrics {
     /// Checks, refunds and statements about permits that the store did not decide.
     pub failures: StoreFailures,
     /// Whether the store decides, as it was logged: `false` from the first failure until the store
-    /// has answered for 5 seconds without another one. A store that is not asked keeps its last
-    /// state. Overload and unexpected data count as failures, and do not change this.
+    /// has answered for 5 seconds without another one, and while a `RedisStore` has no connection to
+    /// a server. Otherwise a store without checks keeps its last state. Overload and unexpected data
+    /// count as failures, and do not change this.
     pub is_up: bool,
     /// How many servers have an open circuit breaker, of those that the store has in use. A
     /// breaker closes when a probe is answered.

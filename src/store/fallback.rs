@@ -118,7 +118,7 @@ impl Fallback {
         };
         StoreMetrics {
             failures: context.health.failures(),
-            is_up: context.health.is_up(),
+            is_up: own.is_up && context.health.is_up(),
             held_units: units(|context| context.holders.units()),
             unsettled_units: units(|context| context.unsettled.units()),
             settlements: own_settlements.plus(&local_settlements),

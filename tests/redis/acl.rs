@@ -69,6 +69,14 @@ async fn admitted(limiter: &Limiter, checks: usize) -> (usize, Option<String>) {
     (admitted, refused)
 }
 
+/// A connection begins in database 0, so a URL that names it needs no right to `SELECT`.
+#[tokio::test]
+async fn a_url_with_database_0_needs_no_further_right() {
+    let server = RedisServer::start();
+    let limiter = limiter(&format!("{}0", url(&server, &RIGHTS)));
+    assert_eq!(admitted(&limiter, 4).await, (3, None));
+}
+
 #[tokio::test]
 async fn the_documented_rights_are_enough_for_everything() {
     let server = RedisServer::start();

@@ -1,14 +1,14 @@
 //! What layers and limiters count when Redis decides: by call, from the denial cache, from
 //! leases, and not at all.
 
-use std::{collections::BTreeMap, pin::Pin, task::Poll};
+use std::{collections::BTreeMap, future::ready, pin::Pin, task::Poll};
 
 use tower_throttle::{
     Algorithm, Decision, Penalty, Policy, PolicyDecision, RedisStore, RedisStoreBuilder, Source,
     StoreError, TokenBucket, Verdict, metrics::Snapshot,
 };
 
-use crate::support::{DEADLINE, RedisServer, denying_limiter};
+use crate::support::{DEADLINE, RedisServer, denying_limiter, eventually_async};
 
 fn patient() -> RedisStoreBuilder {
     RedisStore::builder().timeout(DEADLINE)
@@ -176,4 +176,17 @@ async fn checks_that_redis_does_not_decide_are_counted() {
 /// Polls a future once. Returns whether it waits.
 async fn waits<F: Future>(future: &mut Pin<Box<F>>) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+#[tokio::test]
+async fn a_store_without_a_connection_is_down_although_it_is_not_asked() {
+    let mut server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = denying_limiter(store, [Policy::new("api", TokenBucket::per_day(3))]);
+    let is_up = || ready(limiter.metrics().store.is_up);
+    eventually_async("a connection", is_up).await;
+    server.kill();
+    eventually_async("a lost connection", || ready(!limiter.metrics().store.is_up)).await;
+    server.run();
+    eventually_async("a connection again", is_up).await;
 }

@@ -91,7 +91,10 @@ impl Settings {
         // TLS is set up below, with a named provider: fred panics if the application enables
         // two providers.
         let config = Config::from_url_centralized(&format!("redis://{address}"));
-        config.map(Self).map_err(|error| mistake(&error))
+        let mut config = config.map_err(|error| mistake(&error))?;
+        // A connection begins in database 0, and not each user has the right to `SELECT` it.
+        config.database = config.database.filter(|database| *database != 0);
+        Ok(Self(config))
     }
 
     /// Returns the settings for the primary that sentinels name. `watch`: the credentials for

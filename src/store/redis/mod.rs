@@ -131,7 +131,7 @@ use crate::{
 /// - in a cluster `+cluster|slots +asking`, on every node;
 /// - behind Sentinel `+role`; and at the sentinels, for a user of their own (those of
 ///   Redis 6.0 have no users), `+sentinel|get-master-addr-by-name +sentinel|sentinels`;
-/// - for a URL that names a database, even 0, `+select`;
+/// - for a URL that names a database other than 0, `+select`;
 /// - for [`callers`](Self::callers), which is for tools and admin pages, `+scan`.
 ///
 /// `+pttl` and `+pexpire` let unexpected data under a caller's key expire. Without them, that

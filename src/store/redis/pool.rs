@@ -134,6 +134,10 @@ impl Pool {
         turns.find(|wire| !wire.is_stalled()).unwrap_or(in_turn)
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        self.wires.iter().any(Wire::is_connected)
+    }
+
     /// Replaces all connections.
     pub(super) fn replace_all(&self) {
         self.wires.iter().for_each(Wire::replace);

@@ -82,6 +82,10 @@ impl Server {
     }
 
     /// Returns whether the circuit breaker is open.
+    pub(super) fn is_connected(&self) -> bool {
+        self.pool.is_connected()
+    }
+
     pub(super) fn is_breaker_open(&self) -> bool {
         self.breaker.is_open()
     }
