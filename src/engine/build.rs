@@ -39,7 +39,7 @@ impl EngineBuilder {
     }
 
     /// Checks the settings. `policies` are the compiled ones. `waits`: whether denied callers wait.
-    /// `former`: the engine that is replaced, whose store and numbers go on.
+    /// `former`: the engine that is replaced. Its store and numbers are kept.
     pub(crate) fn build(
         &self,
         policies: Vec<Compiled>,
@@ -81,7 +81,7 @@ impl EngineBuilder {
 
 impl Engine {
     /// Returns the same limits on another store, with numbers that start at 0. It follows no control
-    /// document, and keeps what the former one says now.
+    /// document, and keeps the overrides that the former one has now.
     pub(crate) fn on_store(&self, store: Arc<dyn Store>) -> Self {
         let store = StoreHandle::new(store).with_overrides_of(&self.store);
         // Not those of the former engine: the store forgets policies when their engine is dropped.

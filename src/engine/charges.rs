@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Charges<'a> {
     /// The charges of the check that decides.
     pub(crate) enforced: SmallVec<[Charge<'a>; 4]>,
-    /// Those of shadow policies. Each is decided by itself.
+    /// The charges of shadow policies. Each is decided on its own.
     pub(crate) shadows: Vec<Charge<'a>>,
     /// The bans of the caller by operators, under enforced policies.
     bans: Vec<PolicyDecision>,
@@ -63,7 +63,7 @@ impl<'a> Charges<'a> {
         self.enforced.is_empty() && self.shadows.is_empty()
     }
 
-    /// Returns all of them, also those of shadow policies.
+    /// Returns all charges, including those of shadow policies.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Charge<'a>> {
         self.enforced.iter().chain(&self.shadows)
     }
@@ -109,8 +109,8 @@ impl<'a> Charges<'a> {
         charge.map(|charge| &*charge.key)
     }
 
-    /// Returns the decision of an operation, if operators have banned the caller. It still pays for
-    /// what it has used, and gets back what it has not.
+    /// Returns the denial of an operation that asks for units, if operators have banned the caller.
+    /// Other operations still charge what the caller has used, and refund what it has not.
     #[inline]
     pub(crate) fn decision_by_bans(&self, operation: Operation) -> Option<Decision> {
         (self.is_banned() && operation.asks_for_units())

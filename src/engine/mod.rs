@@ -1,5 +1,5 @@
-//! What decides, for a layer as for a limiter: the store, the checked policies, the lists, and
-//! what counts the decisions.
+//! The engine decides for layers and limiters. It has the store, the checked policies, the lists, and
+//! the recorder, which counts decisions.
 //!
 //! A layer is an engine, the readers of a request, and its responses. A limiter is a handle on an
 //! engine.
@@ -28,7 +28,7 @@ use crate::{
     store::{checked::Checked, handle::StoreHandle},
 };
 
-/// What decides. Clones share the buckets, the lists and the counters.
+/// Decides checks. Clones share the buckets, the lists and the counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
     pub(crate) store: StoreHandle,

@@ -96,7 +96,7 @@ impl Unanswered {
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        // An admission refunds by itself.
+        // The drop of an admission refunds what it takes.
         let Some(Asked::Answer(answer)) = self.asked.take().map(|asked| *asked) else {
             return;
         };

@@ -30,8 +30,8 @@ impl RateLimitLayerBuilder {
         Ok(RateLimitLayer { settings })
     }
 
-    /// Checks the settings. `former`: those that they replace, whose store, numbers and lists of
-    /// denials go on.
+    /// Checks the settings. `former`: those that they replace. Their store, numbers and lists of
+    /// denials are kept.
     fn settings(&self, former: Option<&Settings>) -> Result<Settings, ConfigError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
@@ -150,13 +150,13 @@ impl Settings {
 }
 
 impl RateLimitLayer {
-    /// Checks other settings for this layer, its clones and their services. They have no effect until the result is
-    /// [applied](Replacement::apply).
+    /// Checks other settings for this layer, its clones and their services. They have no effect until
+    /// the result is [applied](Replacement::apply).
     ///
-    /// Buckets go on: a policy that keeps its name and its algorithm keeps what callers have used, and
-    /// the numbers and the lists of denials of the layer go on. So the store stays, whatever the builder says. A control
-    /// document of the builder is followed from then on; without one, the former one is. The name
-    /// should stay, too: numbers are published under it.
+    /// The layer keeps its store, whatever the builder has, and its numbers and lists of denials. A
+    /// policy that keeps its name and its algorithm keeps what callers have used. If the builder has a
+    /// control document, the layer follows it from then on. Otherwise it follows the former one. Keep
+    /// the name, because numbers are published under it.
     ///
     /// # Errors
     ///

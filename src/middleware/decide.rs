@@ -72,7 +72,7 @@ impl Settings {
             match self.engine.ask(Operation::Take, &charges, 0) {
                 Checked::Later(undecided) => Asked::Answer(undecided),
                 Checked::Now(answer) => {
-                    // In its place: to copy a decision takes longer than to count it.
+                    // Counted by reference: copying a decision takes longer than counting it.
                     self.engine.recorder.answered(&answer);
                     let Ok(mut decision) = answer else {
                         return Next::Deny(self.deny_undecided(head));
@@ -237,9 +237,9 @@ impl Settings {
         self.deny(denial, &|_| None, head)
     }
 
-    /// Returns the callers whom the policies that denied a request charge. They are read from the
-    /// request again: few requests are denied after a round trip to the store, and all others would
-    /// keep their keys until then.
+    /// Returns the callers whom the policies that denied a request charge. Their keys are read from the
+    /// request again. Otherwise every request would keep its keys during the round trip to the store,
+    /// and few requests are denied after it.
     pub(super) fn denied_callers(
         &self,
         decision: &Decision,

@@ -56,7 +56,8 @@ impl<'a> Denied<'a> {
         self.denial.missing_key.cloned()
     }
 
-    /// Returns the decision, if a store made one.
+    /// Returns the decision. `None` if no policy decided: the store failed, the key is missing, or the
+    /// caller is on the deny list. The response then has no `RateLimit` fields.
     #[must_use]
     pub const fn decision(&self) -> Option<&'a Decision> {
         self.denial.decision

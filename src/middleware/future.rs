@@ -29,8 +29,9 @@ pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.
     ///
     /// Dropping it is safe at any point. While the store decides, the inner service has
-    /// not been called. The units may be taken all the same; those of a queue, of a wait
-    /// and of permits are released.
+    /// not been called. If the check was sent, its units stay taken, with two exceptions: those of
+    /// a queue, of a wait and of permits are released, and units that a policy
+    /// [holds](crate::Policy::settle_by) are settled as for a request without a response.
     ///
     /// # Panics
     ///

@@ -15,7 +15,7 @@ pub(super) enum Listed<'a> {
     Allowed(Decision),
     /// These policies are not asked. The others are.
     Exempt(SmallVec<[&'a Name; 2]>),
-    /// Also if what is listed is what the request lacks, or names in several ways.
+    /// By the deny list, or because the address cannot be read or a key is ambiguous.
     Denied(Response<Bytes>),
 }
 
@@ -62,8 +62,8 @@ impl Settings {
     }
 
     /// Finds what the lists say of a request: first of its address, then of the keys of its
-    /// policies. A key that is denied counts more than others that are allowed, as a client that
-    /// chooses one of its keys must not choose its list.
+    /// policies. A denied key outweighs allowed ones. Otherwise a client that chooses one of its keys
+    /// would choose its list.
     pub(super) fn find_listed(
         &self,
         lists: &LoadedLists<'_>,

@@ -70,6 +70,7 @@ pub(super) fn respond(
         let value = InlineText::default().push_number(wait.as_secs()).to_value();
         insert_if_absent(headers, RETRY_AFTER, value);
     }
+    // A denial on a store failure has no decision, so a 503 has no `RateLimit` fields.
     if let Some(decision) = denial.decision {
         fields.write(decision, headers, SetBy::Hook);
     }

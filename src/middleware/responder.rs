@@ -84,7 +84,8 @@ impl Responder {
     ///
     /// A layer sends two things that a decision does not have. One is the
     /// [partition key](crate::RateLimitLayerBuilder::partition_key_secret) of a request. The other
-    /// is the list of policies if the store failed.
+    /// is `RateLimit-Policy`, if the store failed and the layer [allows](crate::OnStoreFailure::Allow)
+    /// the request.
     ///
     /// # Errors
     ///

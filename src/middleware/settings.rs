@@ -103,7 +103,7 @@ impl Settings {
     }
 
     /// Counts and logs a shadow policy that applies to a request and could not be checked: it has no
-    /// key, or its quota holds permits. The request goes on.
+    /// key, or its quota holds permits. The request continues.
     #[cold]
     pub(super) fn record_unchecked(&self, policy: &Name, error: Option<&KeyError>) {
         let recorder = &self.engine.recorder;

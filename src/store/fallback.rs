@@ -77,7 +77,6 @@ impl Fallback {
         &self.0.policies
     }
 
-    /// Returns the permits that this process holds in the store.
     /// Returns the buckets of this process. Their answers say nothing about the store.
     pub(super) fn local(&self) -> &SharedStore {
         self.0.local.get_or_init(|| {

@@ -180,7 +180,7 @@ pub struct RedisStore {
 /// How a check is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendMode {
-    /// In a call with others.
+    /// Through the dispatcher: in a call with others, or directly.
     Batched,
     /// In a call of its own.
     Alone,

@@ -128,7 +128,7 @@ impl ScriptRequest {
         1 + self.shadows.len()
     }
 
-    /// Whether it refunds or renews what was taken.
+    /// Returns whether it is about units that were taken before: a refund, a renewal or a settlement.
     pub(super) const fn is_refund(&self) -> bool {
         self.operation.is_of_taken()
     }

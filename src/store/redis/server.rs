@@ -81,11 +81,12 @@ impl Server {
         self.shared.timeout
     }
 
-    /// Returns whether the circuit breaker is open.
+    /// Returns whether the pool has an open connection.
     pub(super) fn is_connected(&self) -> bool {
         self.pool.is_connected()
     }
 
+    /// Returns whether the circuit breaker is open.
     pub(super) fn is_breaker_open(&self) -> bool {
         self.breaker.is_open()
     }

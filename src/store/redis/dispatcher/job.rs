@@ -29,6 +29,7 @@ pub(super) struct Job {
 pub(super) type Answered = Result<CheckResult, StoreError>;
 
 impl Job {
+    /// Returns whether the caller has dropped its future.
     pub(super) fn has_left(&self) -> bool {
         let answer = self.answer.as_ref();
         answer.is_some_and(oneshot::Sender::is_closed)

@@ -1,25 +1,29 @@
 //! Gathers checks into script calls.
 //!
 //! While few calls are under way, a check is sent directly, in a call of its own.
-//! Otherwise it enters a queue. Workers are tasks that send what waits in one call, then
-//! what has come meanwhile. So nothing waits at low load, and the more there is to do, the
-//! less each check costs Redis and the network. No direct check overtakes one that waits.
+//! Otherwise it enters a queue. Workers are tasks: each sends in one call what waits, and in the
+//! next call what has come meanwhile. So nothing waits at low load, and the more there is to do, the
+//! less each check costs Redis and the network. No direct check overtakes a queued one.
 //!
 //! Each call costs the server as much as several checks do, and all processes of a fleet
-//! send calls. So few workers are enough for load: what waits meanwhile shares the next
-//! call. Distance is not load: calls on a long way cost the server nothing. Where calls
+//! send calls. So few workers are enough for load: the checks that come meanwhile share the next
+//! call. Distance is not load: while a call travels, it costs the server nothing. If calls
 //! take long and hardly wait for each other ([`Latency`](super::latency::Latency)), one more
 //! worker starts each millisecond.
 //!
-//! Refunds, settlements and renewals have a queue and workers of their own, a small part of all
-//! calls: they may come in any number, and no check waits behind them. But a request that holds units
-//! is a check and a settlement. So there are as many of these under way as checks if they wait and
-//! the server is fast enough: with a small part, a server at its limit lost 44 % of them.
+//! Refunds, settlements and renewals are all called *refunds* here. They may come in any number, and
+//! no check may wait behind them. So they have a queue and workers of their own, which send a small
+//! part of all calls. But each request that holds units needs a check and a settlement. With a small
+//! part only, a server at its limit lost 44 % of them. So if many refunds wait and the server is fast
+//! enough, as many refunds as checks may be under way.
 //!
-//! A check that waits has no timer of its own. Checks come in the order of their deadlines,
+//! Most queued checks need no timer of their own. They come in the order of their deadlines,
 //! and a call ends by the last deadline of its checks. So a worker is free before the
-//! checks that wait for it are late. A check that comes out of order, or from another
-//! runtime than the workers', has its own timer.
+//! checks that wait for it are late. Two kinds need a timer: a check that comes out of order, and one
+//! from another runtime than the workers'.
+//!
+//! If its caller leaves, a queued check is dropped unsent, and takes nothing. A check that was sent
+//! stays charged: a direct call continues in a task of its own.
 
 mod direct;
 mod job;
@@ -58,8 +62,8 @@ use crate::{
     util::{detach::RunToCompletion, lock::lock},
 };
 
-/// Direct calls at a time, in place of as many workers. A worker goes on beside them,
-/// because their callers may not poll them.
+/// The most direct calls at a time. All but the first take the place of a worker. One worker stays,
+/// because the callers of direct calls may not poll them.
 const MAX_DIRECT: usize = 4;
 /// Calls beyond those that keep the server busy, which only distance justifies, are sent
 /// at this pace.
@@ -72,7 +76,7 @@ const REFUND_SHARE: usize = 4;
 pub(super) struct Dispatcher {
     server: Server,
     state: Mutex<State>,
-    /// Workers that keep the server busy.
+    /// How many workers keep the server busy.
     workers: usize,
     shared: Arc<Shared>,
     /// Checks in flight.
@@ -192,8 +196,8 @@ impl Dispatcher {
         }
     }
 
-    /// A refund stays in its queue, and is sent though its caller does not wait. An extension does
-    /// not: what was not sent is tried again.
+    /// Ends a wait whose time is over. A refund stays in its queue, and is sent although its caller
+    /// does not wait. An extension, which renews held units, leaves its queue: its sender tries again.
     fn give_up(
         &self,
         deadline: Deadline,
@@ -232,8 +236,8 @@ impl Dispatcher {
         in_flight: InFlight,
         deadline: Deadline,
     ) -> Entered {
-        // A direct call ends in the workers' runtime if its caller leaves: the timers of
-        // another runtime may stand still.
+        // If its caller leaves, a direct call continues in the workers' runtime. So its timers must be
+        // of that runtime: those of another one may stand still.
         let is_here = Handle::try_current().is_ok_and(|here| here.id() == self.shared.runtime.id());
         let is_refund = request.is_refund();
         let mut state = self.state();
@@ -274,8 +278,8 @@ impl Dispatcher {
         Entered::Queued { answer, timed }
     }
 
-    /// Whether too little is under way for a call that is worth sharing, and all of that
-    /// would be answered in time one after another.
+    /// Returns whether a check is sent directly: if no call is under way, or if too little is under way
+    /// to share a call and `MIN_CHECKS` calls in a row would end by the deadline.
     fn goes_directly(&self, state: &State, deadline: Deadline) -> bool {
         let is_idle = self.calls(state) == 0;
         let fits = || {
@@ -329,9 +333,11 @@ impl Dispatcher {
         self.add_refund_worker(state);
     }
 
-    /// Adapts the number of workers for refunds when a call of one was answered: as many refunds may be
-    /// under way as checks, if twice as many calls like the last one take no longer than a check may. Starts one more for
-    /// what is left behind. Returns `false` if this one has ended, because there are too many.
+    /// Adapts the number of workers for refunds, after a call of one of them. Starts one more if
+    /// refunds are left behind. Returns `false` if this worker has to end, because there are too many.
+    ///
+    /// As many refunds as checks may be under way, if two calls of each worker, one after another and
+    /// each as long as the last call, end within the timeout of a check.
     pub(super) fn share_refunds(self: &Arc<Self>) -> bool {
         let mut state = self.state();
         let workers = state.refunds.workers;

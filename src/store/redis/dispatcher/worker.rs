@@ -114,8 +114,8 @@ impl Worker {
         while calls.join_next().await.is_some() {}
     }
 
-    /// Takes what waits, without checks whose caller left or whose time is over. Returns
-    /// `None` if nothing waits: then the worker has ended.
+    /// Takes what waits. Drops checks whose caller left or whose time is over: they are never sent, and
+    /// take no units. Returns `None` if nothing waits: then the worker has ended.
     fn take(&mut self) -> Option<Vec<Job>> {
         let server = self.dispatcher.server();
         let now = Instant::now();
