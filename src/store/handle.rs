@@ -226,20 +226,18 @@ impl StoreHandle {
 
     #[inline(never)]
     fn find_in<'a>(&self, given: &'a PolicyOverrides, policy: &Compiled, key: &Key) -> Found<'a> {
-        if !given.callers.is_empty() {
-            let Some(given) = given.callers.get(&self.fingerprint(key)) else {
-                return Found::default();
-            };
-            let quota = given.quota.as_ref();
-            let ban = given.ban.as_ref();
-            return Found {
-                quota: quota
-                    .filter(|quota| override_conflict(&policy.demand.quota, quota).is_none()),
-                ban: ban.and_then(|ban| ban.decision(&policy.name)),
-            };
+        if given.callers.is_empty() {
+            return Found::default();
         }
-        let _ = (given, policy, key);
-        Found::default()
+        let Some(given) = given.callers.get(&self.fingerprint(key)) else {
+            return Found::default();
+        };
+        let quota = given.quota.as_ref();
+        let ban = given.ban.as_ref();
+        Found {
+            quota: quota.filter(|quota| override_conflict(&policy.demand.quota, quota).is_none()),
+            ban: ban.and_then(|ban| ban.decision(&policy.name)),
+        }
     }
 
     /// Returns what the store calls a key.

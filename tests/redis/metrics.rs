@@ -186,7 +186,10 @@ async fn a_store_without_a_connection_is_down_although_it_is_not_asked() {
     let is_up = || ready(limiter.metrics().store.is_up);
     eventually_async("a connection", is_up).await;
     server.kill();
-    eventually_async("a lost connection", || ready(!limiter.metrics().store.is_up)).await;
+    eventually_async("a lost connection", || {
+        ready(!limiter.metrics().store.is_up)
+    })
+    .await;
     server.run();
     eventually_async("a connection again", is_up).await;
 }

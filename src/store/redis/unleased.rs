@@ -199,7 +199,9 @@ impl Store for Unleased {
         let mut metrics = StoreMetrics {
             call_seconds: Some(self.shared.calls.seconds()),
             checks_per_call: Some(self.shared.calls.checks()),
-            is_up: dispatchers.iter().all(|dispatcher| dispatcher.server().is_connected()),
+            is_up: dispatchers
+                .iter()
+                .all(|dispatcher| dispatcher.server().is_connected()),
             breakers_open: Some(open.count() as u64),
             in_flight: Some(in_flight.sum::<usize>() as u64),
             cached_denials: Some(cached as u64),
