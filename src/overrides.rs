@@ -46,6 +46,18 @@ pub enum Mode {
     Off,
 }
 
+impl Mode {
+    /// Returns its name, as pages and logs show it: `"shadow"`, for example.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Shadow => "shadow",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// When a ban ends, by the clock of its document.
 #[derive(Clone, Debug)]
 pub(crate) struct Ban {

@@ -65,11 +65,14 @@ impl Change {
     }
 
     async fn make(self) -> Result<(), ControlError> {
-        for text in [&self.author, &self.reason, &self.label]
-            .into_iter()
-            .flatten()
-        {
-            check_text(text).map_err(ControlError::invalid)?;
+        let texts = [
+            ("author", &self.author),
+            ("reason", &self.reason),
+            ("label", &self.label),
+        ];
+        for (name, text) in texts {
+            let checked = text.as_deref().map_or(Ok(()), check_text);
+            checked.map_err(|what| ControlError::invalid(format!("{name}: {what}")))?;
         }
         let entry = Entry {
             action: self.action?,

@@ -218,7 +218,7 @@ pub(super) fn check_text(text: &str) -> Result<(), String> {
         ));
     }
     match text.chars().any(char::is_control) {
-        true => Err(format!("{text:?} has control characters")),
+        true => Err("a text has control characters".to_owned()),
         false => Ok(()),
     }
 }

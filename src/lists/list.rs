@@ -8,3 +8,14 @@ pub enum List {
     /// Its callers are denied.
     Deny,
 }
+
+impl List {
+    /// Returns its name, as pages and logs show it: `"deny"`, for example.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}

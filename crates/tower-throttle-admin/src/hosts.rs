@@ -1,6 +1,6 @@
 //! The host names that the page answers to.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::SocketAddr;
 
 /// Returns whether a host, with or without a port, is one of these names, which are in lower case.
 pub(crate) fn is_listed(names: &[String], host: &str) -> bool {
@@ -11,14 +11,8 @@ pub(crate) fn is_listed(names: &[String], host: &str) -> bool {
 /// Returns whether a host is `localhost` or an address: what no other site can let its own name
 /// resolve to.
 pub(crate) fn is_address(host: &str) -> bool {
-    name_of(host).is_some_and(|name| {
-        let ipv6 = name
-            .strip_prefix('[')
-            .and_then(|name| name.strip_suffix(']'));
-        is_local(host)
-            || name.parse::<Ipv4Addr>().is_ok()
-            || ipv6.is_some_and(|name| name.parse::<Ipv6Addr>().is_ok())
-    })
+    let is_address = |name| format!("{name}:0").parse::<SocketAddr>().is_ok();
+    is_local(host) || name_of(host).is_some_and(is_address)
 }
 
 /// Returns whether a host is this machine.

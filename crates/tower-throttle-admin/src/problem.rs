@@ -11,6 +11,7 @@ use http::{
     header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde_json::json;
+use tower_throttle::control::ControlError;
 
 /// An error. `Result<T, Problem>` is what handlers return.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Problem {
     code: Code,
     detail: Cow<'static, str>,
     retry_after: Option<Duration>,
+    /// Whether what was asked may have happened all the same.
+    pub(crate) is_in_doubt: bool,
 }
 
 impl Problem {
@@ -56,6 +59,21 @@ impl From<Code> for Problem {
             code,
             detail: code.row().2.into(),
             retry_after: None,
+            is_in_doubt: false,
+        }
+    }
+}
+
+impl From<ControlError> for Problem {
+    fn from(error: ControlError) -> Self {
+        let code = match error.store_error() {
+            Some(_) => Code::StoreUnavailable,
+            None if error.is_mistake() => Code::Malformed,
+            None => Code::NotChanged,
+        };
+        Self {
+            is_in_doubt: error.may_have_happened(),
+            ..Self::from(code).detail(error.to_string())
         }
     }
 }

@@ -16,16 +16,9 @@ impl Who {
     /// Names somebody: a user of the application, for example.
     #[must_use]
     pub fn new(name: impl AsRef<str>) -> Self {
-        let mut plain = String::new();
-        for character in name.as_ref().chars() {
-            let character = match is_hidden(character) {
-                true => char::REPLACEMENT_CHARACTER,
-                false => character,
-            };
-            if plain.len() + character.len_utf8() > LONGEST {
-                break;
-            }
-            plain.push(character);
+        let mut plain = name.as_ref().replace(is_hidden, "\u{fffd}");
+        while plain.len() > LONGEST {
+            plain.pop();
         }
         Self(plain.into())
     }

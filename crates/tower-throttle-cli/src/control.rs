@@ -1,8 +1,6 @@
 //! The control document: `control` lists its entries, and `ban`, `unban`, `override`, `clear` and
 //! `mode` change them.
 
-use std::fmt::Debug;
-
 use clap::Args;
 use serde_json::{Value, json};
 use tower_throttle::{
@@ -182,11 +180,11 @@ pub(crate) fn entry_json(entry: &Entry) -> Value {
             json!({ "kind": "ban", "policy": policy, "fingerprint": caller.to_string() })
         }
         Action::Mode { policy, mode, .. } => {
-            json!({ "kind": "mode", "policy": policy, "mode": word(mode) })
+            json!({ "kind": "mode", "policy": policy, "mode": mode.name() })
         }
-        Action::ListIp { list, range, .. } => json!({ "kind": word(list), "ip": range }),
+        Action::ListIp { list, range, .. } => json!({ "kind": list.name(), "ip": range }),
         Action::ListKey { list, key, .. } => {
-            json!({ "kind": word(list), "fingerprint": key.to_string() })
+            json!({ "kind": list.name(), "fingerprint": key.to_string() })
         }
         _ => json!({ "kind": "other" }),
     };
@@ -196,9 +194,4 @@ pub(crate) fn entry_json(entry: &Entry) -> Value {
     json["reason"] = entry.reason.clone().into();
     json["label"] = entry.label.clone().into();
     json
-}
-
-/// Returns the word of a mode or of a list.
-pub(crate) fn word(value: impl Debug) -> String {
-    format!("{value:?}").to_lowercase()
 }

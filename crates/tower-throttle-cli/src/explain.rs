@@ -19,7 +19,6 @@ use tower_throttle_config::{FoundCondition, FoundPolicy};
 
 use crate::{
     answer::{Answer, Result, lines},
-    control::word,
     readers::{ReaderValue, parse_value, read_file},
 };
 
@@ -76,7 +75,7 @@ impl Explain {
             (_, _, Some(problem)) => {
                 format!("denies the request, as lists need an address: {problem}")
             }
-            (_, Some(list), _) => format!("the caller is on the {} list", word(list)),
+            (_, Some(list), _) => format!("the caller is on the {} list", list.name()),
             _ => "asks its policies".to_owned(),
         };
         let is_asked = found.applies && found.list.is_none() && found.list_error.is_none();
@@ -95,7 +94,7 @@ impl Explain {
             "layer": layer,
             "applies": found.applies,
             "conditions": conditions,
-            "list": found.list.map(word),
+            "list": found.list.map(List::name),
             "address_problem": address_problem,
             "policies": policies,
         });
@@ -157,7 +156,7 @@ impl Explain {
             "redis_key": policy.storage_key,
             "cost": policy.cost,
             "quota": policy.quota.to_string(),
-            "mode": word(policy.mode),
+            "mode": policy.mode.name(),
         });
         if applies {
             let names = ["fingerprint", "key", "redis_key", "cost", "quota", "mode"];

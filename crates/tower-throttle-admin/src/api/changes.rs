@@ -2,250 +2,268 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use tower_throttle::{
     Fingerprint, Key, StoreError,
-    control::{self, Action, Caller, ControlError, Entry, Mode},
-    inspect::{CallerState, Inspect, PolicyState},
+    control::{Caller, ControlError, Mode},
+    inspect::{Inspect, PolicyState},
 };
 
 use super::{
-    look_up::{About, CallerPolicy, LookUp},
-    policies::{Policy, policies, subject},
-    request::{Ban, ClearMode, Note, OfCaller, Override, Question, SetMode},
+    look_up::{self, CallerPolicy},
+    policies::{Policy, entries, policies, subject},
+    request::{Body, Fields, OF_CALLER},
 };
 use crate::{
     Who, events,
     problem::{Code, Problem},
-    shared::{Handle, Shared},
+    shared::Handle,
 };
 
-/// A change, as its body describes it.
-pub(super) enum Change {
-    Reset(Question),
-    Ban(Ban),
-    Unban(OfCaller),
-    Override(Override),
-    ClearOverride(OfCaller),
-    Mode(SetMode),
-    ClearMode(ClearMode),
+/// What a call changes. Its body says of what.
+#[derive(Clone, Copy)]
+pub(super) enum Action {
+    Reset,
+    Ban,
+    Unban,
+    Override,
+    ClearOverride,
+    Mode,
+    ClearMode,
+}
+
+impl Action {
+    /// Returns its name in paths and logs, and the fields of its body.
+    pub(super) const fn row(self) -> (&'static str, Fields) {
+        let ban: Fields = (&["caller", "policy", "for"], &["reason", "label"]);
+        let given: Fields = (&["caller", "policy", "quota", "for"], ban.1);
+        match self {
+            Self::Reset => ("reset", OF_CALLER),
+            Self::Ban => ("ban", ban),
+            Self::Unban => ("unban", (&["caller", "policy"], &[])),
+            Self::Override => ("override", given),
+            Self::ClearOverride => ("clear-override", (&["caller", "policy"], &[])),
+            Self::Mode => ("mode", (&["policy", "mode"], &["for", "reason"])),
+            Self::ClearMode => ("clear-mode", (&["policy"], &[])),
+        }
+    }
+
+    /// Returns the kind of the entry that it removes.
+    const fn removes(self) -> Option<&'static str> {
+        match self {
+            Self::Unban => Some("ban"),
+            Self::ClearOverride => Some("override"),
+            Self::ClearMode => Some("mode"),
+            _ => None,
+        }
+    }
+}
+
+/// A change on its way.
+pub(super) struct Change {
+    pub(super) action: Action,
+    pub(super) body: Body,
+    pub(super) shared: Handle,
+    pub(super) who: Who,
 }
 
 /// What a change is about, before or after it.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Seen {
-    Caller(LookUp),
-    Policies(Vec<Policy>),
+struct Seen {
+    /// None for a change that is about all callers of a policy.
+    states: Vec<CallerPolicy>,
+    json: Value,
+    /// For the log.
+    summary: String,
 }
 
 impl Change {
-    /// Makes the change, and logs it under its name unless nothing has changed.
-    pub(super) async fn make(
-        self,
-        name: String,
-        shared: Handle,
-        who: Who,
-    ) -> Result<Value, Problem> {
-        let (about, own_entry) = (self.about(), self.own_entry(&shared));
-        let (mut inspected, before) = match self.concerned(&shared).await {
+    /// Makes the change, and logs it unless nothing has changed.
+    pub(super) async fn make(self) -> Result<Value, Problem> {
+        let own = self.own_entry();
+        let (mut inspected, before) = match self.concerned().await {
             Ok(concerned) => concerned,
             // An entry can be removed whatever became of its policy.
-            Err(_) if own_entry.is_some() => (Vec::new(), about.see(&[], &shared).await),
+            Err(_) if own.is_some() => (Vec::new(), self.see(&[]).await),
             Err(problem) => return Err(problem),
         };
-        let own_caller = own_entry.and_then(|entry| subject(&entry.action).2.copied());
-        let states = before.states();
-        let callers = states.iter().filter_map(|state| state.fingerprint);
-        let callers = callers.chain(own_caller).collect();
         let mut is_changed = false;
-        // The document goes first: if it cannot be changed, nothing is.
-        let mut outcome = self.edit(callers, &shared, &who, &mut is_changed).await;
-        if outcome.is_ok() {
-            outcome = self.reset(states, &inspected, &mut is_changed).await;
-        }
+        let outcome = self.apply(own, &inspected, &before.states, &mut is_changed);
+        let outcome = outcome.await;
         if !inspected.is_empty() {
             // A change of the document has replaced their settings.
-            inspected = about.among(&shared).unwrap_or_default();
+            inspected = self.body.among(&self.shared).unwrap_or_default();
         }
-        let after = about.see(&inspected, &shared).await;
-        let is_in_doubt = matches!(&outcome, Err(failed) if failed.may_have_happened);
+        let after = self.see(&inspected).await;
+        let is_in_doubt = matches!(&outcome, Err(problem) if problem.is_in_doubt);
         if is_changed || is_in_doubt {
             let doubt = outcome.as_ref().map_or("not confirmed; ", |()| "");
-            let own_caller = own_caller.map(|own| own.to_string());
-            let caller = match &before {
-                Seen::Caller(found) => found.fingerprint.clone().or(own_caller),
-                Seen::Policies(_) => None,
-            };
+            let caller = look_up::fingerprint(&before.states).or(own.flatten());
             events::change(
-                who.name(),
-                &name,
-                about.policy.unwrap_or("all"),
-                &caller.unwrap_or_default(),
-                &before.summary(),
-                &format!("{doubt}{}", after.summary()),
+                self.who.name(),
+                self.action.row().0,
+                self.body.policy.as_deref().unwrap_or("all"),
+                &caller.map(|caller| caller.to_string()).unwrap_or_default(),
+                &before.summary,
+                &format!("{doubt}{}", after.summary),
             );
         }
         match outcome {
             Ok(()) => Ok(json!({
                 "changed": is_changed,
-                "before": before,
-                "after": after,
+                "before": before.json,
+                "after": after.json,
                 // Why what is stored in the control document does not apply as a whole.
-                "problem": shared.control.as_ref().and_then(|one| one.status().problem),
+                "problem": self.shared.control.as_ref().and_then(|one| one.status().problem),
             })),
-            Err(Failed { problem, .. }) if is_changed => {
+            Err(problem) if is_changed => {
                 let what = format!("{}; a part of it was changed before", problem.message());
                 Err(problem.detail(what))
             }
-            Err(Failed { problem, .. }) => Err(problem),
+            Err(problem) => Err(problem),
         }
     }
 
-    /// Returns what it is about. Without a caller: all callers of a policy.
-    fn about(&self) -> About<'_> {
-        match self {
-            Self::Reset(question) => question.about(),
-            Self::Ban(Ban { caller, policy, .. })
-            | Self::Override(Override { caller, policy, .. })
-            | Self::Unban(OfCaller { caller, policy })
-            | Self::ClearOverride(OfCaller { caller, policy }) => About {
-                caller: Some(&caller.0),
-                ..About::all(policy)
-            },
-            Self::Mode(SetMode { policy, .. }) | Self::ClearMode(ClearMode { policy }) => {
-                About::all(policy)
+    /// Changes the entries of all names that stores have for the caller, mostly one. Then resets the
+    /// buckets: if the document cannot be changed, nothing is.
+    async fn apply(
+        &self,
+        own: Option<Option<Fingerprint>>,
+        inspected: &[Inspect],
+        states: &[CallerPolicy],
+        is_changed: &mut bool,
+    ) -> Result<(), Problem> {
+        let (caller, policy) = (self.body.caller(), self.body.policy.as_deref());
+        let known = states.iter().map(|one| one.state.fingerprint);
+        let of_all = caller.is_none().then_some(None);
+        let callers = known.filter(Option::is_some).chain(own).chain(of_all);
+        for caller in callers.collect::<BTreeSet<_>>() {
+            *is_changed |= self.edit(caller).await?;
+        }
+        if let (Some(caller), Some(has_effect)) = (caller, self.resets(states)) {
+            for one in inspected {
+                let reset = one.reset(caller, policy).await.map_err(not_reset)?;
+                *is_changed |= has_effect && !reset.is_empty();
             }
         }
+        Ok(())
     }
 
-    /// Returns the entry that this removes, if the document has it under the key or the fingerprint
-    /// that was sent.
-    fn own_entry(&self, shared: &Shared) -> Option<Entry> {
-        let control = shared.control.as_ref()?;
-        let is_of = |of: &OfCaller, policy: &String, caller: &Fingerprint| {
-            let key = of.caller.0.key();
-            of.policy == *policy && key.is_some_and(|key| control.fingerprint(key) == *caller)
-        };
-        let is_own = |entry: &Entry| match (self, &entry.action) {
-            (Self::Unban(of), Action::Ban { policy, caller, .. })
-            | (Self::ClearOverride(of), Action::Override { policy, caller, .. }) => {
-                is_of(of, policy, caller)
-            }
-            (Self::ClearMode(of), Action::Mode { policy, .. }) => of.policy == *policy,
-            _ => false,
-        };
-        control.entries().into_iter().find(is_own)
+    /// Returns the caller of the entry that this removes, if the document has it under the key or the
+    /// fingerprint that was sent. Within: `None` for an entry of all callers.
+    fn own_entry(&self) -> Option<Option<Fingerprint>> {
+        let (kind, control) = (self.action.removes()?, self.shared.control.as_ref()?);
+        let key = self.body.caller().and_then(Caller::key);
+        let caller = key.map(|key| control.fingerprint(key));
+        let own = (kind, self.body.policy.as_deref(), caller);
+        let mut entries = entries(Some(control)).into_iter();
+        entries
+            .any(|entry| subject(&entry) == own)
+            .then_some(caller)
     }
 
     /// Returns the layers and limiters that the change concerns, and what they do with the caller. It is
     /// a problem if the change can have no effect, or one that was not meant.
-    async fn concerned(&self, shared: &Shared) -> Result<(Vec<Inspect>, Seen), Problem> {
-        let about = self.about();
-        let inspected = about.among(shared)?;
-        let seen = about.see(&inspected, shared).await;
-        if let Some(caller) = about.caller {
-            check_caller(caller, seen.states(), about.policy.is_some())?;
+    async fn concerned(&self) -> Result<(Vec<Inspect>, Seen), Problem> {
+        let inspected = self.body.among(&self.shared)?;
+        let seen = self.see(&inspected).await;
+        if let Some(caller) = self.body.caller() {
+            check_caller(caller, &seen.states, self.body.policy.is_some())?;
         }
-        if self.resets(seen.states()).is_none() {
-            let control = shared.control.as_ref().ok_or(Code::NoControl)?;
+        if self.resets(&seen.states).is_none() {
+            let control = self.shared.control.as_ref().ok_or(Code::NoControl)?;
             let is_followed = inspected.iter().any(|one| one.follows(control));
             Code::NotFollowed.unless(is_followed)?;
         }
-        let states = inspected.iter().flat_map(Inspect::policies);
-        for state in states.filter(|state| Some(&*state.name) == about.policy) {
-            self.check_policy(state)?;
+        let policies = inspected.iter().flat_map(Inspect::policies);
+        for policy in policies.filter(|policy| Some(&policy.name) == self.body.policy.as_ref()) {
+            self.check_policy(policy)?;
         }
         Ok((inspected, seen))
     }
 
     /// Returns a problem if a policy does not take the quota or the mode.
-    fn check_policy(&self, state: PolicyState) -> Result<(), Problem> {
-        let (code, conflict) = match self {
-            Self::Override(body) => {
-                let checked = state.check_override(&body.quota.0);
-                (Code::CannotOverride, checked.err())
-            }
-            Self::Mode(body) if body.mode == Mode::Shadow => (Code::CannotShadow, state.not_shadow),
-            _ => return Ok(()),
+    fn check_policy(&self, policy: PolicyState) -> Result<(), Problem> {
+        let is_shadow = self.body.mode.is_some_and(|mode| mode.0 == Mode::Shadow);
+        let (code, conflict) = match &self.body.quota {
+            Some(quota) => (Code::CannotOverride, policy.check_override(&quota.0).err()),
+            None => (Code::CannotShadow, policy.not_shadow.filter(|_| is_shadow)),
         };
-        match conflict {
-            Some(error) => Err(Problem::from(code).detail(error.to_string())),
-            None => Ok(()),
-        }
+        let problem = conflict.map(|error| Problem::from(code).detail(error.to_string()));
+        problem.map_or(Ok(()), Err)
     }
 
-    /// Changes the control document. `callers`: what stores call the caller, mostly one name.
-    async fn edit(
-        &self,
-        callers: BTreeSet<Fingerprint>,
-        shared: &Shared,
-        who: &Who,
-        is_changed: &mut bool,
-    ) -> Result<(), Failed> {
-        let Some(control) = &shared.control else {
-            return Ok(());
+    /// Changes the entry of a caller in the control document. `None`: that of all callers. Returns
+    /// whether it was changed.
+    async fn edit(&self, caller: Option<Fingerprint>) -> Result<bool, ControlError> {
+        let (Some(control), Some(policy)) = (&self.shared.control, &self.body.policy) else {
+            return Ok(false);
         };
-        *is_changed = match self {
-            Self::Mode(body) => {
-                let mut entry = control.set_mode(&body.policy, body.mode);
-                if let Some(end) = &body.r#for {
-                    entry = entry.until(end.0);
-                }
-                put(entry, who, body.reason.as_ref(), None).await?
+        let (body, end) = (&self.body, self.body.r#for.map(|end| end.0));
+        let entry = match (self.action, caller) {
+            (Action::Ban, Some(caller)) => end.map(|end| control.ban(policy, caller, end)),
+            (Action::Override, Some(caller)) => {
+                let quota = body.quota.map(|quota| quota.0);
+                quota.map(|quota| control.override_quota(policy, caller, quota))
             }
-            Self::ClearMode(body) => control.clear_mode(&body.policy).await?,
-            _ => false,
+            (Action::Mode, None) => body.mode.map(|mode| control.set_mode(policy, mode.0)),
+            (Action::Unban, Some(caller)) => return control.unban(policy, caller).await,
+            (Action::ClearOverride, Some(caller)) => {
+                return control.clear_override(policy, caller).await;
+            }
+            (Action::ClearMode, None) => return control.clear_mode(policy).await,
+            _ => None,
         };
-        for caller in callers {
-            *is_changed |= match self {
-                Self::Ban(body) => {
-                    let entry = control.ban(&body.policy, caller, body.r#for.0);
-                    put(entry, who, body.reason.as_ref(), body.label.as_ref()).await?
-                }
-                Self::Override(body) => {
-                    let entry = control.override_quota(&body.policy, caller, body.quota.0);
-                    let entry = entry.until(body.r#for.0);
-                    put(entry, who, body.reason.as_ref(), body.label.as_ref()).await?
-                }
-                Self::Unban(body) => control.unban(&body.policy, caller).await?,
-                Self::ClearOverride(body) => control.clear_override(&body.policy, caller).await?,
-                _ => false,
-            };
-        }
-        Ok(())
-    }
-
-    /// Resets the caller's buckets, if the change does.
-    async fn reset(
-        &self,
-        states: &[CallerState],
-        inspected: &[Inspect],
-        is_changed: &mut bool,
-    ) -> Result<(), Failed> {
-        let about = self.about();
-        let (Some(caller), Some(has_effect)) = (about.caller, self.resets(states)) else {
-            return Ok(());
+        let Some(mut entry) = entry else {
+            return Ok(false);
         };
-        for one in inspected {
-            let reset = one.reset(caller, about.policy).await?;
-            *is_changed |= has_effect && !reset.is_empty();
+        if let Some(end) = end {
+            entry = entry.until(end);
         }
-        Ok(())
+        if let Some(reason) = &body.reason {
+            entry = entry.because(reason);
+        }
+        if let Some(label) = &body.label {
+            entry = entry.label(label);
+        }
+        entry.author(self.who.name()).await?;
+        Ok(true)
     }
 
     /// Returns whether a reset of the caller's buckets has an effect. `None`: this resets none.
-    fn resets(&self, states: &[CallerState]) -> Option<bool> {
-        let mut states = states.iter();
-        match self {
-            Self::Reset(_) => Some(states.any(has_used)),
-            Self::Unban(_) => {
-                let is_banned = states.any(|state| state.banned_by_policy_until().is_some());
-                is_banned.then_some(true)
-            }
+    fn resets(&self, states: &[CallerPolicy]) -> Option<bool> {
+        let is_banned = |one: &CallerPolicy| one.state.banned_by_policy_until().is_some();
+        match self.action {
+            Action::Reset => Some(states.iter().any(has_used)),
+            Action::Unban => states.iter().any(is_banned).then_some(true),
             _ => None,
         }
+    }
+
+    /// Describes what the change is about.
+    async fn see(&self, inspected: &[Inspect]) -> Seen {
+        if self.body.caller.is_some() {
+            let states = self.body.find(inspected, &self.shared).await;
+            return Seen {
+                json: look_up::json(&states),
+                summary: joined(states.iter().map(CallerPolicy::summary)),
+                states,
+            };
+        }
+        let (all, control) = (self.shared.targets.all(), self.shared.control.as_ref());
+        let policies = policies(&all, control, self.body.policy.as_deref());
+        Seen {
+            states: Vec::new(),
+            json: policies.iter().map(Policy::json).collect(),
+            summary: joined(policies.iter().map(Policy::summary)),
+        }
+    }
+}
+
+fn joined(summaries: impl Iterator<Item = String>) -> String {
+    let all: Vec<_> = summaries.collect();
+    match all.is_empty() {
+        true => "no policy of this name here".to_owned(),
+        false => all.join("; "),
     }
 }
 
@@ -253,13 +271,13 @@ impl Change {
 /// others, too.
 fn check_caller(
     caller: &Caller,
-    states: &[CallerState],
+    found: &[CallerPolicy],
     names_policy: bool,
 ) -> Result<(), Problem> {
     let key = caller.key();
     let named = key.as_ref().map(Fingerprint::from);
     let is_everyone = key == Some(Key::everyone());
-    let mut states = states.iter();
+    let mut states = found.iter().map(|one| &one.state);
     let mut others = states.clone().filter(|state| state.fingerprint != named);
     let is_of_others = !is_everyone && others.any(|state| state.is_shared);
     Code::SharedPolicy.unless(!names_policy || !is_of_others)?;
@@ -272,98 +290,21 @@ fn check_caller(
 }
 
 /// Returns whether a caller has used anything. An unknown bucket may be a used one.
-fn has_used(state: &CallerState) -> bool {
-    match &state.bucket {
-        Ok(bucket) => !bucket.decision.reset_after().is_zero() || bucket.decision.is_denied(),
-        Err(_) => state.fingerprint.is_some(),
+fn has_used(one: &CallerPolicy) -> bool {
+    match one.decision() {
+        Some(found) => !found.reset_after().is_zero() || found.is_denied(),
+        None => one.state.fingerprint.is_some(),
     }
 }
 
-/// Makes an entry with its author, and the reason and the label that were sent.
-async fn put(
-    mut entry: control::Change,
-    author: &Who,
-    reason: Option<&Note>,
-    label: Option<&Note>,
-) -> Result<bool, ControlError> {
-    entry = entry.author(author.name());
-    if let Some(reason) = reason {
-        entry = entry.because(&*reason.0);
-    }
-    if let Some(label) = label {
-        entry = entry.label(&*label.0);
-    }
-    entry.await?;
-    Ok(true)
-}
-
-impl About<'_> {
-    /// Describes what a change is about.
-    async fn see(self, inspected: &[Inspect], shared: &Shared) -> Seen {
-        match self.caller {
-            Some(caller) => Seen::Caller(self.find(caller, inspected, shared).await),
-            None => Seen::Policies(policies(&shared.targets.all(), shared, self.policy)),
-        }
-    }
-}
-
-impl Seen {
-    fn states(&self) -> &[CallerState] {
-        match self {
-            Self::Caller(found) => &found.states,
-            Self::Policies(_) => &[],
-        }
-    }
-
-    /// Describes the policies, for the log.
-    fn summary(&self) -> String {
-        let each: Vec<String> = match self {
-            Self::Caller(found) => found.policies.iter().map(CallerPolicy::summary).collect(),
-            Self::Policies(all) => {
-                let all = all.iter();
-                all.map(|one| format!("{}/{}: {}", one.limiter, one.name, one.mode))
-                    .collect()
-            }
-        };
-        match each.is_empty() {
-            true => "no policy of this name here".to_owned(),
-            false => each.join("; "),
-        }
-    }
-}
-
-/// A change that was not made, or may not have been made.
-struct Failed {
-    problem: Problem,
-    may_have_happened: bool,
-}
-
-impl From<ControlError> for Failed {
-    fn from(error: ControlError) -> Self {
-        let code = match error.store_error() {
-            Some(_) => Code::StoreUnavailable,
-            None if error.is_mistake() => Code::Malformed,
-            None => Code::NotChanged,
-        };
-        Self {
-            may_have_happened: error.may_have_happened(),
-            problem: Problem::from(code).detail(error.to_string()),
-        }
-    }
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        let may_have_happened = error.may_have_run();
-        let what = if may_have_happened {
-            "may have been"
-        } else {
-            "was not"
-        };
-        let what = format!("the caller {what} reset ({error})");
-        Self {
-            may_have_happened,
-            problem: Problem::from(Code::StoreUnavailable).detail(what),
-        }
-    }
+fn not_reset(error: StoreError) -> Problem {
+    let is_in_doubt = error.may_have_run();
+    let what = if is_in_doubt {
+        "may have been"
+    } else {
+        "was not"
+    };
+    let mut problem = Problem::from(Code::StoreUnavailable);
+    problem.is_in_doubt = is_in_doubt;
+    problem.detail(format!("the caller {what} reset ({error})"))
 }

@@ -1,135 +1,60 @@
 //! What each policy does with one caller.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::SystemTime};
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use tower_throttle::{
-    List, Quota,
-    control::Caller,
+    Fingerprint, List, PolicyDecision,
     inspect::{CallerState, Inspect},
 };
 
-use super::{
-    epoch_ms, ms,
-    policies::{ControlEntry, list_word, mode},
-    request::Question,
-    status::policy_names,
-};
+use super::{epoch_ms, ms, policies::entry_json, request::Body, status::policy_names};
 use crate::{
     problem::{Code, Problem},
     shared::Shared,
 };
 
-/// What each policy does with one caller.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct LookUp {
-    /// The hash of the caller's key, if all policies with a bucket for each caller read the same.
-    pub(crate) fingerprint: Option<String>,
-    pub(crate) policies: Vec<CallerPolicy>,
-    /// What `policies` is from.
-    #[serde(skip)]
-    pub(crate) states: Vec<CallerState>,
-}
-
 /// What one policy does with a caller.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct CallerPolicy {
-    pub(crate) limiter: String,
-    pub(crate) policy: String,
-    pub(crate) fingerprint: Option<String>,
-    pub(crate) quota: Option<String>,
-    pub(crate) limit: Option<u64>,
-    pub(crate) remaining: Option<u64>,
-    pub(crate) reset_after_ms: Option<u64>,
-    pub(crate) retry_after_ms: Option<u64>,
-    /// Whether the policy, or a list before it, would let a request pass now. `mode` says whether the
-    /// policy matters.
-    pub(crate) allowed: Option<bool>,
-    pub(crate) held: Option<u64>,
-    pub(crate) shared: bool,
-    pub(crate) mode: &'static str,
-    /// The list that the caller is on, which decides before all policies.
-    pub(crate) list: Option<&'static str>,
-    pub(crate) banned: bool,
-    pub(crate) banned_until_ms: Option<u64>,
-    pub(crate) banned_by: Option<&'static str>,
-    pub(crate) source: Option<&'static str>,
-    /// Why the bucket is not known.
-    pub(crate) error: Option<String>,
+    pub(crate) state: CallerState,
     /// Whether its layer or limiter follows the control document. `None` without a document.
     pub(crate) followed: Option<bool>,
-    pub(crate) entries: Vec<ControlEntry>,
-    pub(crate) storage_key: Option<String>,
 }
 
-/// A caller, where to look for it, and its quota where each request chooses it.
-#[derive(Clone, Copy)]
-pub(super) struct About<'a> {
-    pub(super) caller: Option<&'a Caller>,
-    pub(super) policy: Option<&'a str>,
-    pub(super) limiter: Option<&'a str>,
-    pub(super) tier: Option<Quota>,
-}
-
-impl<'a> About<'a> {
-    /// All callers of a policy.
-    pub(super) const fn all(policy: &'a str) -> Self {
-        Self {
-            caller: None,
-            policy: Some(policy),
-            limiter: None,
-            tier: None,
-        }
-    }
-
+impl Body {
     /// Returns the layers and limiters that are meant, of which each has the policy.
-    pub(super) fn among(self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
+    pub(super) fn among(&self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
         let mut inspected = shared.targets.all();
-        if let Some(limiter) = self.limiter {
+        if let Some(limiter) = &self.limiter {
             let name = |one: &Inspect| vec![one.name().to_owned()];
             retain(&mut inspected, limiter, name, Code::UnknownLimiter)?;
         }
-        if let Some(policy) = self.policy {
+        if let Some(policy) = &self.policy {
             retain(&mut inspected, policy, policy_names, Code::UnknownPolicy)?;
         }
         Ok(inspected)
     }
 
-    /// Asks one layer or limiter after the other.
-    pub(super) async fn find(self, caller: &Caller, all: &[Inspect], shared: &Shared) -> LookUp {
-        let mut found = LookUp::default();
+    /// Asks one layer or limiter after the other what it does with the caller.
+    pub(super) async fn find(&self, all: &[Inspect], shared: &Shared) -> Vec<CallerPolicy> {
+        let (mut found, tier) = (Vec::new(), self.tier.map(|tier| tier.0));
+        let Some(caller) = self.caller() else {
+            return found;
+        };
         for one in all {
             let control = shared.control.as_ref();
             let followed = control.map(|control| one.follows(control));
-            for state in one.look_up_in_tier(caller, self.policy, self.tier).await {
-                found.policies.push(CallerPolicy::new(&state, followed));
-                found.states.push(state);
-            }
+            let states = one.look_up_in_tier(caller, self.policy.as_deref(), tier);
+            let states = states.await.into_iter();
+            found.extend(states.map(|state| CallerPolicy { state, followed }));
         }
-        let own = found.states.iter().filter(|state| !state.is_shared);
-        let mut own = own.filter_map(|state| state.fingerprint);
-        let first = own.next();
-        let is_one = own.all(|other| Some(other) == first);
-        found.fingerprint = first.filter(|_| is_one).map(|one| one.to_string());
         found
-    }
-}
-
-impl Question {
-    pub(super) fn about(&self) -> About<'_> {
-        About {
-            caller: Some(&self.caller.0),
-            policy: self.policy.as_deref(),
-            limiter: self.limiter.as_deref(),
-            tier: self.tier.map(|tier| tier.0),
-        }
     }
 
     /// Looks the caller up.
-    pub(crate) async fn look_up(&self, shared: &Shared) -> Result<LookUp, Problem> {
-        let about = self.about();
-        let inspected = about.among(shared)?;
-        Ok(about.find(&self.caller.0, &inspected, shared).await)
+    pub(crate) async fn look_up(&self, shared: &Shared) -> Result<Vec<CallerPolicy>, Problem> {
+        Ok(self.find(&self.among(shared)?, shared).await)
     }
 }
 
@@ -156,56 +81,87 @@ fn retain(
     Err(problem.detail(what))
 }
 
+/// Returns the hash of the caller's key, if all policies with a bucket for each caller read the same.
+pub(super) fn fingerprint(found: &[CallerPolicy]) -> Option<Fingerprint> {
+    let own = found.iter().filter(|one| !one.state.is_shared);
+    let own: BTreeSet<_> = own.filter_map(|one| one.state.fingerprint).collect();
+    own.first().filter(|_| own.len() == 1).copied()
+}
+
+/// Returns the answer of a look-up.
+pub(super) fn json(found: &[CallerPolicy]) -> Value {
+    json!({
+        "fingerprint": fingerprint(found).map(|one| one.to_string()),
+        "policies": found.iter().map(CallerPolicy::json).collect::<Value>(),
+    })
+}
+
 impl CallerPolicy {
-    /// Describes it, for the log.
-    pub(super) fn summary(&self) -> String {
-        let quota = self.quota.as_ref().map(|quota| format!("{quota}, "));
-        let left = match (self.remaining, self.limit, &self.error) {
-            (Some(remaining), Some(limit), _) => format!("{remaining} of {limit} left"),
-            (.., Some(error)) => format!("unknown, because {error}"),
-            _ => "unknown".to_owned(),
-        };
-        let ban = self.banned_by.zip(self.banned_until_ms);
-        let ban = ban.map(|(by, until_ms)| format!(", banned by {by} until {until_ms}"));
-        let (quota, ban) = (quota.unwrap_or_default(), ban.unwrap_or_default());
-        format!("{}/{}: {quota}{left}{ban}", self.limiter, self.policy)
+    /// Returns what the bucket decides, if it is known.
+    pub(crate) fn decision(&self) -> Option<&PolicyDecision> {
+        let bucket = self.state.bucket.as_ref().ok();
+        bucket.map(|bucket| &bucket.decision)
     }
 
-    fn new(state: &CallerState, followed: Option<bool>) -> Self {
-        let by_hand = state.banned_until;
-        let by_policy = state.banned_by_policy_until();
-        let bucket = state.bucket.as_ref().ok();
-        let decision = bucket.map(|bucket| &bucket.decision);
-        Self {
-            limiter: state.limiter.clone(),
-            policy: state.policy.clone(),
-            fingerprint: state.fingerprint.map(|one| one.to_string()),
-            quota: state.quota.map(|quota| quota.to_string()),
-            limit: decision.map(|found| found.capacity()),
-            remaining: decision.map(|found| found.remaining()),
-            reset_after_ms: decision.map(|found| ms(found.reset_after())),
-            retry_after_ms: decision.and_then(|found| found.retry_after()).map(ms),
-            allowed: match (state.list, by_hand) {
-                (Some(List::Allow), _) => Some(true),
-                (Some(List::Deny), _) | (None, Some(_)) => Some(false),
-                (None, None) => decision.map(|found| !found.is_denied()),
-            },
-            held: decision.map(|found| found.held_by_all_requests()),
-            shared: state.is_shared,
-            mode: mode(state.mode),
-            list: state.list.map(list_word),
-            banned: by_hand.is_some() || by_policy.is_some(),
-            banned_until_ms: by_hand.max(by_policy).map(epoch_ms),
-            banned_by: match (by_hand, by_policy) {
-                (Some(_), _) => Some("operator"),
-                (None, Some(_)) => Some("policy"),
-                (None, None) => None,
-            },
-            source: bucket.map(|bucket| bucket.source.name()),
-            error: state.bucket.as_ref().err().cloned(),
-            followed,
-            entries: state.entries.iter().map(ControlEntry::from).collect(),
-            storage_key: state.storage_key.clone(),
+    /// Returns whether the policy, or a list before it, would let a request pass now. The mode says
+    /// whether the policy matters.
+    pub(crate) fn allowed(&self) -> Option<bool> {
+        match (self.state.list, self.state.banned_until) {
+            (Some(List::Allow), _) => Some(true),
+            (Some(List::Deny), _) | (None, Some(_)) => Some(false),
+            (None, None) => self.decision().map(|found| !found.is_denied()),
         }
+    }
+
+    /// Returns who has banned the caller, and until when.
+    pub(crate) fn ban(&self) -> Option<(&'static str, SystemTime)> {
+        let by_hand = self.state.banned_until;
+        let until = by_hand.max(self.state.banned_by_policy_until())?;
+        Some((by_hand.map_or("policy", |_| "operator"), until))
+    }
+
+    /// Describes it, for the log.
+    pub(super) fn summary(&self) -> String {
+        let state = &self.state;
+        let quota = state.quota.map(|quota| format!("{quota}, "));
+        let left = match &state.bucket {
+            Ok(bucket) => {
+                let found = &bucket.decision;
+                format!("{} of {} left", found.remaining(), found.capacity())
+            }
+            Err(why) => format!("unknown, because {why}"),
+        };
+        let ban = self.ban();
+        let ban = ban.map(|(by, until)| format!(", banned by {by} until {}", epoch_ms(until)));
+        let (quota, ban) = (quota.unwrap_or_default(), ban.unwrap_or_default());
+        format!("{}/{}: {quota}{left}{ban}", state.limiter, state.policy)
+    }
+
+    fn json(&self) -> Value {
+        let (state, found, ban) = (&self.state, self.decision(), self.ban());
+        let source = state.bucket.as_ref().map(|bucket| bucket.source.name());
+        json!({
+            "limiter": state.limiter,
+            "policy": state.policy,
+            "fingerprint": state.fingerprint.map(|one| one.to_string()),
+            "quota": state.quota.map(|quota| quota.to_string()),
+            "limit": found.map(PolicyDecision::capacity),
+            "remaining": found.map(PolicyDecision::remaining),
+            "reset_after_ms": found.map(|found| ms(found.reset_after())),
+            "retry_after_ms": found.and_then(PolicyDecision::retry_after).map(ms),
+            "allowed": self.allowed(),
+            "held": found.map(PolicyDecision::held_by_all_requests),
+            "shared": state.is_shared,
+            "mode": state.mode.name(),
+            "list": state.list.map(List::name),
+            "banned": ban.is_some(),
+            "banned_until_ms": ban.map(|(_, until)| epoch_ms(until)),
+            "banned_by": ban.map(|(by, _)| by),
+            "source": source.ok(),
+            "error": source.err(),
+            "followed": self.followed,
+            "entries": state.entries.iter().map(entry_json).collect::<Value>(),
+            "storage_key": state.storage_key,
+        })
     }
 }

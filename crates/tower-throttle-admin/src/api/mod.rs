@@ -26,10 +26,9 @@ use serde_json::Value;
 use tracing::Instrument;
 
 use self::{
-    changes::Change,
-    look_up::LookUp,
-    policies::{ControlEntry, Policy},
-    request::Question,
+    changes::{Action, Change},
+    policies::Policy,
+    request::OF_CALLER,
     status::Status,
 };
 use super::{
@@ -52,14 +51,14 @@ pub(super) fn routes() -> Router<Handle> {
         .route("/top", get(get_top))
         .route("/denials", get(get_denials))
         .route("/samples", get(get_samples))
-        .route("/lookup", post(look_up))
-        .route("/reset", change(Change::Reset))
-        .route("/ban", change(Change::Ban))
-        .route("/unban", change(Change::Unban))
-        .route("/override", change(Change::Override))
-        .route("/clear-override", change(Change::ClearOverride))
-        .route("/mode", change(Change::Mode))
-        .route("/clear-mode", change(Change::ClearMode));
+        .route("/lookup", post(post_look_up))
+        .route("/reset", change(Action::Reset))
+        .route("/ban", change(Action::Ban))
+        .route("/unban", change(Action::Unban))
+        .route("/override", change(Action::Override))
+        .route("/clear-override", change(Action::ClearOverride))
+        .route("/mode", change(Action::Mode))
+        .route("/clear-mode", change(Action::ClearMode));
     Router::new().nest("/api/v1", api)
 }
 
@@ -68,12 +67,14 @@ async fn get_status(State(shared): State<Handle>, Extension(who): Extension<Who>
     Json(Status::new(&shared, &inspected, who).json(&inspected))
 }
 
-async fn get_policies(State(shared): State<Handle>) -> Json<Vec<Policy>> {
-    Json(policies::policies(&shared.targets.all(), &shared, None))
+async fn get_policies(State(shared): State<Handle>) -> Json<Value> {
+    let all = policies::policies(&shared.targets.all(), shared.control.as_ref(), None);
+    Json(all.iter().map(Policy::json).collect())
 }
 
-async fn get_entries(State(shared): State<Handle>) -> Json<Vec<ControlEntry>> {
-    Json(policies::entries(shared.control.as_ref()))
+async fn get_entries(State(shared): State<Handle>) -> Json<Value> {
+    let entries = policies::entries(shared.control.as_ref());
+    Json(entries.iter().map(policies::entry_json).collect())
 }
 
 async fn get_metrics(State(shared): State<Handle>) -> Json<Value> {
@@ -127,22 +128,27 @@ fn query<T: DeserializeOwned>(uri: &Uri, usage: &'static str) -> Result<T, Probl
     query.map(|Query(query)| query)
 }
 
-async fn look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<LookUp>, Problem> {
-    let question: Question = request::read(&body)?;
-    Ok(Json(question.look_up(&shared).await?))
+async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<Value>, Problem> {
+    let question = request::read(&body, OF_CALLER)?;
+    let found = question.look_up(&shared).await?;
+    Ok(Json(look_up::json(&found)))
 }
 
-/// Returns the route of a change. The last segment of its path is the name of the change.
-fn change<B: DeserializeOwned + 'static>(of: fn(B) -> Change) -> MethodRouter<Handle> {
+/// Returns the route of a change.
+fn change(action: Action) -> MethodRouter<Handle> {
     let make = async move |State(shared): State<Handle>,
                            Extension(who): Extension<Who>,
-                           uri: Uri,
                            body: Bytes|
                 -> Result<Json<Value>, Problem> {
-        let name = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
-        let made = of(request::read(&body)?).make(name, shared, who);
+        let body = request::read(&body, action.row().1)?;
+        let change = Change {
+            action,
+            body,
+            shared,
+            who,
+        };
         // It is logged also if the client hangs up.
-        let made = tokio::spawn(made.in_current_span()).await;
+        let made = tokio::spawn(change.make().in_current_span()).await;
         made.map_err(|_| Code::Panicked)?.map(Json)
     };
     post(make)

@@ -3,11 +3,11 @@
 //! A problem names the field and what it has to be. It repeats nothing that was sent: that may be a
 //! key.
 
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, Error},
+    de::{Error, IgnoredAny},
 };
 use serde_json::error::Category;
 use tower_throttle::{
@@ -17,64 +17,46 @@ use tower_throttle::{
 
 use crate::problem::{Code, Problem};
 
-/// A caller, where to look for it, and its quota where each request chooses it.
-#[derive(Deserialize)]
+/// The body of a call. Which fields it takes depends on the call: see [`Fields`].
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Question {
-    pub(crate) caller: CallerField,
+pub(crate) struct Body {
+    pub(crate) caller: Option<CallerField>,
     pub(crate) policy: Option<String>,
     pub(crate) limiter: Option<String>,
+    /// The quota of the caller, where each request chooses it.
     pub(crate) tier: Option<Parsed<Quota>>,
+    pub(crate) quota: Option<Parsed<Quota>>,
+    pub(crate) r#for: Option<Parsed<End>>,
+    pub(crate) mode: Option<ModeField>,
+    pub(crate) reason: Option<String>,
+    pub(crate) label: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Ban {
-    pub(super) caller: CallerField,
-    pub(super) policy: String,
-    pub(super) r#for: Parsed<End>,
-    pub(super) reason: Option<Note>,
-    pub(super) label: Option<Note>,
+impl Body {
+    /// `None`: it is about all callers of a policy.
+    pub(super) fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref().map(|caller| &caller.0)
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Override {
-    pub(super) caller: CallerField,
-    pub(super) policy: String,
-    pub(super) quota: Parsed<Quota>,
-    pub(super) r#for: Parsed<End>,
-    pub(super) reason: Option<Note>,
-    pub(super) label: Option<Note>,
-}
+/// The fields that the body of a call must have, and those that it may have.
+pub(super) type Fields = (&'static [&'static str], &'static [&'static str]);
 
-/// The body of calls that remove an entry of a caller.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct OfCaller {
-    pub(super) caller: CallerField,
-    pub(super) policy: String,
-}
+/// The fields of a body that names a caller, and perhaps where to look for it.
+pub(super) const OF_CALLER: Fields = (&["caller"], &["policy", "limiter", "tier"]);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SetMode {
-    pub(super) policy: String,
-    #[serde(with = "ModeField")]
-    pub(super) mode: Mode,
-    pub(super) r#for: Option<Parsed<End>>,
-    pub(super) reason: Option<Note>,
-}
+/// The names that problems repeat.
+const NAMES: [&str; 9] = [
+    "caller", "policy", "limiter", "tier", "for", "quota", "mode", "reason", "label",
+];
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ClearMode {
-    pub(super) policy: String,
-}
+#[derive(Clone, Copy, Deserialize)]
+pub(crate) struct ModeField(#[serde(with = "ModeText")] pub(crate) Mode);
 
 #[derive(Deserialize)]
 #[serde(remote = "Mode", rename_all = "lowercase")]
-enum ModeField {
+enum ModeText {
     Enforce,
     Shadow,
     Off,
@@ -97,23 +79,23 @@ impl TryFrom<Parts> for CallerField {
 
     fn try_from(parts: Parts) -> Result<Self, String> {
         match parts {
-            Parts::One(text) => caller(&[&text]),
-            Parts::Several(texts) => caller(&texts),
+            Parts::One(text) => Self::parse(&[&text]),
+            Parts::Several(texts) => Self::parse(&texts),
         }
-        .map(Self)
     }
 }
 
-/// Reads the parts of a caller.
-pub(crate) fn caller(parts: &[impl AsRef<str>]) -> Result<Caller, String> {
-    // An empty text is mostly a value that a script did not find.
-    if parts.iter().all(|part| part.as_ref().is_empty()) {
-        return Err("it is empty; write \"text:\" if you mean the empty key".to_owned());
+impl CallerField {
+    pub(crate) fn parse(parts: &[impl AsRef<str>]) -> Result<Self, String> {
+        // An empty text is mostly a value that a script did not find.
+        if parts.iter().all(|part| part.as_ref().is_empty()) {
+            return Err("it is empty; write \"text:\" if you mean the empty key".to_owned());
+        }
+        Caller::parse(parts).map(Self).map_err(|error| {
+            let what = error.to_string();
+            what.strip_prefix("caller: ").unwrap_or(&what).to_owned()
+        })
     }
-    Caller::parse(parts).map_err(|error| {
-        let what = error.to_string();
-        what.strip_prefix("caller: ").unwrap_or(&what).to_owned()
-    })
 }
 
 /// A quota, or when a change ends.
@@ -147,28 +129,9 @@ impl Example for End {
     const EXAMPLE: &str = "15 minutes";
 }
 
-/// A reason or a label.
-#[derive(Deserialize)]
-#[serde(try_from = "String")]
-pub(super) struct Note(pub(super) String);
-
-impl TryFrom<String> for Note {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, &'static str> {
-        // The control document refuses others, and repeats them.
-        match text.len() <= LONGEST_NOTE && !text.chars().any(char::is_control) {
-            true => Ok(Self(text)),
-            false => Err("it may have 256 bytes, and no control characters"),
-        }
-    }
-}
-
-/// That of a control document, in bytes.
-const LONGEST_NOTE: usize = 256;
-
-/// Reads the body of a call.
-pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+/// Reads the body of a call, which has these fields.
+pub(super) fn read(body: &[u8], (must, may): Fields) -> Result<Body, Problem> {
+    let malformed = |what: String| Problem::from(Code::Malformed).detail(what);
     let mut json = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut json);
     let read = read.map_err(|error| {
@@ -179,25 +142,31 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         Ok(()) => Ok(value),
         Err(error) => Err((String::new(), error)),
     });
-    read.map_err(|(field, error)| {
+    let read = read.map_err(|(field, error)| {
         let text = error.to_string();
         // What serde has found is before this, and may be a key.
         let what = match text.rsplit_once(", expected ") {
             Some((_, expected)) => format!("expected {expected}"),
             None => text,
         };
-        Problem::from(Code::Malformed).detail(match error.classify() {
-            Category::Data if FIELDS.contains(&&*field) => format!("`{field}`: {what}"),
+        malformed(match error.classify() {
+            Category::Data if NAMES.contains(&&*field) => format!("`{field}`: {what}"),
             Category::Data => what,
             _ => format!("the body is no JSON: {what}"),
         })
-    })
+    })?;
+    let given: BTreeMap<String, Option<IgnoredAny>> =
+        serde_json::from_slice(body).unwrap_or_default();
+    let has = |name: &&&str| given.get(**name).is_some_and(Option::is_some);
+    if let Some(name) = must.iter().find(|name| !has(name)) {
+        return Err(malformed(format!("missing field `{name}`")));
+    }
+    let is_other = |name: &&&str| has(name) && !must.contains(name) && !may.contains(name);
+    match NAMES.iter().find(is_other) {
+        Some(name) => Err(malformed(format!("`{name}`: this call has no such field"))),
+        None => Ok(read),
+    }
 }
-
-/// The names that problems repeat.
-const FIELDS: [&str; 9] = [
-    "caller", "policy", "limiter", "tier", "for", "quota", "mode", "reason", "label",
-];
 
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::indexing_slicing)]

@@ -1,10 +1,10 @@
 //! [`Ask`]: the form of a look-up.
 
 use serde::Deserialize;
-use tower_throttle::Quota;
+use tower_throttle::{Key, Quota, control::Caller};
 
 use crate::{
-    api::request::{CallerField, Parsed, Question, caller},
+    api::request::{Body, CallerField, Parsed},
     problem::{Code, Problem},
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Ask {
 
 impl Ask {
     /// Returns what is asked, and makes `caller` and `policy` what is shown of it.
-    pub(super) fn question(&mut self) -> Result<Question, Problem> {
+    pub(super) fn question(&mut self) -> Result<Body, Problem> {
         let malformed = |_| Problem::from(Code::Malformed);
         let (mut limiter, mut tier) = (None, None);
         if !self.link.is_empty() {
@@ -37,14 +37,15 @@ impl Ask {
             (self.policy, quota) = serde_json::from_str(&self.tier).map_err(malformed)?;
             tier = Some(quota);
         }
-        let caller = caller(&parts_of(&self.caller));
+        let caller = CallerField::parse(&parts_of(&self.caller));
         let caller = caller
             .map_err(|what| Problem::from(Code::Malformed).detail(format!("`caller`: {what}")))?;
-        Ok(Question {
-            caller: CallerField(caller),
+        Ok(Body {
+            caller: Some(caller),
             policy: (!self.policy.is_empty()).then(|| self.policy.clone()),
             limiter,
             tier,
+            ..Body::default()
         })
     }
 
@@ -63,23 +64,13 @@ impl Ask {
     }
 }
 
-/// How parts of a caller begin.
-pub(super) const PARTS: [&str; 8] = [
-    "text:",
-    "number:",
-    "ip:",
-    "fingerprint:",
-    "header:",
-    "cookie:",
-    "bearer:",
-    "method:",
-];
-
 /// Returns the parts of a caller, if all words are some. Otherwise it is one text, without the spaces
 /// around it, which are pasted in by mistake.
 pub(super) fn parts_of(caller: &str) -> Vec<&str> {
     let words: Vec<&str> = caller.split_whitespace().collect();
-    let is_part = |word: &&str| PARTS.iter().any(|part| word.starts_with(part));
+    // A word that is no part is read as a text of its own.
+    let key = |word: &str| Caller::parse(&[word]).ok().and_then(|one| one.key());
+    let is_part = |word: &&str| key(word) != Some(Key::from(*word));
     match words.len() > 1 && words.iter().all(is_part) {
         true => words,
         false => vec![caller.trim()],

@@ -16,6 +16,7 @@ pub(super) fn card(id: &str, title: &str, note: &Markup, content: &Markup) -> Ma
 }
 
 /// A card with a table. The script renews its rows.
+#[derive(Default)]
 pub(super) struct Table<'a> {
     pub(super) id: &'a str,
     pub(super) title: &'a str,

@@ -4,16 +4,16 @@
 use maud::{Markup, html};
 
 use super::View;
-use crate::api::look_up::CallerPolicy;
+use crate::api::{look_up::CallerPolicy, policies::subject};
 
 /// Returns the buttons of the changes that can be made for a caller of a policy.
 pub(super) fn buttons(one: &CallerPolicy, view: &View) -> Markup {
-    let may_change = view.status.changes && one.fingerprint.is_some();
-    let has = |kind: &str| one.entries.iter().any(|entry| entry.kind == kind);
-    let is_followed = one.followed == Some(true);
-    let is_banned = has("ban") || one.banned_by == Some("policy");
+    let (state, is_followed) = (&one.state, one.followed == Some(true));
+    let may_change = view.status.changes && state.fingerprint.is_some();
+    let has = |kind| state.entries.iter().any(|entry| subject(entry).0 == kind);
+    let is_banned = has("ban") || state.banned_by_policy_until().is_some();
     let all = [
-        ("reset", "Reset…", one.error.is_none()),
+        ("reset", "Reset…", state.bucket.is_ok()),
         ("unban", "Unban…", is_banned),
         ("ban", "Ban…", is_followed && !has("ban")),
         ("override", "Override…", is_followed),
@@ -22,35 +22,40 @@ pub(super) fn buttons(one: &CallerPolicy, view: &View) -> Markup {
     html! {
         @for (name, text, is_possible) in all {
             @if may_change && is_possible {
-                button.small type="button" data-key=(name) data-change=(name) aria-label={ (text) " " (one.policy) } { (text) }
+                button.small type="button" data-key=(name) data-change=(name)
+                    aria-label={ (text) " " (state.policy) } { (text) }
             }
         }
     }
 }
 
+/// The fields of a dialog, each with what it holds at first. Those with `?` may be left empty.
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 /// Returns all dialogs, for the script.
 pub(super) fn dialogs() -> Markup {
-    let none = html! {};
+    let ban = [("for", "1h"), ("reason", ""), ("label?", "")];
+    let given = [("quota", ""), ("for", "1d"), ("reason", ""), ("label?", "")];
+    let mode = [("mode", ""), ("for?", ""), ("reason?", "")];
     html! {
-        (dialog("reset", "Reset the bucket", "Reset", &none,
+        (dialog("reset", "Reset the bucket", "Reset", &[],
             "The bucket is full again at once. A ban by the policy ends; one by an operator stays."))
-        (dialog("ban", "Ban the caller", "Ban", &html! { (end("1h", true)) (reason(true)) (label()) },
+        (dialog("ban", "Ban the caller", "Ban", &ban,
             "All requests of the caller to which the policy applies are denied until the ban ends."))
-        (dialog("unban", "End the ban", "Unban", &none,
+        (dialog("unban", "End the ban", "Unban", &[],
             "The caller may send requests again. A ban by the policy ends with a full bucket."))
-        (dialog("override", "Give the caller another quota", "Override",
-            &html! { (field("quota", "Quota", "", true, "As 100 per second, burst 200")) (end("1d", true)) (reason(true)) (label()) },
+        (dialog("override", "Give the caller another quota", "Override", &given,
             "It counts in place of the policy's quota. What is used stays used, but another algorithm starts full."))
-        (dialog("clear-override", "Remove the override", "Remove", &none,
+        (dialog("clear-override", "Remove the override", "Remove", &[],
             "The policy's quota counts again. What is used stays used, if the algorithm was the same."))
-        (dialog("mode", "Change the mode", "Change", &html! { (modes()) (end("", false)) (reason(false)) },
+        (dialog("mode", "Change the mode", "Change", &mode,
             "For all processes that follow the control document, within two seconds."))
-        (dialog("remove", "Remove the change", "Remove", &none,
+        (dialog("remove", "Remove the change", "Remove", &[],
             "What was changed by hand ends at once in this process, and within two seconds in the others."))
     }
 }
 
-fn dialog(name: &str, title: &str, submit: &str, fields: &Markup, about: &str) -> Markup {
+fn dialog(name: &str, title: &str, submit: &str, fields: Fields<'_>, about: &str) -> Markup {
     html! {
         template id={ "change-" (name) } {
             dialog aria-labelledby="change-title" {
@@ -59,7 +64,9 @@ fn dialog(name: &str, title: &str, submit: &str, fields: &Markup, about: &str) -
                     p.subject { bdi data-slot="subject" {} }
                     p { (about) }
                     p.note { "Now: " span data-slot="now" {} }
-                    (fields)
+                    @for (name, value) in fields {
+                        @if *name == "mode" { (modes()) } @else { (field(name, value)) }
+                    }
                     p.problem role="alert" {}
                     p.actions.end { button.small type="button" data-cancel { "Cancel" } button type="submit" { (submit) } }
                 }
@@ -68,7 +75,21 @@ fn dialog(name: &str, title: &str, submit: &str, fields: &Markup, about: &str) -
     }
 }
 
-fn field(name: &str, label: &str, value: &str, required: bool, note: &str) -> Markup {
+fn field(name: &str, value: &str) -> Markup {
+    let (name, required) = (name.trim_end_matches('?'), !name.ends_with('?'));
+    let (label, note) = match (name, required) {
+        ("quota", _) => ("Quota", "As 100 per second, burst 200"),
+        ("for", true) => ("For", "From now: 90s, 15m, 1h, 7d, 2w"),
+        ("for", false) => (
+            "For",
+            "From now, as 15m, 1h, 7d. Empty: until it is removed",
+        ),
+        ("reason", _) => ("Reason", "For others: a ticket, a symptom"),
+        _ => (
+            "Name of the caller",
+            "For people, as Example Inc.: of the key, only a hash is kept",
+        ),
+    };
     let id = format!("change-{name}-field");
     let note_id = format!("change-{name}-note");
     html! {
@@ -85,24 +106,6 @@ fn field(name: &str, label: &str, value: &str, required: bool, note: &str) -> Ma
             small id=(note_id) { (note) }
         }
     }
-}
-
-fn end(value: &str, required: bool) -> Markup {
-    let note = match required {
-        true => "From now: 90s, 15m, 1h, 7d, 2w",
-        false => "From now, as 15m, 1h, 7d. Empty: until it is removed",
-    };
-    field("for", "For", value, required, note)
-}
-
-fn reason(required: bool) -> Markup {
-    let note = "For others: a ticket, a symptom";
-    field("reason", "Reason", "", required, note)
-}
-
-fn label() -> Markup {
-    let note = "For people, as Example Inc.: of the key, only a hash is kept";
-    field("label", "Name of the caller", "", false, note)
 }
 
 fn modes() -> Markup {

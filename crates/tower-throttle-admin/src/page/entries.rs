@@ -1,52 +1,58 @@
 //! The table of what was changed by hand: the entries of the control document.
 
 use maud::{Markup, html};
+use tower_throttle::control::{Action, Entry};
 
 use super::{
     View,
     callers::caller,
     card::Table,
-    tables::author,
     text::{Tone, badge, foreign, json, since, until},
     words::count,
 };
-use crate::api::{policies::ControlEntry, status::Status};
+use crate::api::{epoch_ms, policies::subject, status::Status};
 
 /// How many entries are shown. A document may have 10,000.
 const MOST_ENTRIES: usize = 500;
 
-pub(super) fn entries(entries: &[ControlEntry], view: &View) -> Markup {
+pub(super) fn entries(view: &View) -> Markup {
+    let (entries, status) = (&view.entries, &view.status);
     let older = entries.len().saturating_sub(MOST_ENTRIES);
     let rows = entries.iter().skip(older);
     let table = Table {
         id: "entries",
         title: "Changed by hand",
         note: html! { @if older > 0 { "the latest " (MOST_ENTRIES) " of " (count(entries.len() as u64)) } },
-        columns: match view.status.changes {
+        columns: match status.changes {
             true => &["Change", "By", "Ends", "Remove*"],
             false => &["Change", "By", "Ends"],
         },
-        is_list: false,
         none: "Nothing is changed by hand.",
-        rows: rows.map(|entry| entry_row(entry, &view.status)).collect(),
+        rows: rows.map(|entry| entry_row(entry, status)).collect(),
+        ..Table::default()
     };
     table.render(&html! { div id="entries-outcome" {} })
 }
 
-fn entry_row(entry: &ControlEntry, status: &Status) -> Markup {
-    let now_ms = status.now_ms;
-    let policy = entry.policy.as_deref();
-    let print = entry.fingerprint.as_deref();
-    let label = entry.label.as_deref().or(entry.range.as_deref());
-    let subject = label.or(print).or(policy).unwrap_or_default();
-    let caller_json = print.map(|print| format!("\"fingerprint:{print}\""));
+fn entry_row(entry: &Entry, status: &Status) -> Markup {
+    let (kind, policy, print) = subject(entry);
+    let print = print.map(|print| print.to_string());
+    let range = match &entry.action {
+        Action::ListIp { range, .. } => Some(&**range),
+        _ => None,
+    };
+    let label = entry.label.as_deref().or(range);
+    let subject = label.or(print.as_deref()).or(policy).unwrap_or_default();
+    let caller_json = print
+        .as_ref()
+        .map(|print| format!("\"fingerprint:{print}\""));
     html! {
-        tr data-key=(json(&(entry.kind, policy, print, &entry.range))) data-policy=[policy] data-caller=[caller_json]
-            data-subject=(subject) data-now=(entry.kind) data-outcome="entries-outcome" {
+        tr data-key=(json(&(kind, policy, &print, range))) data-policy=[policy] data-caller=[caller_json]
+            data-subject=(subject) data-now=(kind) data-outcome="entries-outcome" {
             th scope="row" {
                 (what(entry))
                 small {
-                    @match (policy, print) {
+                    @match (policy, &print) {
                         (Some(policy), Some(print)) => { (caller(None, policy, print, label)) " in " },
                         _ => @if let Some(label) = label { (foreign(label)) " " },
                     }
@@ -54,15 +60,20 @@ fn entry_row(entry: &ControlEntry, status: &Status) -> Markup {
                 }
             }
             td {
-                (author(entry)) small { (since(entry.created_ms, now_ms)) }
+                (author(entry)) small { (since(epoch_ms(entry.created), status.now_ms)) }
                 @if let Some(reason) = &entry.reason { small { (foreign(reason)) } }
             }
-            td { @match entry.until_ms { Some(until_ms) => (until(until_ms, now_ms)), None => "when removed" } }
+            td {
+                @match entry.until {
+                    Some(end) => (until(epoch_ms(end), status.now_ms)),
+                    None => "when removed",
+                }
+            }
             @if status.changes {
                 td.number.scripted {
-                    @if let Some(call) = removal(entry.kind) {
+                    @if let Some(call) = removal(kind) {
                         button.small type="button" data-change="remove" data-call=(call)
-                            aria-label={ "Remove: " (entry.kind) " of " (subject) } { "Remove…" }
+                            aria-label={ "Remove: " (kind) " of " (subject) } { "Remove…" }
                     }
                 }
             }
@@ -81,14 +92,24 @@ fn removal(kind: &str) -> Option<&'static str> {
 }
 
 /// Shows what an entry changes.
-pub(super) fn what(entry: &ControlEntry) -> Markup {
+pub(super) fn what(entry: &Entry) -> Markup {
+    let (tone, kind) = match subject(entry).0 {
+        "ban" => (Tone::Bad, "ban"),
+        kind => (Tone::Quiet, kind),
+    };
     html! {
-        @match entry.kind {
-            "ban" => { (badge(Tone::Bad, "ban")) " denies all requests" },
-            kind => { (badge(Tone::Quiet, kind)) " " },
+        (badge(tone, kind)) " "
+        @match &entry.action {
+            Action::Ban { .. } => "denies all requests",
+            Action::Override { quota, .. } => (quota),
+            Action::Mode { mode, .. } => (mode.name()),
+            Action::ListIp { list, .. } => { "on the " (list.name()) " list" },
+            Action::ListKey { list, .. } => { "on the " (list.name()) " list by key" },
+            _ => {},
         }
-        @if let Some(quota) = &entry.quota { (quota) }
-        @if let Some(mode) = entry.mode { (mode) }
-        @if let Some(list) = entry.list { "on the " (list) " list" @if entry.range.is_none() { " by key" } }
     }
+}
+
+pub(super) fn author(entry: &Entry) -> Markup {
+    foreign(entry.author.as_deref().unwrap_or("an operator"))
 }

@@ -11,7 +11,7 @@ use super::{
     text::{Tone, badge, foreign, json, written},
     tiles::tiles,
 };
-use crate::{api::policies::Policy, base::Base};
+use crate::base::Base;
 
 impl View {
     pub(super) fn render(&self, base: &Base) -> String {
@@ -34,7 +34,7 @@ impl View {
                         div {
                             (callers::denials(&self.denials, self.missed, self))
                             (callers::top(self))
-                            (entries::entries(&self.entries, self))
+                            (entries::entries(self))
                         }
                         div {
                             (self.traffic())
@@ -70,7 +70,11 @@ impl View {
     fn look_up(&self, base: &Base) -> Markup {
         let asked = self.asked.as_ref();
         let policy = asked.map_or("", |asked| &asked.ask.policy);
-        let mut names: Vec<&str> = self.policies.iter().map(|policy| &*policy.name).collect();
+        let mut names: Vec<&str> = self
+            .policies
+            .iter()
+            .map(|policy| &*policy.state.name)
+            .collect();
         names.sort_unstable();
         names.dedup();
         html! {
@@ -109,7 +113,8 @@ impl View {
     fn traffic(&self) -> Markup {
         let has_several = self.has_several_limiters();
         let mut options: Vec<(String, String)> = Vec::new();
-        for Policy { limiter, name, .. } in &self.policies {
+        for policy in &self.policies {
+            let (limiter, name) = (&policy.limiter, &policy.state.name);
             if has_several {
                 options.push((json(&[limiter]), limiter.clone()));
                 options.push((json(&[limiter, name]), format!("{limiter}: {name}")));

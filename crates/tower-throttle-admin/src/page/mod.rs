@@ -35,16 +35,16 @@ use axum::{
     routing::{get, post},
 };
 use http::header::CONTENT_TYPE;
-use tower_throttle::{inspect::Inspect, metrics::Snapshot};
+use tower_throttle::{control::Entry, inspect::Inspect, metrics::Snapshot};
 
 use self::ask::Ask;
 pub(super) use self::layout::login_page;
 use super::{
     access::Access,
     api::{
-        look_up::LookUp,
+        look_up::CallerPolicy,
         numbers::{self, Denial, Top},
-        policies::{self, ControlEntry, Policy},
+        policies::{self, Policy},
         recent::Totals,
         status::Status,
     },
@@ -91,7 +91,7 @@ pub(super) fn routes() -> Router<Handle> {
 struct View {
     status: Status,
     policies: Vec<Policy>,
-    entries: Vec<ControlEntry>,
+    entries: Vec<Entry>,
     /// The numbers of each layer and limiter.
     snapshots: Vec<Snapshot>,
     top: Vec<Top>,
@@ -106,7 +106,7 @@ struct View {
 
 struct Asked {
     ask: Ask,
-    answer: Result<LookUp, String>,
+    answer: Result<Vec<CallerPolicy>, String>,
 }
 
 pub(super) async fn show(
@@ -141,15 +141,15 @@ async fn look_up(
 
 fn page(shared: &Shared, base: &Base, who: Who, asked: Option<Asked>) -> Response {
     shared.sampler.look();
-    let inspected = shared.targets.all();
+    let (inspected, control) = (shared.targets.all(), shared.control.as_ref());
     let totals = |time| {
         let recent = shared.sampler.totals(time);
         recent.unwrap_or_else(|| Totals::since_the_start(&inspected))
     };
     let view = View {
         status: Status::new(shared, &inspected, who),
-        policies: policies::policies(&inspected, shared, None),
-        entries: policies::entries(shared.control.as_ref()),
+        policies: policies::policies(&inspected, control, None),
+        entries: policies::entries(control),
         snapshots: inspected.iter().map(Inspect::metrics).collect(),
         missed: inspected.iter().map(|one| one.top_denied(0).missed).sum(),
         top: numbers::top(&inspected, MOST_OFFENDERS),

@@ -1,18 +1,16 @@
 //! The tables of policies, sources and stores.
 
 use maud::{Markup, html};
-use tower_throttle::metrics::StoreMetrics;
+use tower_throttle::{Source, control::Mode, key::KeySource, metrics::StoreMetrics};
 
 use super::{
     View,
     card::{Table, card},
+    entries::author,
     text::{Tone, badge, foreign, json, remarks, signed, until, with_code},
     words::{count, plural, share},
 };
-use crate::api::{
-    policies::{ControlEntry, Policy},
-    recent::Totals,
-};
+use crate::api::{epoch_ms, policies::Policy, recent::Totals};
 
 pub(super) fn policies(view: &View) -> Markup {
     let policies = view.policies.iter();
@@ -30,52 +28,61 @@ pub(super) fn policies(view: &View) -> Markup {
             "#Would deny",
             "#Denied, 5 min*",
         ],
-        is_list: false,
         none: "No layer or limiter is shown.",
         rows: policies.map(|policy| policy_row(policy, view)).collect(),
+        ..Table::default()
     };
     table.render(&html! { div id="policies-outcome" {} })
 }
 
 fn policy_row(policy: &Policy, view: &View) -> Markup {
+    let (state, limiter) = (&policy.state, &policy.limiter);
+    let (name, mode) = (&state.name, state.mode.name());
     let counts = checks(policy, view);
     let labels = ["Allowed", "Denied", "Would deny"];
-    let mode_tone = match policy.mode {
-        "shadow" => Tone::Warn,
+    let tone = match state.mode {
+        Mode::Shadow => Tone::Warn,
         _ => Tone::Quiet,
     };
-    let mode = match policy.enforced_percent {
+    let shown_mode = match state.enforced_percent {
         percent @ 1..=99 => format!("enforce for {percent} %"),
-        _ => policy.mode.to_owned(),
+        _ => mode.to_owned(),
     };
+    let on_failure = state.on_store_failure.to_string();
     html! {
-        tr data-key={ (policy.index) "/" (policy.name) } data-series=(json(&[&policy.limiter, &policy.name])) data-policy=(policy.name)
-            data-subject=(policy.name) data-mode=(policy.mode) data-now={ "mode " (policy.mode) }
+        tr data-key={ (policy.index) "/" (name) } data-series=(json(&[limiter, name])) data-policy=(name)
+            data-subject=(name) data-mode=(mode) data-now={ "mode " (mode) }
             data-by-hand[policy.by_hand.is_some()] data-outcome="policies-outcome" {
             th scope="row" {
-                (foreign(&policy.name))
-                @if view.has_several_limiters() { small { (foreign(&policy.limiter)) } }
+                (foreign(name))
+                @if view.has_several_limiters() { small { (foreign(limiter)) } }
             }
             td data-label="Counts by" {
-                @if policy.shared { "one bucket for all callers" } @else { (with_code(&policy.counts_by)) }
+                @match &state.counts_by {
+                    KeySource::Everyone => "one bucket for all callers",
+                    source => (with_code(&source.to_string())),
+                }
             }
             td data-label="Quota" {
-                (policy.quota.as_deref().unwrap_or("chosen for each request"))
+                @match state.quota { Some(quota) => (quota), None => "chosen for each request" }
                 (remarks(&[
-                    (policy.on_store_failure != "local").then(|| format!("if the store fails: {}", policy.on_store_failure)),
+                    (on_failure != "local").then(|| format!("if the store fails: {on_failure}")),
                     (policy.followed == Some(false)).then(|| "does not follow the control document".to_owned()),
-                    (policy.overrides > 0).then(|| plural(policy.overrides as u64, "override", "overrides")),
-                    (policy.bans > 0).then(|| plural(policy.bans as u64, "ban", "bans")),
+                    more(Some(state.overrides as u64), "override", "overrides"),
+                    more(Some(state.bans as u64), "ban", "bans"),
                 ]))
             }
             td.mode {
-                (badge(mode_tone, &mode))
+                (badge(tone, &shown_mode))
                 @if view.status.changes && policy.followed == Some(true) {
                     button.small.scripted type="button" data-change="mode"
-                        aria-label={ "Change the mode of " (policy.name) } { "Change…" }
+                        aria-label={ "Change the mode of " (name) } { "Change…" }
                 }
                 @if let Some(entry) = &policy.by_hand {
-                    small { "by " (author(entry)) @if let Some(until_ms) = entry.until_ms { ", ends " (until(until_ms, view.status.now_ms)) } }
+                    small {
+                        "by " (author(entry))
+                        @if let Some(end) = entry.until { ", ends " (until(epoch_ms(end), view.status.now_ms)) }
+                    }
                 }
             }
             @for (number, label) in counts.into_iter().zip(labels) {
@@ -86,16 +93,10 @@ fn policy_row(policy: &Policy, view: &View) -> Markup {
     }
 }
 
-pub(super) fn author(entry: &ControlEntry) -> Markup {
-    html! {
-        @match &entry.author { Some(author) => (foreign(author)), None => "an operator" }
-    }
-}
-
 /// Returns how many checks of a policy were allowed, denied, and would have been denied.
 fn checks(policy: &Policy, view: &View) -> [u64; 3] {
     let snapshot = view.snapshots.get(policy.index);
-    let checks = snapshot.and_then(|snapshot| snapshot.policy(&policy.name));
+    let checks = snapshot.and_then(|snapshot| snapshot.policy(&policy.state.name));
     let checks = checks.copied().unwrap_or_default();
     let denied = checks.denied + checks.impossible + checks.key_missing;
     [checks.allowed + checks.near, denied, checks.shadow_denied]
@@ -111,10 +112,10 @@ pub(super) const SOURCES: [(&str, &str, Tone); 6] = [
     ("store_failure", "None: store failed", Tone::Bad),
 ];
 
-pub(super) fn source_name(source: &'static str) -> &'static str {
+pub(super) fn source_name(source: Source) -> &'static str {
     let mut sources = SOURCES.iter();
-    let found = sources.find(|(name, ..)| *name == source);
-    found.map_or(source, |(_, name, _)| name)
+    let found = sources.find(|(name, ..)| *name == source.name());
+    found.map_or(source.name(), |(_, name, _)| name)
 }
 
 /// Shows who decided in the last five minutes, or since the process started if nobody has looked.
@@ -154,11 +155,10 @@ pub(super) fn stores(stores: &[StoreMetrics]) -> Markup {
     let table = Table {
         id: "stores",
         title: "Stores",
-        note: html! {},
         columns: &["Store", "State", "#In flight", "#Failures", "#Buckets"],
-        is_list: false,
         none: "No store is shown.",
         rows: stores.iter().map(store_row).collect(),
+        ..Table::default()
     };
     table.render(&html! {
         div.scripted id="calls" hidden {
@@ -184,7 +184,7 @@ fn store_row(store: &StoreMetrics) -> Markup {
                 (remarks(&[more(store.breakers_open, "open breaker", "open breakers")]))
             }
             td.number { (number(store.in_flight)) }
-            td.number { (count(store.failures.by_kind().map(|(_, count)| count).sum())) }
+            td.number { (count(store.failures.total())) }
             td.number { (number(store.memory_buckets)) (remarks(&[more(Some(store.local_buckets), "local", "local")])) }
         }
     }

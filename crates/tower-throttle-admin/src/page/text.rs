@@ -91,9 +91,5 @@ pub(super) fn remarks(all: &[Option<String>]) -> Markup {
 /// Returns markup as it is sent: characters that are not seen, or that turn the direction of what is
 /// around them, are replaced.
 pub(super) fn written(markup: Markup) -> String {
-    let markup = markup.into_string();
-    match markup.contains(is_hidden) {
-        true => markup.replace(is_hidden, "\u{fffd}"),
-        false => markup,
-    }
+    markup.into_string().replace(is_hidden, "\u{fffd}")
 }

@@ -25,6 +25,8 @@ use crate::{
 
 /// A key that is nowhere else.
 const KEY: &str = "sk_live_4711";
+/// A reason with a line break, which no document takes.
+const HOSTILE: &str = "sk_live_4711\nban";
 
 fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -163,10 +165,20 @@ fn what_has_no_effect_is_not_logged() {
                 assert_eq!(made["changed"], false, "{path}");
             }
             ann.post("clear-mode", json!({ "policy": "plan" })).await;
-            let long = "x".repeat(257);
-            let body = json!({ "caller": KEY, "policy": "plan", "for": "1h", "reason": long });
-            let detail = ann.denied("ban", body, (400, "malformed")).await;
-            assert!(detail.contains("256"), "{detail}");
+            let long = KEY.repeat(30);
+            for (reason, why) in [
+                (&*long, "360 bytes; the longest has 256"),
+                (HOSTILE, "control"),
+            ] {
+                let body =
+                    json!({ "caller": KEY, "policy": "plan", "for": "1h", "reason": reason });
+                let detail = ann.denied("ban", body, (400, "malformed")).await;
+                assert!(
+                    detail.starts_with("reason: ") && detail.contains(why),
+                    "{detail}"
+                );
+                assert!(!detail.contains(KEY), "{detail}");
+            }
         });
     });
     assert_eq!(admin_lines(&log), Vec::<&String>::new());
