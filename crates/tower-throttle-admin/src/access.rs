@@ -34,13 +34,9 @@ enum Kind {
 
 type Check = dyn Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync;
 
-/// The sender of a request, as far as it is known.
-pub(crate) struct Visitor {
-    /// `None`: somebody who may log in.
-    pub(crate) who: Option<Who>,
-    /// The session, the user, or the peer: calls under one key are counted together.
-    pub(crate) key: Key,
-}
+/// The sender of a request. `None`: somebody who may log in. And the session, the user, or the peer:
+/// calls under one key are counted together.
+pub(crate) type Visitor = (Option<Who>, Key);
 
 impl Access {
     /// Gives access to programs and browsers on the machine of the server.
@@ -192,30 +188,25 @@ impl Access {
         attempts: &Attempts,
         now_ms: u64,
     ) -> Result<Visitor, Problem> {
-        let known = |who, key| {
-            let who = Some(who);
-            Ok(Visitor { who, key })
-        };
-        match &self.0 {
-            Kind::Loopback { .. } => known(Who::new("loopback"), Key::everyone()),
+        Ok(match &self.0 {
+            Kind::Loopback { .. } => (Some(Who::new("loopback")), Key::everyone()),
             Kind::Check(check) => {
                 let who = check(head).ok_or(Code::NoAccess)?;
                 let key = Key::from(who.name());
-                known(who, key)
+                (Some(who), key)
             }
             Kind::Bearer(bearer) => {
-                let operator = Who::new("operator");
+                let operator = Some(Who::new("operator"));
                 if let Some(session) = bearer.sessions.find(head.headers(), now_ms) {
-                    return known(operator, Key::from(session));
+                    return Ok((operator, Key::from(session)));
                 }
-                let key = peer(head);
                 let Some(token) = presented(head.headers()) else {
-                    return Ok(Visitor { who: None, key });
+                    return Ok((None, peer(head)));
                 };
                 attempts.check_token(bearer, token, head).await?;
-                known(operator, key)
+                (operator, peer(head))
             }
-        }
+        })
     }
 
     /// Returns the secret, if there is one.

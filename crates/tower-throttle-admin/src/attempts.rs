@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use tower_throttle::{
     Clock, Decision, FixedWindow, Key, Limiter, MemoryStore, Policy, RequestHead, SlidingLog,
-    StoreError, TokenBucket,
+    TokenBucket,
     key::{self, AddressReader},
 };
 
@@ -78,13 +78,7 @@ impl Attempts {
     ) -> Result<(), Problem> {
         let peer = peer(head);
         // Counted before it is compared, so that tokens sent at the same time do not exceed the limit.
-        let decision = match self.wrong_tokens.check_now(peer.clone()) {
-            Ok(decision) if decision.is_allowed() => decision,
-            denied => {
-                let wait = wait(denied).unwrap_or(MINUTE);
-                return Err(Problem::from(Code::TooManyWrongTokens).retry_after(wait));
-            }
-        };
+        let decision = count(&self.wrong_tokens, peer.clone(), Code::TooManyWrongTokens)?;
         if bearer.is_token(token) {
             let refund = self.wrong_tokens.credit(peer, 1).await;
             debug_assert!(refund.is_ok(), "a memory store refunds: {refund:?}");
@@ -100,10 +94,9 @@ impl Attempts {
         for policy in used_up {
             let is_of_all = policy.name() == OF_ALL;
             let key = if is_of_all { OF_ALL.into() } else { peer(head) };
-            if wait(self.warnings.check_now(key)).is_some() {
-                continue;
-            }
+            let is_first = self.warnings.check_now(key);
             match is_of_all {
+                _ if !is_first.is_ok_and(|first| first.is_allowed()) => {}
                 true => events::attempts_of_all_denied(),
                 false => events::attempts_denied(address(head)),
             }
@@ -111,25 +104,22 @@ impl Attempts {
     }
 
     /// Counts a call.
-    pub(crate) fn count_call(&self, visitor: &Visitor) -> Result<(), Problem> {
-        let limiter = match visitor.who {
+    pub(crate) fn count_call(&self, (who, key): &Visitor) -> Result<(), Problem> {
+        let limiter = match who {
             Some(_) => &self.known,
             None => &self.strangers,
         };
-        match wait(limiter.check_now(visitor.key.clone())) {
-            Some(wait) => Err(Problem::from(Code::TooManyCalls).retry_after(wait)),
-            None => Ok(()),
-        }
+        count(limiter, key.clone(), Code::TooManyCalls).map(drop)
     }
 }
 
-/// Returns the wait of a denial. A memory store always decides.
-fn wait(decided: Result<Decision, StoreError>) -> Option<Duration> {
-    match decided {
-        Ok(decision) if decision.is_allowed() => None,
-        Ok(decision) => Some(decision.retry_after().unwrap_or(MINUTE)),
-        Err(_) => Some(MINUTE),
-    }
+/// Counts something, or returns a problem with the wait. A memory store always decides.
+fn count(limiter: &Limiter, key: Key, code: Code) -> Result<Decision, Problem> {
+    let wait = match limiter.check_now(key) {
+        Ok(decision) if decision.is_allowed() => return Ok(decision),
+        denied => denied.ok().and_then(|decision| decision.retry_after()),
+    };
+    Err(Problem::from(code).retry_after(wait.unwrap_or(MINUTE)))
 }
 
 /// Returns the address of the socket's peer, for logs.
@@ -153,7 +143,6 @@ mod tests {
     use http::Request;
 
     use super::{Attempts, Bearer, STRANGERS, WRONG_TOKENS_OF_ALL};
-    use crate::access::Visitor;
     use tower_throttle::{Limiter, RequestHead, key::PeerAddr};
 
     /// Of most addresses only a count that they share is kept.
@@ -168,7 +157,7 @@ mod tests {
             let head = RequestHead::from(&request);
             let _ = attempts.check_token(&bearer, b"guess", &head).await;
             let key = super::peer(&head);
-            let _ = attempts.count_call(&Visitor { who: None, key });
+            let _ = attempts.count_call(&(None, key));
         }
         let kept = |limiter: &Limiter| limiter.metrics().store.memory_buckets;
         // At most as many as are remembered, and half as many cells.

@@ -14,19 +14,15 @@ pub(crate) struct Base(pub(crate) String);
 impl Base {
     /// Returns that of a request for the page.
     pub(crate) fn of(parts: &Parts) -> Self {
-        let original = original_path(parts);
-        let last = original.rsplit('/').next().unwrap_or_default();
+        // The path before routers that this one is nested in took their part of it.
+        let original = parts.extensions.get::<OriginalUri>();
+        let path = original.map_or(parts.uri.path(), |original| original.path());
+        let last = path.rsplit('/').next().unwrap_or_default();
         Self(match parts.uri.path() == "/" && !last.is_empty() {
             true => format!("./{}/", escaped(last)),
             false => "./".to_owned(),
         })
     }
-}
-
-/// Returns the path before routers that this one is nested in took their part of it.
-fn original_path(parts: &Parts) -> &str {
-    let original = parts.extensions.get::<OriginalUri>();
-    original.map_or(parts.uri.path(), |original| original.path())
 }
 
 /// Encodes what has a meaning in HTML. A path rarely has it, and then it may be a hostile one.

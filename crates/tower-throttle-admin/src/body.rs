@@ -1,10 +1,10 @@
 //! Bodies of requests: their type, their size, and how long they may take.
 
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use http::HeaderMap;
-use http_body_util::LengthLimitError;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 use tower_throttle::RequestHead;
 
@@ -50,16 +50,11 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Probl
     let length = only(headers, "content-length").ok().flatten();
     let length: Option<usize> = length.and_then(|length| length.parse().ok());
     Code::TooLarge.unless(length.is_none_or(|length| length <= MOST_BYTES))?;
-    let read = timeout(LONGEST, to_bytes(body, MOST_BYTES)).await;
-    read.map_err(|_| Code::TooSlow)?.map_err(|error| {
-        let is_too_large = error
-            .source()
-            .is_some_and(|source| source.is::<LengthLimitError>());
-        if is_too_large {
-            Code::TooLarge
-        } else {
-            Code::Malformed
-        }
-        .into()
-    })
+    let read = Limited::new(body, MOST_BYTES).collect();
+    match timeout(LONGEST, read).await {
+        Ok(Ok(read)) => Ok(read.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Code::TooLarge.into()),
+        Ok(Err(_)) => Err(Code::Malformed.into()),
+        Err(_) => Err(Code::TooSlow.into()),
+    }
 }

@@ -36,16 +36,10 @@ pub(crate) fn changes_not_allowed() {
     );
 }
 
-/// Logs what an operator changed, or may have changed. `before` and `after` describe the policy, and
-/// what it does with the caller.
-pub(crate) fn change(
-    who: &str,
-    action: &str,
-    policy: &str,
-    fingerprint: &str,
-    before: &str,
-    after: &str,
-) {
+/// Logs what an operator changed, or may have changed. `seen`: the policy, and what it does with the
+/// caller, before and after.
+pub(crate) fn change(who: &str, action: &str, policy: &str, fingerprint: &str, seen: [&str; 2]) {
+    let [before, after] = seen;
     tracing::info!(
         target: "tower_throttle::admin",
         who, action, policy, fingerprint, before, after,

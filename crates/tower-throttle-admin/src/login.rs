@@ -4,12 +4,12 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    response::{Html, IntoResponse, Response},
+    response::{Html, IntoResponse, Redirect, Response},
     routing::{get, post},
 };
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{CONTENT_TYPE, LOCATION, SET_COOKIE},
+    header::{CONTENT_TYPE, SET_COOKIE},
     request::Parts,
 };
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use super::{
 
 /// The URL that shows the page after both forms, relative to theirs. The page's own URL is unknown
 /// here: a proxy may have shown it at another path, with or without a slash.
-const PAGE: HeaderValue = HeaderValue::from_static("./session");
+const PAGE: &str = "./session";
 
 /// Returns `POST /session` and `POST /session-end`. Both are right below the page, so that their
 /// cookie is for the page: see [`Sessions`].
@@ -86,7 +86,7 @@ async fn end(State(shared): State<Handle>, headers: HeaderMap) -> Result<Respons
 fn done(asked: &HeaderMap, cookie: HeaderValue) -> Response {
     let cookie = [(SET_COOKIE, cookie)];
     match is_form(asked) {
-        true => (StatusCode::SEE_OTHER, cookie, [(LOCATION, PAGE)]).into_response(),
+        true => (cookie, Redirect::to(PAGE)).into_response(),
         false => (StatusCode::NO_CONTENT, cookie).into_response(),
     }
 }

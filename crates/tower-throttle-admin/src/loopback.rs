@@ -1,12 +1,10 @@
 //! Which requests are from this machine.
 
 use http::{HeaderName, Version};
-use tower_throttle::{
-    RequestHead,
-    key::{self, AddressReader},
-};
+use tower_throttle::RequestHead;
 
 use super::{
+    attempts::address,
     hosts::{is_listed, is_local},
     problem::{Code, Problem},
 };
@@ -26,9 +24,8 @@ pub(crate) fn check(
     host: Option<&str>,
     hosts: &[String],
 ) -> Result<(), Problem> {
-    let peer = key::peer().address(head);
     // An IPv4 address in IPv6 is read as the IPv4 address.
-    let peer = peer.map_err(|_| Problem::from(Code::NoPeer))?;
+    let peer = address(head).ok_or(Code::NoPeer)?;
     Code::NotLoopback.unless(peer.is_loopback())?;
     // A page of another site can let its own name resolve to this machine (DNS rebinding). Then
     // the browser sends that name.

@@ -26,13 +26,7 @@ use axum::{
     middleware::{Next, from_fn_with_state, map_response},
     response::{IntoResponse, Response},
 };
-use http::{
-    HeaderName, HeaderValue, Method,
-    header::{
-        CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-        X_FRAME_OPTIONS,
-    },
-};
+use http::{HeaderValue, Method};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_throttle::RequestHead;
 
@@ -92,7 +86,8 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
     let (attempts, now_ms) = (&shared.attempts, shared.now_ms());
     let visitor = shared.access.visitor(&head, attempts, now_ms).await?;
     attempts.count_call(&visitor)?;
-    Code::NoToken.unless(visitor.who.is_some() || is_open(&head))?;
+    let (who, _) = visitor;
+    Code::NoToken.unless(who.is_some() || is_open(&head))?;
     if head.method() == Method::POST {
         body::check(&head)?;
         Code::ReadOnly.unless(shared.changes || !is_change(&head))?;
@@ -102,7 +97,7 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
     parts.extensions.insert(base);
     // The application may have put one there for its own check.
     parts.extensions.remove::<Who>();
-    if let Some(who) = visitor.who {
+    if let Some(who) = who {
         parts.extensions.insert(who);
     }
     Ok(Request::from_parts(parts, body))
@@ -123,25 +118,25 @@ fn is_change(head: &RequestHead<'_>) -> bool {
     path.starts_with("/api/") && !READS.contains(&path)
 }
 
-const HEADERS: [(HeaderName, &str); 7] = [
-    (CACHE_CONTROL, "no-store"),
+const HEADERS: [(&str, &str); 7] = [
+    ("cache-control", "no-store"),
     (
-        CONTENT_SECURITY_POLICY,
+        "content-security-policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
          img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     ),
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (REFERRER_POLICY, "no-referrer"),
-    (X_FRAME_OPTIONS, "DENY"),
-    (OPENER_POLICY, "same-origin"),
-    (RESOURCE_POLICY, "same-origin"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("x-frame-options", "DENY"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
 ];
-const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
-const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Adds the header fields that every response has.
 async fn secure(mut response: Response) -> Response {
-    let fields = HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
-    response.headers_mut().extend(fields);
+    for (name, value) in HEADERS {
+        let headers = response.headers_mut();
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     response
 }

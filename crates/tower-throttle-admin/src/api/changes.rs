@@ -97,15 +97,12 @@ impl Change {
         let is_in_doubt = matches!(&outcome, Err(problem) if problem.is_in_doubt);
         if is_changed || is_in_doubt {
             let doubt = outcome.as_ref().map_or("not confirmed; ", |()| "");
+            let after = format!("{doubt}{}", after.summary);
+            let policy = self.body.policy.as_deref().unwrap_or("all");
             let caller = look_up::fingerprint(&before.states).or(own.flatten());
-            events::change(
-                self.who.name(),
-                self.action.row().0,
-                self.body.policy.as_deref().unwrap_or("all"),
-                &caller.map(|caller| caller.to_string()).unwrap_or_default(),
-                &before.summary,
-                &format!("{doubt}{}", after.summary),
-            );
+            let caller = caller.map_or_else(String::new, |caller| caller.to_string());
+            let (who, action) = (self.who.name(), self.action.row().0);
+            events::change(who, action, policy, &caller, [&before.summary, &after]);
         }
         match outcome {
             Ok(()) => Ok(json!({

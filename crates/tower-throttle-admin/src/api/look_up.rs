@@ -58,27 +58,26 @@ impl Body {
     }
 }
 
-/// Keeps those that have a name. If none has, the problem lists the names that there are.
+/// Keeps those that have a name. If none has, the problem lists the names that there are, unless they
+/// are many.
 fn retain(
     inspected: &mut Vec<Inspect>,
     wanted: &str,
     names: impl Fn(&Inspect) -> Vec<String>,
     code: Code,
 ) -> Result<(), Problem> {
-    const MOST: usize = 32;
-
     let known: BTreeSet<String> = inspected.iter().flat_map(&names).collect();
     inspected.retain(|one| names(one).iter().any(|name| name == wanted));
-    if !inspected.is_empty() {
-        return Ok(());
-    }
-    let listed: Vec<_> = known.iter().take(MOST).map(String::as_str).collect();
     let problem = Problem::from(code);
-    let mut what = format!("{}; there are {}", problem.message(), listed.join(", "));
-    if known.len() > MOST {
-        what.push_str(&format!(" and {} more", known.len() - MOST));
+    match known.len() {
+        _ if !inspected.is_empty() => Ok(()),
+        0 | 33.. => Err(problem),
+        _ => {
+            let known = Vec::from_iter(known).join(", ");
+            let what = format!("{}; there are {known}", problem.message());
+            Err(problem.detail(what))
+        }
     }
-    Err(problem.detail(what))
 }
 
 /// Returns the hash of the caller's key, if all policies with a bucket for each caller read the same.

@@ -11,17 +11,19 @@ pub(super) mod request;
 pub(super) mod sampler;
 pub(super) mod status;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    ops::RangeInclusive,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use axum::{
     Extension, Json, Router,
     body::Bytes,
-    extract::{Query, State},
+    extract::State,
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
 use http::{Uri, header::CONTENT_TYPE};
-use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tracing::Instrument;
 
@@ -38,8 +40,8 @@ use super::{
 };
 
 /// How many callers `top` lists by default, and at most.
-const USUAL_TOP: usize = 20;
-const MOST_TOP: usize = 1_000;
+const USUAL_TOP: u64 = 20;
+const MOST_TOP: u64 = 1_000;
 
 /// Returns all routes below `/api/v1/`.
 pub(super) fn routes() -> Router<Handle> {
@@ -64,7 +66,7 @@ pub(super) fn routes() -> Router<Handle> {
 
 async fn get_status(State(shared): State<Handle>, Extension(who): Extension<Who>) -> Json<Value> {
     let inspected = shared.targets.all();
-    Json(Status::new(&shared, &inspected, who).json(&inspected))
+    Json(Status::new(&shared, &inspected, who).json(&shared, &inspected))
 }
 
 async fn get_policies(State(shared): State<Handle>) -> Json<Value> {
@@ -81,51 +83,36 @@ async fn get_metrics(State(shared): State<Handle>) -> Json<Value> {
     Json(shared.targets.all().iter().map(numbers::metrics).collect())
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Limit {
-    limit: Option<usize>,
-}
-
 async fn get_top(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
-    let usage = "the query has to be `limit=` and a number from 1 to 1000, or nothing";
-    let Limit { limit } = query(&uri, usage)?;
-    let limit = limit.unwrap_or(USUAL_TOP);
-    if !(1..=MOST_TOP).contains(&limit) {
-        return Err(Problem::from(Code::Malformed).detail(usage));
-    }
-    let top = numbers::top(&shared.targets.all(), limit);
+    let limit = number(&uri, "limit=", 1..=MOST_TOP)?.unwrap_or(USUAL_TOP);
+    let top = numbers::top(&shared.targets.all(), usize::try_from(limit).unwrap_or(0));
     Ok(Json(top.iter().map(numbers::top_json).collect()))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Since {
-    #[serde(default)]
-    since: u64,
-}
-
 async fn get_denials(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
-    let Since { since } = query(&uri, Since::USAGE)?;
+    let since = number(&uri, "since=", 0..=u64::MAX)?.unwrap_or(0);
     let denials = numbers::denials(&shared.targets.all(), since);
     Ok(Json(denials.iter().map(numbers::denial_json).collect()))
 }
 
 async fn get_samples(State(shared): State<Handle>, uri: Uri) -> Result<Response, Problem> {
-    let Since { since } = query(&uri, Since::USAGE)?;
+    let since = number(&uri, "since=", 0..=u64::MAX)?.unwrap_or(0);
     shared.sampler.look();
     let samples = shared.sampler.samples_after(since);
     Ok(([(CONTENT_TYPE, "application/json")], samples).into_response())
 }
 
-impl Since {
-    const USAGE: &str = "the query has to be `since=` and a time in milliseconds, or nothing";
-}
-
-fn query<T: DeserializeOwned>(uri: &Uri, usage: &'static str) -> Result<T, Problem> {
-    let query = Query::try_from_uri(uri);
-    let query = query.map_err(|_| Problem::from(Code::Malformed).detail(usage));
-    query.map(|Query(query)| query)
+/// Returns the number that a query has under its only name.
+fn number(uri: &Uri, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
+    let Some(query) = uri.query().filter(|query| !query.is_empty()) else {
+        return Ok(None);
+    };
+    let number = query.strip_prefix(name).and_then(|text| text.parse().ok());
+    let number = number.filter(|number| range.contains(number));
+    let (least, most) = range.into_inner();
+    let usage = format!("the query has to be `{name}` and a number from {least} to {most}");
+    let malformed = || Problem::from(Code::Malformed).detail(usage);
+    number.ok_or_else(malformed).map(Some)
 }
 
 async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<Value>, Problem> {

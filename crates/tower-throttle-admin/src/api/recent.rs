@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tower_throttle::{
-    inspect::Inspect,
-    metrics::{Requests, Snapshot, StoreMetrics},
-};
+use tower_throttle::metrics::{Snapshot, StoreMetrics};
+
+use super::status::Status;
 
 /// Numbers with names.
 type Counts = BTreeMap<&'static str, u64>;
@@ -31,11 +30,10 @@ impl Totals {
             ..Self::default()
         };
         for one in limiters {
-            let (allowed, denied) = allowed_and_denied(&one.requests);
-            let shadow_denied = one.policies().map(|(_, checks)| checks.shadow_denied);
+            let [allowed, denied, shadow_denied] = outcomes(one);
             totals.allowed += allowed;
             totals.denied += denied;
-            totals.shadow_denied += shadow_denied.sum::<u64>();
+            totals.shadow_denied += shadow_denied;
             add(&mut totals.sources, one.decisions.by_source());
         }
         for store in stores {
@@ -45,10 +43,8 @@ impl Totals {
     }
 
     /// Returns what was counted since the process started.
-    pub(crate) fn since_the_start(inspected: &[Inspect]) -> Self {
-        let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
-        let stores = StoreMetrics::by_name(snapshots.iter().map(|snapshot| &snapshot.store));
-        Self::new(0.0, &snapshots, &stores)
+    pub(crate) fn since_the_start(status: &Status) -> Self {
+        Self::new(0.0, &status.snapshots, &status.stores)
     }
 
     /// Names the time: as given, unless it is all time since the process started.
@@ -105,9 +101,12 @@ fn add(sums: &mut Counts, counts: impl IntoIterator<Item = (&'static str, u64)>)
     }
 }
 
-/// Returns how many requests were forwarded, and how many were denied for whatever reason.
-pub(super) fn allowed_and_denied(requests: &Requests) -> (u64, u64) {
+/// Returns how many requests were forwarded, how many were denied for whatever reason, and how many
+/// shadow policies would have denied.
+pub(super) fn outcomes(counted: &Snapshot) -> [u64; 3] {
+    let requests = &counted.requests;
     let allowed = requests.allowed + requests.not_limited + requests.exempt;
-    let all: u64 = requests.by_result().map(|(_, count)| count).sum();
-    (allowed, all - allowed - requests.cancelled)
+    let denied = requests.total() - allowed - requests.cancelled;
+    let shadow_denied = counted.policies().map(|(_, checks)| checks.shadow_denied);
+    [allowed, denied, shadow_denied.sum()]
 }

@@ -20,7 +20,7 @@ use tower_throttle::{
 
 use super::{
     epoch_ms, ms,
-    recent::{Totals, allowed_and_denied},
+    recent::{Totals, outcomes},
 };
 use crate::target::Targets;
 
@@ -180,8 +180,7 @@ impl State {
 /// Describes what a layer or limiter counted in this time.
 fn limiter(counted: &Snapshot, over: Duration) -> Value {
     let rate = |count| rate(count, over);
-    let (allowed, denied) = allowed_and_denied(&counted.requests);
-    let shadow_denied = counted.policies().map(|(_, checks)| checks.shadow_denied);
+    let [allowed, denied, shadow_denied] = outcomes(counted).map(rate);
     let sources = counted.decisions.by_source();
     let sources = sources.map(|(source, count)| (source.to_owned(), Value::from(rate(count))));
     let policies = counted.policies().map(|(name, checks)| {
@@ -194,9 +193,9 @@ fn limiter(counted: &Snapshot, over: Duration) -> Value {
     });
     json!({
         "name": counted.limiter(),
-        "allowed": rate(allowed),
-        "denied": rate(denied),
-        "shadow_denied": rate(shadow_denied.sum()),
+        "allowed": allowed,
+        "denied": denied,
+        "shadow_denied": shadow_denied,
         "sources": sources.collect::<Value>(),
         "policies": policies.collect::<Value>(),
     })

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower_throttle::{
     control,
     inspect::{FileStatus, Inspect},
-    metrics::StoreMetrics,
+    metrics::{Snapshot, StoreMetrics},
 };
 
 use super::{epoch_ms, numbers};
@@ -14,10 +14,9 @@ use crate::{Who, shared::Shared};
 
 /// The state of all.
 pub(crate) struct Status {
-    pub(crate) now_ms: u64,
-    /// Whether anything may be changed.
-    pub(crate) changes: bool,
     pub(crate) who: Who,
+    /// The numbers of each layer and limiter, and those of their stores.
+    pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) stores: Vec<StoreMetrics>,
     pub(crate) control: Option<control::Status>,
     /// The policies of those layers and limiters that do not follow the control document.
@@ -30,27 +29,25 @@ impl Status {
     pub(crate) fn new(shared: &Shared, inspected: &[Inspect], who: Who) -> Self {
         let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
         let control = shared.control.as_ref();
-        let others = inspected
-            .iter()
-            .filter(|one| control.is_some_and(|control| !one.follows(control)));
+        let is_other = |one: &&Inspect| control.is_some_and(|control| !one.follows(control));
+        let others = inspected.iter().filter(is_other);
         Self {
-            now_ms: epoch_ms(SystemTime::now()),
-            changes: shared.changes,
             who,
             stores: StoreMetrics::by_name(snapshots.iter().map(|snapshot| &snapshot.store)),
+            snapshots,
             control: control.map(|control| control.status()),
             not_followed: others.flat_map(policy_names).collect(),
             file: shared.targets.file_status(),
         }
     }
 
-    pub(super) fn json(&self, inspected: &[Inspect]) -> Value {
-        let limiters = inspected.iter().map(|one| {
+    pub(super) fn json(&self, shared: &Shared, inspected: &[Inspect]) -> Value {
+        let limiters = inspected.iter().zip(&self.snapshots).map(|(one, numbers)| {
             json!({
                 "name": one.name(),
                 "kind": one.kind(),
                 "policies": policy_names(one),
-                "store": one.metrics().store.name,
+                "store": numbers.store.name,
             })
         });
         let control = self.control.as_ref().map(|control| {
@@ -64,9 +61,8 @@ impl Status {
             })
         });
         let config = self.file.as_ref().map(|file| {
-            let rejected = file
-                .rejected_since
-                .map(|since| json!({ "since_ms": epoch_ms(since), "problems": file.problems }));
+            let since_ms = file.rejected_since.map(epoch_ms);
+            let rejected = since_ms.map(|ms| json!({ "since_ms": ms, "problems": file.problems }));
             json!({
                 "version": file.version,
                 "hash": file.hash,
@@ -77,8 +73,8 @@ impl Status {
         json!({
             "api": 1,
             "version": crate::VERSION,
-            "now_ms": self.now_ms,
-            "changes": self.changes,
+            "now_ms": epoch_ms(SystemTime::now()),
+            "changes": shared.changes,
             "who": self.who.name(),
             "limiters": limiters.collect::<Value>(),
             "stores": self.stores.iter().map(numbers::store).collect::<Value>(),

@@ -1,16 +1,18 @@
 //! The answer to a look-up: what each policy does with one caller.
 
+use std::time::SystemTime;
+
 use maud::{Markup, html};
 use tower_throttle::{List, PolicyDecision, Source, control::Mode};
 
 use super::{
     Asked, View, changes,
-    entries::{author, what},
+    entries::{author, end, what},
     tables::{bar, source_name},
     text::{Tone, foreign, json, signed, since, until},
     words::{count, plural},
 };
-use crate::api::{epoch_ms, look_up::CallerPolicy, ms};
+use crate::api::look_up::CallerPolicy;
 
 /// Shows what each policy does with the caller: those that deny it first, and those that let it in
 /// in a line each.
@@ -127,8 +129,8 @@ fn card(one: &CallerPolicy, asked: &Asked, view: &View) -> Markup {
             @if let (Some(found), Some(left)) = (found, left) {
                 div.usage { (bar(bar_tone, found.remaining(), found.capacity())) b { (left) } }
             }
-            (facts(one, view.status.now_ms))
-            (entries(one, view.status.now_ms))
+            (facts(one))
+            (entries(one))
             p.actions.scripted { (changes::buttons(one, view)) }
             @if !is_brief(one) || state.storage_key.is_some() {
                 p.keys {
@@ -161,20 +163,20 @@ fn tiers(one: &CallerPolicy, view: &View) -> Markup {
     }
 }
 
-fn facts(one: &CallerPolicy, now_ms: u64) -> Markup {
+fn facts(one: &CallerPolicy) -> Markup {
     let (state, found) = (&one.state, one.decision());
-    let after = |wait| now_ms.saturating_add(ms(wait));
+    let now = SystemTime::now();
     let retry = found.and_then(PolicyDecision::retry_after);
-    let retry_ms = retry.filter(|_| one.allowed() == Some(false)).map(after);
-    let room_ms = one.ban().map(|(_, until)| epoch_ms(until)).or(retry_ms);
-    let full = found.map(PolicyDecision::reset_after);
+    let retry = retry.filter(|_| one.allowed() == Some(false));
+    let banned = one.ban().map(|(_, until)| until);
+    let reset = found.map(PolicyDecision::reset_after);
     let held = found.map_or(0, PolicyDecision::held_by_all_requests);
     let source = state.bucket.as_ref().map(|bucket| bucket.source);
     html! {
         dl {
             @if let Some(quota) = state.quota { (fact("Quota", &html! { (quota) })) }
-            @if let Some(at_ms) = room_ms { (fact("Room", &until(at_ms, now_ms))) }
-            @if let Some(wait) = full.filter(|wait| !wait.is_zero()) { (fact("Full again", &until(after(wait), now_ms))) }
+            @if let Some(at) = banned.or(retry.map(|wait| now + wait)) { (fact("Room", &until(at))) }
+            @if let Some(wait) = reset.filter(|wait| !wait.is_zero()) { (fact("Full again", &until(now + wait))) }
             @if held > 0 { (fact("Held", &html! { (count(held)) " by requests under way" })) }
             @if state.is_shared { (fact("Bucket", &html! { "one for all callers" })) }
             @if state.mode == Mode::Shadow { (fact("Mode", &html! { "shadow" })) }
@@ -187,18 +189,14 @@ fn fact(name: &str, value: &Markup) -> Markup {
     html! { div data-key=(name) { dt { (name) } dd { (value) } } }
 }
 
-fn entries(one: &CallerPolicy, now_ms: u64) -> Markup {
+fn entries(one: &CallerPolicy) -> Markup {
     html! {
         ul.entries {
             @for entry in &one.state.entries {
                 li {
                     (what(entry))
                     @if let Some(label) = &entry.label { " (" (foreign(label)) ")" }
-                    ", set by " (author(entry)) ", " (since(epoch_ms(entry.created), now_ms))
-                    @match entry.until {
-                        Some(end) => { ", ends " (until(epoch_ms(end), now_ms)) },
-                        None => ", until it is removed",
-                    }
+                    ", set by " (author(entry)) ", " (since(entry.created)) ", ends " (end(entry))
                     @if let Some(reason) = &entry.reason { ": " (foreign(reason)) }
                 }
             }

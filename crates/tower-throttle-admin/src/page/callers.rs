@@ -9,12 +9,14 @@ use super::{
     words::{count, duration, plural},
 };
 use crate::api::{
-    epoch_ms, ms,
-    numbers::{Denial, Top, callers, reason},
+    ms,
+    numbers::{self, Denial, Top, callers, reason},
 };
 
 /// How many different denials are shown.
 const MOST_DENIALS: usize = 50;
+/// How many callers that are denied most are shown.
+const MOST_OFFENDERS: usize = 20;
 
 /// Shows a caller as a button that looks it up, with and without scripts.
 pub(super) fn caller(
@@ -35,10 +37,10 @@ pub(super) fn caller(
 }
 
 /// Shows equal denials together. The list keeps still while somebody points at it.
-pub(super) fn denials(denials: &[Denial], missed: u64, view: &View) -> Markup {
-    let mut groups: Vec<(String, &Denial, u64)> = Vec::new();
-    for denial in denials {
-        let key = key_of(denial);
+pub(super) fn denials(view: &View) -> Markup {
+    let mut groups: Vec<(String, Denial, u64)> = Vec::new();
+    for denial in numbers::denials(&view.inspected, 0) {
+        let key = key_of(&denial);
         match groups.iter_mut().find(|(other, ..)| *other == key) {
             Some((.., times)) => *times += 1,
             None => groups.push((key, denial, 1)),
@@ -46,20 +48,31 @@ pub(super) fn denials(denials: &[Denial], missed: u64, view: &View) -> Markup {
     }
     groups.truncate(MOST_DENIALS);
     let rows = groups.iter();
-    let rows = rows.map(|(key, denial, times)| denial_row(key, denial, *times, view));
     let table = Table {
         id: "denials",
         title: "Recent denials",
-        note: html! {
-            "equal ones together"
-            @if missed > 0 { ", " (plural(missed, "more is", "more are")) " in no list" }
-        },
+        note: note(
+            view.inspected
+                .iter()
+                .map(|one| one.top_denied(0).missed)
+                .sum(),
+        ),
         columns: &["Caller", "Why", "Request", "#Last"],
         is_list: true,
         none: "No denial yet.",
-        rows: rows.collect(),
+        rows: rows
+            .map(|(key, denial, times)| denial_row(key, denial, *times))
+            .collect(),
     };
     table.render(&html! {})
+}
+
+/// Says how many denials are in no list.
+pub(super) fn note(missed: u64) -> Markup {
+    html! {
+        "equal ones together"
+        @if missed > 0 { ", " (plural(missed, "more is", "more are")) " in no list" }
+    }
 }
 
 /// Returns what equal denials share.
@@ -70,7 +83,7 @@ fn key_of((limiter, denial): &Denial) -> String {
     json(&(limiter, reason(denial.reason).1, request, callers))
 }
 
-fn denial_row(key: &str, (limiter, denial): &Denial, times: u64, view: &View) -> Markup {
+fn denial_row(key: &str, (limiter, denial): &Denial, times: u64) -> Markup {
     let mut known: Vec<(&str, String)> = Vec::new();
     for (policy, fingerprint) in callers(denial) {
         let fingerprint = fingerprint.filter(|one| known.iter().all(|(_, other)| other != one));
@@ -97,7 +110,7 @@ fn denial_row(key: &str, (limiter, denial): &Denial, times: u64, view: &View) ->
                 }
             }
             td.number {
-                (since(epoch_ms(denial.at), view.status.now_ms))
+                (since(denial.at))
                 @if times > 1 { small { (count(times)) " times" } }
             }
         }
@@ -105,6 +118,7 @@ fn denial_row(key: &str, (limiter, denial): &Denial, times: u64, view: &View) ->
 }
 
 pub(super) fn top(view: &View) -> Markup {
+    let top = numbers::top(&view.inspected, MOST_OFFENDERS);
     let table = Table {
         id: "top",
         title: "Denied most",
@@ -112,7 +126,7 @@ pub(super) fn top(view: &View) -> Markup {
         columns: &["Caller", "Policy", "#Denials", "#Last"],
         is_list: true,
         none: "No caller has been denied.",
-        rows: view.top.iter().map(|one| top_row(one, view)).collect(),
+        rows: top.iter().map(|one| top_row(one, view)).collect(),
     };
     table.render(&html! {})
 }
@@ -128,7 +142,7 @@ fn top_row((limiter, one): &Top, view: &View) -> Markup {
                 @if view.has_several_limiters() { " " span.note { (foreign(limiter)) } }
             }
             td.number { (count(one.at_least())) @if one.error > 0 { small { "up to " (count(one.count)) } } }
-            td.number { (since(epoch_ms(one.last_seen), view.status.now_ms)) }
+            td.number { (since(one.last_seen)) }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::api::{look_up::CallerPolicy, policies::subject};
 /// Returns the buttons of the changes that can be made for a caller of a policy.
 pub(super) fn buttons(one: &CallerPolicy, view: &View) -> Markup {
     let (state, is_followed) = (&one.state, one.followed == Some(true));
-    let may_change = view.status.changes && state.fingerprint.is_some();
+    let may_change = view.shared.changes && state.fingerprint.is_some();
     let has = |kind| state.entries.iter().any(|entry| subject(entry).0 == kind);
     let is_banned = has("ban") || state.banned_by_policy_until().is_some();
     let all = [

@@ -10,31 +10,34 @@ use super::{
     text::{Tone, badge, foreign, json, since, until},
     words::count,
 };
-use crate::api::{epoch_ms, policies::subject, status::Status};
+use crate::api::policies::{entries, subject};
 
 /// How many entries are shown. A document may have 10,000.
 const MOST_ENTRIES: usize = 500;
 
-pub(super) fn entries(view: &View) -> Markup {
-    let (entries, status) = (&view.entries, &view.status);
+pub(super) fn table(view: &View) -> Markup {
+    let entries = entries(view.shared.control.as_ref());
     let older = entries.len().saturating_sub(MOST_ENTRIES);
-    let rows = entries.iter().skip(older);
     let table = Table {
         id: "entries",
         title: "Changed by hand",
         note: html! { @if older > 0 { "the latest " (MOST_ENTRIES) " of " (count(entries.len() as u64)) } },
-        columns: match status.changes {
+        columns: match view.shared.changes {
             true => &["Change", "By", "Ends", "Remove*"],
             false => &["Change", "By", "Ends"],
         },
         none: "Nothing is changed by hand.",
-        rows: rows.map(|entry| entry_row(entry, status)).collect(),
+        rows: entries
+            .iter()
+            .skip(older)
+            .map(|entry| row(entry, view))
+            .collect(),
         ..Table::default()
     };
     table.render(&html! { div id="entries-outcome" {} })
 }
 
-fn entry_row(entry: &Entry, status: &Status) -> Markup {
+fn row(entry: &Entry, view: &View) -> Markup {
     let (kind, policy, print) = subject(entry);
     let print = print.map(|print| print.to_string());
     let range = match &entry.action {
@@ -60,16 +63,11 @@ fn entry_row(entry: &Entry, status: &Status) -> Markup {
                 }
             }
             td {
-                (author(entry)) small { (since(epoch_ms(entry.created), status.now_ms)) }
+                (author(entry)) small { (since(entry.created)) }
                 @if let Some(reason) = &entry.reason { small { (foreign(reason)) } }
             }
-            td {
-                @match entry.until {
-                    Some(end) => (until(epoch_ms(end), status.now_ms)),
-                    None => "when removed",
-                }
-            }
-            @if status.changes {
+            td { (end(entry)) }
+            @if view.shared.changes {
                 td.number.scripted {
                     @if let Some(call) = removal(kind) {
                         button.small type="button" data-change="remove" data-call=(call)
@@ -112,4 +110,8 @@ pub(super) fn what(entry: &Entry) -> Markup {
 
 pub(super) fn author(entry: &Entry) -> Markup {
     foreign(entry.author.as_deref().unwrap_or("an operator"))
+}
+
+pub(super) fn end(entry: &Entry) -> Markup {
+    html! { @match entry.until { Some(end) => (until(end)), None => "when removed" } }
 }

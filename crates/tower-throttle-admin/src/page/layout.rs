@@ -1,6 +1,6 @@
 //! The page as a whole, and the form for the token.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::SystemTime};
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -11,50 +11,50 @@ use super::{
     text::{Tone, badge, foreign, json, written},
     tiles::tiles,
 };
-use crate::base::Base;
+use crate::{api::epoch_ms, base::Base};
 
 impl View {
     pub(super) fn render(&self, base: &Base) -> String {
-        let status = &self.status;
+        let (shared, now_ms) = (&self.shared, epoch_ms(SystemTime::now()));
         let body = html! {
-            body data-now=(status.now_ms) {
+            body data-now=(now_ms) {
                 a.skip href="#look-up" { "Skip to the look-up of a caller" }
                 header.top {
                     h1 { "tower-throttle " small { (crate::VERSION) } }
                     p.badges { (self.who()) }
                     p.live id="live" { span.scripted { "connecting" } span.unscripted { "as of now" } }
-                    @if self.access.secret().is_some() {
+                    @if shared.access.secret().is_some() {
                         form method="post" action={ (base.0) "session-end" } { button.small type="submit" { "Log out" } }
                     }
                 }
                 main {
-                    (tiles(status, &self.lately))
+                    (tiles(self))
                     (self.look_up(base))
                     div.columns {
                         div {
-                            (callers::denials(&self.denials, self.missed, self))
+                            (callers::denials(self))
                             (callers::top(self))
-                            (entries::entries(self))
+                            (entries::table(self))
                         }
                         div {
                             (self.traffic())
                             (tables::policies(self))
                         }
-                        div.pair { (tables::sources(&self.recent)) (tables::stores(&status.stores)) }
+                        div.pair { (tables::sources(self)) (tables::stores(self)) }
                     }
                 }
                 p.hidden id="said" aria-live="polite" {}
-                @if status.changes { (changes::dialogs()) }
+                @if shared.changes { (changes::dialogs()) }
             }
         };
         document("Limits", base, true, &body)
     }
 
     fn who(&self) -> Markup {
-        let (who, changes) = (self.status.who.name(), self.status.changes);
+        let (who, changes) = (self.status.who.name(), self.shared.changes);
         html! {
             // The name that a change is signed with says nothing to a reader who cannot change anything.
-            @match (self.access.is_for_all_users(), changes) {
+            @match (self.shared.access.is_for_all_users(), changes) {
                 (true, false) => "open to all users of this machine",
                 (true, true) => { "open to all users of this machine, as " (foreign(who)) },
                 (false, _) => { "as " (foreign(who)) },

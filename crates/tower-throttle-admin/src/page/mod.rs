@@ -35,27 +35,23 @@ use axum::{
     routing::{get, post},
 };
 use http::header::CONTENT_TYPE;
-use tower_throttle::{control::Entry, inspect::Inspect, metrics::Snapshot};
+use tower_throttle::inspect::Inspect;
 
 use self::ask::Ask;
 pub(super) use self::layout::login_page;
 use super::{
-    access::Access,
     api::{
         look_up::CallerPolicy,
-        numbers::{self, Denial, Top},
         policies::{self, Policy},
         recent::Totals,
         status::Status,
     },
     base::Base,
     problem::{Code, Problem},
-    shared::{Handle, Shared},
+    shared::Handle,
     who::Who,
 };
 
-/// How many callers that are denied most are shown.
-const MOST_OFFENDERS: usize = 20;
 /// Over how long what happened lately is summed up: in the tiles, and in the table of sources.
 const LATELY: Duration = Duration::from_secs(10);
 const RECENTLY: Duration = Duration::from_secs(300);
@@ -89,18 +85,10 @@ pub(super) fn routes() -> Router<Handle> {
 
 /// What the page shows.
 struct View {
+    shared: Handle,
+    inspected: Vec<Inspect>,
     status: Status,
     policies: Vec<Policy>,
-    entries: Vec<Entry>,
-    /// The numbers of each layer and limiter.
-    snapshots: Vec<Snapshot>,
-    top: Vec<Top>,
-    denials: Vec<Denial>,
-    /// How many denials are in no list.
-    missed: u64,
-    lately: Totals,
-    recent: Totals,
-    access: Access,
     asked: Option<Asked>,
 }
 
@@ -115,7 +103,7 @@ pub(super) async fn show(
     who: Option<Extension<Who>>,
 ) -> Response {
     match who {
-        Some(Extension(who)) => page(&shared, &base, who, None),
+        Some(Extension(who)) => View::new(shared, who, None).response(&base),
         // There is nothing wrong with the request, and browsers report a page of another status than
         // 200 as an error in their consoles.
         None => Html(login_page(&base, "")).into_response(),
@@ -136,33 +124,34 @@ async fn look_up(
         Err(problem) => Err(problem),
     };
     let answer = answer.map_err(|problem| problem.message().to_owned());
-    Ok(page(&shared, &base, who, Some(Asked { ask, answer })))
-}
-
-fn page(shared: &Shared, base: &Base, who: Who, asked: Option<Asked>) -> Response {
-    shared.sampler.look();
-    let (inspected, control) = (shared.targets.all(), shared.control.as_ref());
-    let totals = |time| {
-        let recent = shared.sampler.totals(time);
-        recent.unwrap_or_else(|| Totals::since_the_start(&inspected))
-    };
-    let view = View {
-        status: Status::new(shared, &inspected, who),
-        policies: policies::policies(&inspected, control, None),
-        entries: policies::entries(control),
-        snapshots: inspected.iter().map(Inspect::metrics).collect(),
-        missed: inspected.iter().map(|one| one.top_denied(0).missed).sum(),
-        top: numbers::top(&inspected, MOST_OFFENDERS),
-        denials: numbers::denials(&inspected, 0),
-        lately: totals(LATELY),
-        recent: totals(RECENTLY),
-        access: shared.access.clone(),
-        asked,
-    };
-    Html(view.render(base)).into_response()
+    let view = View::new(shared, who, Some(Asked { ask, answer }));
+    Ok(view.response(&base))
 }
 
 impl View {
+    fn new(shared: Handle, who: Who, asked: Option<Asked>) -> Self {
+        shared.sampler.look();
+        let inspected = shared.targets.all();
+        Self {
+            status: Status::new(&shared, &inspected, who),
+            policies: policies::policies(&inspected, shared.control.as_ref(), None),
+            shared,
+            inspected,
+            asked,
+        }
+    }
+
+    fn response(&self, base: &Base) -> Response {
+        Html(self.render(base)).into_response()
+    }
+
+    /// Sums up what happened in this time before now, or since the process started if nobody has
+    /// looked before.
+    fn totals(&self, time: Duration) -> Totals {
+        let recent = self.shared.sampler.totals(time);
+        recent.unwrap_or_else(|| Totals::since_the_start(&self.status))
+    }
+
     /// Returns whether the names of layers and limiters say anything.
     fn has_several_limiters(&self) -> bool {
         let mut limiters = self.policies.iter().map(|policy| &policy.limiter);

@@ -4,13 +4,13 @@ use maud::{Markup, html};
 use tower_throttle::{Source, control::Mode, key::KeySource, metrics::StoreMetrics};
 
 use super::{
-    View,
+    RECENTLY, View,
     card::{Table, card},
     entries::author,
     text::{Tone, badge, foreign, json, remarks, signed, until, with_code},
     words::{count, plural, share},
 };
-use crate::api::{epoch_ms, policies::Policy, recent::Totals};
+use crate::api::policies::Policy;
 
 pub(super) fn policies(view: &View) -> Markup {
     let policies = view.policies.iter();
@@ -74,14 +74,14 @@ fn policy_row(policy: &Policy, view: &View) -> Markup {
             }
             td.mode {
                 (badge(tone, &shown_mode))
-                @if view.status.changes && policy.followed == Some(true) {
+                @if view.shared.changes && policy.followed == Some(true) {
                     button.small.scripted type="button" data-change="mode"
                         aria-label={ "Change the mode of " (name) } { "Change…" }
                 }
                 @if let Some(entry) = &policy.by_hand {
                     small {
                         "by " (author(entry))
-                        @if let Some(end) = entry.until { ", ends " (until(epoch_ms(end), view.status.now_ms)) }
+                        @if let Some(end) = entry.until { ", ends " (until(end)) }
                     }
                 }
             }
@@ -95,7 +95,7 @@ fn policy_row(policy: &Policy, view: &View) -> Markup {
 
 /// Returns how many checks of a policy were allowed, denied, and would have been denied.
 fn checks(policy: &Policy, view: &View) -> [u64; 3] {
-    let snapshot = view.snapshots.get(policy.index);
+    let snapshot = view.status.snapshots.get(policy.index);
     let checks = snapshot.and_then(|snapshot| snapshot.policy(&policy.state.name));
     let checks = checks.copied().unwrap_or_default();
     let denied = checks.denied + checks.impossible + checks.key_missing;
@@ -119,7 +119,8 @@ pub(super) fn source_name(source: Source) -> &'static str {
 }
 
 /// Shows who decided in the last five minutes, or since the process started if nobody has looked.
-pub(super) fn sources(recent: &Totals) -> Markup {
+pub(super) fn sources(view: &View) -> Markup {
+    let recent = view.totals(RECENTLY);
     let of = |source| recent.source(source);
     let whole: u64 = SOURCES.iter().map(|(source, ..)| of(source)).sum();
     let rows = html! {
@@ -151,13 +152,13 @@ pub(super) fn bar(tone: Tone, part: u64, whole: u64) -> Markup {
     }
 }
 
-pub(super) fn stores(stores: &[StoreMetrics]) -> Markup {
+pub(super) fn stores(view: &View) -> Markup {
     let table = Table {
         id: "stores",
         title: "Stores",
         columns: &["Store", "State", "#In flight", "#Failures", "#Buckets"],
         none: "No store is shown.",
-        rows: stores.iter().map(store_row).collect(),
+        rows: view.status.stores.iter().map(store_row).collect(),
         ..Table::default()
     };
     table.render(&html! {

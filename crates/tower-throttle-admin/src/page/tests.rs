@@ -22,6 +22,7 @@ use crate::{
     access::Access,
     api::{look_up::CallerPolicy, recent::Totals, status::Status},
     base::Base,
+    shared::{Settings, Shared},
     who::Who,
 };
 
@@ -120,9 +121,8 @@ fn status(up: bool, is_redis: bool) -> Status {
     store.is_up = up;
     store.breakers_open = is_redis.then_some(0);
     Status {
-        now_ms: 0,
-        changes: false,
         who: Who::new("ann"),
+        snapshots: Vec::new(),
         stores: vec![store],
         control: None,
         not_followed: BTreeSet::new(),
@@ -184,24 +184,14 @@ fn the_tile_of_the_store_says_how_much_it_decides_and_why_not_all() {
 }
 
 fn view() -> View {
-    View {
-        status: status(true, false),
-        policies: Vec::new(),
-        entries: Vec::new(),
-        snapshots: Vec::new(),
-        missed: 0,
-        top: Vec::new(),
-        denials: Vec::new(),
-        lately: Totals::default(),
-        recent: Totals::default(),
-        access: Access::check(|_| None),
-        asked: None,
-    }
+    let access = Access::check(|_| None);
+    let shared = Shared::new(Settings::default(), access);
+    View::new(shared.into(), Who::new("ann"), None)
 }
 
 #[test]
 fn denials_that_are_in_no_list_are_counted() {
-    let note = |missed| callers::denials(&[], missed, &view()).into_string();
+    let note = |missed| callers::note(missed).into_string();
     assert!(!note(0).contains("in no list"));
     assert!(note(1).contains("1 more is in no list"));
     assert!(note(1_234).contains("1,234 more are in no list"));

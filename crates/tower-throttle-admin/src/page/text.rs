@@ -2,11 +2,13 @@
 //!
 //! `maud` escapes all texts. [`written`] leaves out what is not seen.
 
+use std::time::SystemTime;
+
 use maud::{Markup, html};
 use serde::Serialize;
 
 use super::words::{ago, ahead};
-use crate::who::is_hidden;
+use crate::{api::epoch_ms, who::is_hidden};
 
 /// The most characters that a name or a reason shows.
 const MOST_SHOWN: usize = 60;
@@ -73,12 +75,14 @@ pub(super) fn badge(tone: Tone, text: &str) -> Markup {
 }
 
 /// Shows how long ago a time was. The script keeps it true.
-pub(super) fn since(at_ms: u64, now_ms: u64) -> Markup {
+pub(super) fn since(at: SystemTime) -> Markup {
+    let (at_ms, now_ms) = (epoch_ms(at), epoch_ms(SystemTime::now()));
     html! { span.time data-at=(at_ms) data-form="ago" { (ago(at_ms, now_ms)) } }
 }
 
 /// Shows in how long a time will be. The script keeps it true.
-pub(super) fn until(at_ms: u64, now_ms: u64) -> Markup {
+pub(super) fn until(at: SystemTime) -> Markup {
+    let (at_ms, now_ms) = (epoch_ms(at), epoch_ms(SystemTime::now()));
     html! { span.time data-at=(at_ms) data-form="in" { (ahead(at_ms, now_ms)) } }
 }
 

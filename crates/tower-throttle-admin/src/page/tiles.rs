@@ -3,15 +3,17 @@
 use maud::{Markup, html};
 
 use super::{
+    LATELY, View,
     text::{Tone, foreign, signed, since},
     words::{count, plural, share},
 };
-use crate::api::{epoch_ms, recent::Totals, status::Status};
+use crate::api::{recent::Totals, status::Status};
 
-pub(super) fn tiles(status: &Status, recent: &Totals) -> Markup {
+pub(super) fn tiles(view: &View) -> Markup {
+    let (status, recent) = (&view.status, view.totals(LATELY));
     let tiles = [
-        ("tile-store", "Is Redis deciding?", store(status, recent)),
-        ("tile-traffic", "Requests", traffic(recent)),
+        ("tile-store", "Is Redis deciding?", store(status, &recent)),
+        ("tile-traffic", "Requests", traffic(&recent)),
         ("tile-file", "Limits", file(status)),
         ("tile-document", "Control document", document(status)),
     ];
@@ -82,7 +84,6 @@ fn traffic(recent: &Totals) -> Markup {
 }
 
 fn file(status: &Status) -> Markup {
-    let since = |at| since(epoch_ms(at), status.now_ms);
     html! {
         @match &status.file {
             None => {
@@ -120,7 +121,7 @@ fn document(status: &Status) -> Markup {
             (value(Tone::Quiet, &plural(control.entries as u64, "entry", "entries")))
         }
         @match control.applied_at {
-            Some(at) => p.note { "Changes applied " (since(epoch_ms(at), status.now_ms)) },
+            Some(at) => p.note { "Changes applied " (since(at)) },
             None => p.note { "Nothing was changed yet" },
         }
         @if let Some(name) = control.unknown_policies.first() { p.note { "No such policy here: " (foreign(name)) } }

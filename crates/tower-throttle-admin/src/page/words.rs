@@ -2,13 +2,9 @@
 
 /// Writes a number with commas.
 pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut written = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            written.push(',');
-        }
-        written.push(digit);
+    let mut written = number.to_string();
+    for place in (1..written.len()).rev().skip(2).step_by(3) {
+        written.insert(place, ',');
     }
     written
 }
@@ -20,39 +16,29 @@ pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
 
 /// Writes a share of a whole, with one digit behind the point: `12.5 %`.
 pub(super) fn share(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "0 %".to_owned();
-    }
-    let tenths = (u128::from(part) * 2_000 / u128::from(whole)).div_ceil(2);
-    match tenths % 10 {
-        0 => format!("{} %", tenths / 10),
-        tenth => format!("{}.{tenth} %", tenths / 10),
-    }
+    let tenths = (u128::from(part) * 2_000 / u128::from(whole.max(1))).div_ceil(2);
+    let number = format!("{}.{}", tenths / 10, tenths % 10);
+    format!("{} %", number.trim_end_matches(".0"))
 }
 
 const UNITS: [(&str, u64); 4] = [("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];
 
 /// Writes a duration with its two largest units, rounded up to seconds: `4 min 10 s`.
 pub(super) fn duration(ms: u64) -> String {
-    let seconds = ms.div_ceil(1_000);
-    let mut units = UNITS.iter().skip_while(|(_, size)| seconds < *size);
-    let Some((name, size)) = units.next() else {
-        return "0 s".to_owned();
-    };
-    let mut written = amount(seconds / size, name);
-    if let Some((name, next)) = units.next() {
-        let rest = seconds % size / next;
-        if rest > 0 {
-            written.push(' ');
-            written.push_str(&amount(rest, name));
-        }
+    let mut rest = ms.div_ceil(1_000);
+    let amounts = UNITS.map(|(unit, size)| {
+        let amount = rest / size;
+        rest %= size;
+        let ending = if unit == "day" && amount > 1 { "s" } else { "" };
+        (amount, format!("{} {unit}{ending}", count(amount)))
+    });
+    let largest = amounts.into_iter().skip_while(|(amount, _)| *amount == 0);
+    let shown = largest.take(2).filter(|(amount, _)| *amount > 0);
+    let shown: Vec<_> = shown.map(|(_, written)| written).collect();
+    match shown.is_empty() {
+        true => "0 s".to_owned(),
+        false => shown.join(" "),
     }
-    written
-}
-
-fn amount(amount: u64, unit: &str) -> String {
-    let ending = if unit == "day" && amount > 1 { "s" } else { "" };
-    format!("{} {unit}{ending}", count(amount))
 }
 
 /// Writes how long ago a time was.
