@@ -7,7 +7,7 @@ use tower_throttle::{Key, RequestHead};
 use super::{
     attempts::{Attempts, peer},
     bearer::{Bearer, presented},
-    hosts::{is_address, is_listed},
+    hosts::{is_address, is_listed, is_local},
     loopback,
     problem::{Code, Problem},
     who::Who,
@@ -121,10 +121,11 @@ impl Access {
     /// Returns an error if the variable is not set, and those of [`bearer`](Self::bearer).
     pub fn bearer_env(name: &str) -> Result<Self, AccessError> {
         let secret = env::var(name).map_err(|_| {
+            let code = "access-variable";
             let message = format!(
                 "the environment variable {name:?} for `Access::bearer_env(..)` is not set, or is no text; set it to a secret of 16 characters or more"
             );
-            AccessError::new("access-variable", message)
+            AccessError { code, message }
         })?;
         Self::bearer(secret)
     }
@@ -170,13 +171,16 @@ impl Access {
         host: Option<&str>,
         hosts: &[String],
     ) -> Result<(), Problem> {
+        let is_listed = host.is_some_and(|host| is_listed(hosts, host));
         let is_known = match self.0 {
-            Kind::Loopback { .. } => return loopback::check(head, host, hosts),
+            Kind::Loopback { .. } => {
+                return loopback::check(head, is_listed || host.is_some_and(is_local));
+            }
             // The cookie is for another host, and no page of another site knows the secret.
             Kind::Bearer(_) if hosts.is_empty() => true,
             // What the closure reads may be the same for each site that the browser shows.
             Kind::Check(_) if hosts.is_empty() => host.is_some_and(is_address),
-            Kind::Bearer(_) | Kind::Check(_) => host.is_some_and(|host| is_listed(hosts, host)),
+            Kind::Bearer(_) | Kind::Check(_) => is_listed,
         };
         Code::HostNotListed.unless(is_known)
     }
@@ -233,18 +237,11 @@ impl fmt::Debug for Access {
 /// Why an [`Access`](crate::Access) was not made. It displays what is wrong and what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessError {
-    code: &'static str,
-    message: String,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
 }
 
 impl AccessError {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
-    }
-
     /// Returns the code of the error in the [table of errors], which no release changes.
     ///
     /// [table of errors]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/#the-admin-page

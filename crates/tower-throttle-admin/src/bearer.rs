@@ -18,17 +18,16 @@ pub(crate) struct Bearer {
 impl Bearer {
     pub(crate) fn new(secret: &str) -> Result<Self, AccessError> {
         if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(AccessError::new(
-                "access-secret-text",
-                "the secret for `Access::bearer(..)` has a space, a line break or a character beyond ASCII; use printable ASCII without spaces",
-            ));
+            let code = "access-secret-text";
+            let message = "the secret for `Access::bearer(..)` has a space, a line break or a character beyond ASCII; use printable ASCII without spaces".to_owned();
+            return Err(AccessError { code, message });
         }
         if secret.len() < FEWEST_CHARACTERS {
-            let characters = secret.len();
+            let (code, characters) = ("access-secret-too-short", secret.len());
             let message = format!(
                 "a secret of {characters} characters for `Access::bearer(..)` can be guessed; use 16 or more, such as those of `openssl rand -hex 32`"
             );
-            return Err(AccessError::new("access-secret-too-short", message));
+            return Err(AccessError { code, message });
         }
         let key = blake3::derive_key("tower-throttle v1 admin token", secret.as_bytes());
         Ok(Self {

@@ -49,11 +49,11 @@ pub(crate) fn change(who: &str, action: &str, policy: &str, fingerprint: &str, s
 
 #[cfg(test)]
 mod tests {
-    use crate::repository;
+    use crate::tests::read_page;
 
     #[test]
     fn every_line_of_the_log_is_in_the_runbook() {
-        let Some(page) = repository::read("docs/runbook.md") else {
+        let Some(page) = read_page("docs/runbook.md") else {
             return;
         };
         let code = include_str!("events.rs").split("#[cfg(test)]").next();

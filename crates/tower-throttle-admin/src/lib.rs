@@ -70,13 +70,13 @@ mod loopback;
 mod origin;
 mod page;
 mod problem;
-#[cfg(test)]
-#[allow(clippy::panic)]
-mod repository;
 mod router;
 mod session;
 mod shared;
 mod target;
+#[cfg(any(test, doctest))]
+#[allow(clippy::panic)]
+mod tests;
 mod who;
 
 use std::{fmt, sync::Arc};
@@ -194,15 +194,4 @@ impl<A> fmt::Debug for Admin<A> {
             .field("allows_changes", &self.settings.changes)
             .finish_non_exhaustive()
     }
-}
-
-/// The samples of the README and the guides, compiled and run as tests.
-#[cfg(doctest)]
-mod guides {
-    #[doc = include_str!("../README.md")]
-    mod readme {}
-    #[doc = include_str!("../../../docs/admin.md")]
-    mod admin {}
-    #[doc = include_str!("../../../docs/admin-security.md")]
-    mod admin_security {}
 }

@@ -4,7 +4,7 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    response::{Html, IntoResponse, Redirect, Response},
+    response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
 use http::{
@@ -57,7 +57,7 @@ fn form_again(problem: Problem) -> Response {
     let (mut head, _) = problem.into_response().into_parts();
     // `Html` sets that of the page.
     head.headers.remove(CONTENT_TYPE);
-    (head, Html(page)).into_response()
+    (head, page).into_response()
 }
 
 async fn cookie(shared: &Handle, parts: &Parts, body: &[u8]) -> Result<HeaderValue, Problem> {

@@ -5,7 +5,6 @@ use tower_throttle::RequestHead;
 
 use super::{
     attempts::address,
-    hosts::{is_listed, is_local},
     problem::{Code, Problem},
 };
 
@@ -18,19 +17,14 @@ const OF_PROXIES: [&str; 5] = [
     "x-original-host",
 ];
 
-/// Checks that a request is from this machine, and meant for it.
-pub(crate) fn check(
-    head: &RequestHead<'_>,
-    host: Option<&str>,
-    hosts: &[String],
-) -> Result<(), Problem> {
+/// Checks that a request is from this machine, and names a host of its own.
+pub(crate) fn check(head: &RequestHead<'_>, is_own_host: bool) -> Result<(), Problem> {
     // An IPv4 address in IPv6 is read as the IPv4 address.
     let peer = address(head).ok_or(Code::NoPeer)?;
     Code::NotLoopback.unless(peer.is_loopback())?;
     // A page of another site can let its own name resolve to this machine (DNS rebinding). Then
     // the browser sends that name.
-    let is_known = host.is_some_and(|host| is_local(host) || is_listed(hosts, host));
-    Code::HostNotLocal.unless(is_known)?;
+    Code::HostNotLocal.unless(is_own_host)?;
     // nginx sends these by default, and adds no field. Browsers and curl do not.
     let is_old = [Version::HTTP_09, Version::HTTP_10].contains(&head.version());
     Code::Forwarded.unless(!is_old && !head.headers().keys().any(is_of_a_proxy))

@@ -58,13 +58,10 @@ pub(crate) fn is_stated(headers: &HeaderMap) -> bool {
 /// Returns whether an origin is that of a host. The server does not know whether a proxy in front of
 /// it has HTTPS, so both schemes are right.
 fn is_origin_of(origin: &str, host: &str) -> bool {
-    let is_of = |scheme: &str, port: &str| {
-        let without_port =
-            |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
-        let origin = origin
-            .strip_prefix(scheme)
-            .filter(|origin| !origin.is_empty());
-        origin.is_some_and(|origin| without_port(origin) == without_port(host))
+    let without = |text: &str, port| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
+    let is_of = |scheme, port| {
+        let origin = origin.strip_prefix(scheme).filter(|host| !host.is_empty());
+        origin.is_some_and(|origin| without(origin, port) == without(host, port))
     };
     is_of("https://", ":443") || is_of("http://", ":80")
 }

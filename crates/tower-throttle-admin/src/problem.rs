@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{
-    HeaderValue, StatusCode,
+    StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde_json::json;
@@ -43,12 +43,15 @@ impl Problem {
 }
 
 impl Code {
+    /// Returns this error with a `detail` of its own: what is wrong with this request. It must not
+    /// hold a key.
+    pub(crate) fn because(self, detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem::from(self).detail(detail)
+    }
+
     /// Returns this error unless what it asks for holds.
     pub(crate) fn unless(self, holds: bool) -> Result<(), Problem> {
-        match holds {
-            true => Ok(()),
-            false => Err(self.into()),
-        }
+        holds.then_some(()).ok_or_else(|| self.into())
     }
 }
 
@@ -73,7 +76,7 @@ impl From<ControlError> for Problem {
         };
         Self {
             is_in_doubt: error.may_have_happened(),
-            ..Self::from(code).detail(error.to_string())
+            ..code.because(error.to_string())
         }
     }
 }
@@ -92,16 +95,13 @@ impl IntoResponse for Problem {
             "code": code,
         });
         let kind = [(CONTENT_TYPE, "application/problem+json")];
-        let mut response = (status, kind, Json(document)).into_response();
-        let headers = response.headers_mut();
-        if let Some(wait) = self.retry_after {
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            headers.insert(RETRY_AFTER, seconds.max(1).into());
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
+        let seconds = |wait: Duration| wait.as_nanos().div_ceil(1_000_000_000).max(1);
+        let wait = self
+            .retry_after
+            .map(|wait| [(RETRY_AFTER, seconds(wait).to_string())]);
+        let is_unknown = status == StatusCode::UNAUTHORIZED;
+        let challenge = is_unknown.then_some([(WWW_AUTHENTICATE, "Bearer")]);
+        (status, kind, wait, challenge, Json(document)).into_response()
     }
 }
 
@@ -164,13 +164,13 @@ codes! {
 #[cfg(test)]
 mod tests {
     use super::CODES;
-    use crate::repository;
+    use crate::tests::read_page;
 
     /// One row of the page for each code, and no others.
     #[test]
     #[allow(clippy::expect_used)]
     fn the_page_of_errors_lists_every_code_of_the_api_once() {
-        let Some(page) = repository::read("docs/errors.md") else {
+        let Some(page) = read_page("docs/errors.md") else {
             return;
         };
         let table = page

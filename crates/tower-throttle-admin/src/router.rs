@@ -41,16 +41,9 @@ use super::{
 
 /// The paths whose `POST` changes nothing.
 const READS: [&str; 1] = ["/api/v1/lookup"];
-/// What somebody who is not known can ask for, to log in.
-const OPEN: [(Method, &str); 7] = [
-    (Method::GET, "/"),
-    (Method::GET, "/admin.css"),
-    (Method::GET, "/admin.js"),
-    (Method::GET, "/admin.svg"),
-    (Method::GET, "/session"),
-    (Method::POST, "/session"),
-    (Method::POST, "/session-end"),
-];
+/// What somebody who is not known can ask for, to log in, and what it can send.
+const OPEN: [&str; 5] = ["/", "/admin.css", "/admin.js", "/admin.svg", "/session"];
+const OPEN_TO_POST: [&str; 2] = ["/session", "/session-end"];
 
 pub(crate) fn build(shared: Shared) -> Router {
     let shared = Arc::new(shared);
@@ -91,7 +84,7 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
     if head.method() == Method::POST {
         body::check(&head)?;
         Code::ReadOnly.unless(shared.changes || !is_change(&head))?;
-        body = Body::from(body::read(head.headers(), body).await?);
+        body = Body::from(body::read(body).await?);
     }
     let base = Base::of(&parts);
     parts.extensions.insert(base);
@@ -104,12 +97,12 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
 }
 
 fn is_open(head: &RequestHead<'_>) -> bool {
-    let method = match *head.method() {
-        Method::HEAD => &Method::GET,
-        ref other => other,
+    let open: &[&str] = match *head.method() {
+        Method::GET | Method::HEAD => &OPEN,
+        Method::POST => &OPEN_TO_POST,
+        _ => &[],
     };
-    OPEN.iter()
-        .any(|open| (&open.0, open.1) == (method, head.uri().path()))
+    open.contains(&head.uri().path())
 }
 
 /// Returns whether a `POST` changes something.

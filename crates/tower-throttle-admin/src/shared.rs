@@ -31,7 +31,7 @@ pub(crate) struct Settings {
 }
 
 pub(crate) struct Shared {
-    settings: Settings,
+    settings: Arc<Settings>,
     pub(crate) access: Access,
     pub(crate) attempts: Attempts,
     /// Looks at the numbers once a second, while an operator looks at the page.
@@ -40,10 +40,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(settings: Settings, access: Access) -> Self {
+        let settings = Arc::new(settings);
         Self {
             access,
             attempts: Attempts::new(settings.clock.as_ref()),
-            sampler: Sampler::new(settings.targets.clone(), settings.control.clone()),
+            sampler: Sampler::new(Arc::clone(&settings)),
             settings,
         }
     }

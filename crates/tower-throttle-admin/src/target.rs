@@ -8,7 +8,7 @@ use tower_throttle::{
 };
 
 /// All targets of a page.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Targets(Vec<Arc<dyn Inspectable>>);
 
 impl Targets {

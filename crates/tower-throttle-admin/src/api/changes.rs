@@ -33,28 +33,21 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Returns its name in paths and logs, and the fields of its body.
-    pub(super) const fn row(self) -> (&'static str, Fields) {
+    /// Returns its name in paths and logs, the fields of its body, and the kind of the entry that it
+    /// removes.
+    pub(super) const fn row(self) -> (&'static str, Fields, Option<&'static str>) {
         let ban: Fields = (&["caller", "policy", "for"], &["reason", "label"]);
         let given: Fields = (&["caller", "policy", "quota", "for"], ban.1);
+        let mode: Fields = (&["policy", "mode"], &["for", "reason"]);
+        let of_caller: Fields = (&["caller", "policy"], &[]);
         match self {
-            Self::Reset => ("reset", OF_CALLER),
-            Self::Ban => ("ban", ban),
-            Self::Unban => ("unban", (&["caller", "policy"], &[])),
-            Self::Override => ("override", given),
-            Self::ClearOverride => ("clear-override", (&["caller", "policy"], &[])),
-            Self::Mode => ("mode", (&["policy", "mode"], &["for", "reason"])),
-            Self::ClearMode => ("clear-mode", (&["policy"], &[])),
-        }
-    }
-
-    /// Returns the kind of the entry that it removes.
-    const fn removes(self) -> Option<&'static str> {
-        match self {
-            Self::Unban => Some("ban"),
-            Self::ClearOverride => Some("override"),
-            Self::ClearMode => Some("mode"),
-            _ => None,
+            Self::Reset => ("reset", OF_CALLER, None),
+            Self::Ban => ("ban", ban, None),
+            Self::Unban => ("unban", of_caller, Some("ban")),
+            Self::Override => ("override", given, None),
+            Self::ClearOverride => ("clear-override", of_caller, Some("override")),
+            Self::Mode => ("mode", mode, None),
+            Self::ClearMode => ("clear-mode", (&["policy"], &[]), Some("mode")),
         }
     }
 }
@@ -129,7 +122,7 @@ impl Change {
         states: &[CallerPolicy],
         is_changed: &mut bool,
     ) -> Result<(), Problem> {
-        let (caller, policy) = (self.body.caller(), self.body.policy.as_deref());
+        let (caller, policy) = (self.body.caller.as_ref(), self.body.policy.as_deref());
         let known = states.iter().map(|one| one.state.fingerprint);
         let of_all = caller.is_none().then_some(None);
         let callers = known.filter(Option::is_some).chain(own).chain(of_all);
@@ -148,8 +141,8 @@ impl Change {
     /// Returns the caller of the entry that this removes, if the document has it under the key or the
     /// fingerprint that was sent. Within: `None` for an entry of all callers.
     fn own_entry(&self) -> Option<Option<Fingerprint>> {
-        let (kind, control) = (self.action.removes()?, self.shared.control.as_ref()?);
-        let key = self.body.caller().and_then(Caller::key);
+        let (kind, control) = (self.action.row().2?, self.shared.control.as_ref()?);
+        let key = self.body.caller.as_ref().and_then(Caller::key);
         let caller = key.map(|key| control.fingerprint(key));
         let own = (kind, self.body.policy.as_deref(), caller);
         let mut entries = entries(Some(control)).into_iter();
@@ -163,8 +156,8 @@ impl Change {
     async fn concerned(&self) -> Result<(Vec<Inspect>, Seen), Problem> {
         let inspected = self.body.among(&self.shared)?;
         let seen = self.see(&inspected).await;
-        if let Some(caller) = self.body.caller() {
-            check_caller(caller, &seen.states, self.body.policy.is_some())?;
+        if let Some(caller) = self.body.caller.as_ref() {
+            self.check_caller(caller, &seen.states)?;
         }
         if self.resets(&seen.states).is_none() {
             let control = self.shared.control.as_ref().ok_or(Code::NoControl)?;
@@ -178,15 +171,31 @@ impl Change {
         Ok((inspected, seen))
     }
 
+    /// Returns a problem if no policy has the key of a caller, or if the bucket of a policy is that of
+    /// others, too.
+    fn check_caller(&self, caller: &Caller, found: &[CallerPolicy]) -> Result<(), Problem> {
+        let key = caller.key();
+        let named = key.as_ref().map(Fingerprint::from);
+        let names_one = self.body.policy.is_some() && key != Some(Key::everyone());
+        let mut states = found.iter().map(|one| &one.state);
+        let mut others = states.clone().filter(|state| state.fingerprint != named);
+        Code::SharedPolicy.unless(!names_one || !others.any(|state| state.is_shared))?;
+        if states.clone().any(|state| state.fingerprint.is_some()) {
+            return Ok(());
+        }
+        let why = states.find_map(|state| state.bucket.as_ref().err());
+        let why = why.map_or("no policy has its key", |why| why);
+        Err(Code::Malformed.because(format!("`caller`: {why}")))
+    }
+
     /// Returns a problem if a policy does not take the quota or the mode.
     fn check_policy(&self, policy: PolicyState) -> Result<(), Problem> {
         let is_shadow = self.body.mode.is_some_and(|mode| mode.0 == Mode::Shadow);
         let (code, conflict) = match &self.body.quota {
-            Some(quota) => (Code::CannotOverride, policy.check_override(&quota.0).err()),
+            Some(quota) => (Code::CannotOverride, policy.check_override(quota).err()),
             None => (Code::CannotShadow, policy.not_shadow.filter(|_| is_shadow)),
         };
-        let problem = conflict.map(|error| Problem::from(code).detail(error.to_string()));
-        problem.map_or(Ok(()), Err)
+        conflict.map_or(Ok(()), |error| Err(code.because(error.to_string())))
     }
 
     /// Changes the entry of a caller in the control document. `None`: that of all callers. Returns
@@ -195,13 +204,12 @@ impl Change {
         let (Some(control), Some(policy)) = (&self.shared.control, &self.body.policy) else {
             return Ok(false);
         };
-        let (body, end) = (&self.body, self.body.r#for.map(|end| end.0));
+        let (body, end) = (&self.body, self.body.r#for);
         let entry = match (self.action, caller) {
             (Action::Ban, Some(caller)) => end.map(|end| control.ban(policy, caller, end)),
-            (Action::Override, Some(caller)) => {
-                let quota = body.quota.map(|quota| quota.0);
-                quota.map(|quota| control.override_quota(policy, caller, quota))
-            }
+            (Action::Override, Some(caller)) => body
+                .quota
+                .map(|quota| control.override_quota(policy, caller, quota)),
             (Action::Mode, None) => body.mode.map(|mode| control.set_mode(policy, mode.0)),
             (Action::Unban, Some(caller)) => return control.unban(policy, caller).await,
             (Action::ClearOverride, Some(caller)) => {
@@ -247,7 +255,8 @@ impl Change {
             };
         }
         let (all, control) = (self.shared.targets.all(), self.shared.control.as_ref());
-        let policies = policies(&all, control, self.body.policy.as_deref());
+        let mut policies = policies(&all, control);
+        policies.retain(|one| Some(&one.state.name) == self.body.policy.as_ref());
         Seen {
             states: Vec::new(),
             json: policies.iter().map(Policy::json).collect(),
@@ -262,28 +271,6 @@ fn joined(summaries: impl Iterator<Item = String>) -> String {
         true => "no policy of this name here".to_owned(),
         false => all.join("; "),
     }
-}
-
-/// Returns a problem if no policy has the key of a caller, or if the bucket of a policy is that of
-/// others, too.
-fn check_caller(
-    caller: &Caller,
-    found: &[CallerPolicy],
-    names_policy: bool,
-) -> Result<(), Problem> {
-    let key = caller.key();
-    let named = key.as_ref().map(Fingerprint::from);
-    let is_everyone = key == Some(Key::everyone());
-    let mut states = found.iter().map(|one| &one.state);
-    let mut others = states.clone().filter(|state| state.fingerprint != named);
-    let is_of_others = !is_everyone && others.any(|state| state.is_shared);
-    Code::SharedPolicy.unless(!names_policy || !is_of_others)?;
-    if states.clone().any(|state| state.fingerprint.is_some()) {
-        return Ok(());
-    }
-    let why = states.find_map(|state| state.bucket.as_ref().err());
-    let why = why.map_or("no policy has its key", |why| why);
-    Err(Problem::from(Code::Malformed).detail(format!("`caller`: {why}")))
 }
 
 /// Returns whether a caller has used anything. An unknown bucket may be a used one.
@@ -301,7 +288,8 @@ fn not_reset(error: StoreError) -> Problem {
     } else {
         "was not"
     };
-    let mut problem = Problem::from(Code::StoreUnavailable);
+    let what = format!("the caller {what} reset ({error})");
+    let mut problem = Code::StoreUnavailable.because(what);
     problem.is_in_doubt = is_in_doubt;
-    problem.detail(format!("the caller {what} reset ({error})"))
+    problem
 }

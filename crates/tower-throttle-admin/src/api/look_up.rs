@@ -26,26 +26,32 @@ impl Body {
     /// Returns the layers and limiters that are meant, of which each has the policy.
     pub(super) fn among(&self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
         let mut inspected = shared.targets.all();
-        if let Some(limiter) = &self.limiter {
-            let name = |one: &Inspect| vec![one.name().to_owned()];
-            retain(&mut inspected, limiter, name, Code::UnknownLimiter)?;
-        }
-        if let Some(policy) = &self.policy {
-            retain(&mut inspected, policy, policy_names, Code::UnknownPolicy)?;
-        }
+        let name = |one: &Inspect| vec![one.name().to_owned()];
+        retain(
+            &mut inspected,
+            self.limiter.as_ref(),
+            name,
+            Code::UnknownLimiter,
+        )?;
+        retain(
+            &mut inspected,
+            self.policy.as_ref(),
+            policy_names,
+            Code::UnknownPolicy,
+        )?;
         Ok(inspected)
     }
 
     /// Asks one layer or limiter after the other what it does with the caller.
     pub(super) async fn find(&self, all: &[Inspect], shared: &Shared) -> Vec<CallerPolicy> {
-        let (mut found, tier) = (Vec::new(), self.tier.map(|tier| tier.0));
-        let Some(caller) = self.caller() else {
+        let mut found = Vec::new();
+        let Some(caller) = &self.caller else {
             return found;
         };
         for one in all {
             let control = shared.control.as_ref();
             let followed = control.map(|control| one.follows(control));
-            let states = one.look_up_in_tier(caller, self.policy.as_deref(), tier);
+            let states = one.look_up_in_tier(caller, self.policy.as_deref(), self.tier);
             let states = states.await.into_iter();
             found.extend(states.map(|state| CallerPolicy { state, followed }));
         }
@@ -58,24 +64,22 @@ impl Body {
     }
 }
 
-/// Keeps those that have a name. If none has, the problem lists the names that there are, unless they
-/// are many.
+/// Keeps those that have a name, if one is wanted. If none has it, the problem lists the names that
+/// there are, unless they are many.
 fn retain(
     inspected: &mut Vec<Inspect>,
-    wanted: &str,
+    wanted: Option<&String>,
     names: impl Fn(&Inspect) -> Vec<String>,
     code: Code,
 ) -> Result<(), Problem> {
     let known: BTreeSet<String> = inspected.iter().flat_map(&names).collect();
-    inspected.retain(|one| names(one).iter().any(|name| name == wanted));
-    let problem = Problem::from(code);
+    inspected.retain(|one| wanted.is_none_or(|wanted| names(one).contains(wanted)));
     match known.len() {
-        _ if !inspected.is_empty() => Ok(()),
-        0 | 33.. => Err(problem),
+        _ if wanted.is_none() || !inspected.is_empty() => Ok(()),
+        0 | 33.. => Err(code.into()),
         _ => {
-            let known = Vec::from_iter(known).join(", ");
-            let what = format!("{}; there are {known}", problem.message());
-            Err(problem.detail(what))
+            let (problem, known) = (Problem::from(code), Vec::from_iter(known).join(", "));
+            Err(code.because(format!("{}; there are {known}", problem.message())))
         }
     }
 }

@@ -31,7 +31,6 @@ use self::{
     changes::{Action, Change},
     policies::Policy,
     request::OF_CALLER,
-    status::Status,
 };
 use super::{
     Who,
@@ -65,12 +64,11 @@ pub(super) fn routes() -> Router<Handle> {
 }
 
 async fn get_status(State(shared): State<Handle>, Extension(who): Extension<Who>) -> Json<Value> {
-    let inspected = shared.targets.all();
-    Json(Status::new(&shared, &inspected, who).json(&shared, &inspected))
+    Json(status::json(&shared, &who))
 }
 
 async fn get_policies(State(shared): State<Handle>) -> Json<Value> {
-    let all = policies::policies(&shared.targets.all(), shared.control.as_ref(), None);
+    let all = policies::policies(&shared.targets.all(), shared.control.as_ref());
     Json(all.iter().map(Policy::json).collect())
 }
 
@@ -111,8 +109,8 @@ fn number(uri: &Uri, name: &str, range: RangeInclusive<u64>) -> Result<Option<u6
     let number = number.filter(|number| range.contains(number));
     let (least, most) = range.into_inner();
     let usage = format!("the query has to be `{name}` and a number from {least} to {most}");
-    let malformed = || Problem::from(Code::Malformed).detail(usage);
-    number.ok_or_else(malformed).map(Some)
+    let number = number.ok_or_else(|| Code::Malformed.because(usage));
+    number.map(Some)
 }
 
 async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<Value>, Problem> {
@@ -123,22 +121,25 @@ async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<
 
 /// Returns the route of a change.
 fn change(action: Action) -> MethodRouter<Handle> {
-    let make = async move |State(shared): State<Handle>,
-                           Extension(who): Extension<Who>,
-                           body: Bytes|
-                -> Result<Json<Value>, Problem> {
-        let body = request::read(&body, action.row().1)?;
-        let change = Change {
-            action,
-            body,
-            shared,
-            who,
-        };
-        // It is logged also if the client hangs up.
-        let made = tokio::spawn(change.make().in_current_span()).await;
-        made.map_err(|_| Code::Panicked)?.map(Json)
+    post(move |State(shared), Extension(who), body| make(action, shared, who, body))
+}
+
+async fn make(
+    action: Action,
+    shared: Handle,
+    who: Who,
+    body: Bytes,
+) -> Result<Json<Value>, Problem> {
+    let body = request::read(&body, action.row().1)?;
+    let change = Change {
+        action,
+        body,
+        shared,
+        who,
     };
-    post(make)
+    // It is logged also if the client hangs up.
+    let made = tokio::spawn(change.make().in_current_span()).await;
+    made.map_err(|_| Code::Panicked)?.map(Json)
 }
 
 /// Returns whole milliseconds, rounded up.

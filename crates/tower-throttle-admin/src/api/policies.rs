@@ -13,8 +13,7 @@ use super::epoch_ms;
 /// A policy as it is now, and where it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    pub(crate) limiter: String,
-    pub(crate) kind: &'static str,
+    pub(crate) of: Inspect,
     /// The place of the layer or limiter in other lists: others may have its name.
     pub(crate) index: usize,
     /// The entry of the control document that sets its mode.
@@ -24,24 +23,18 @@ pub(crate) struct Policy {
     pub(crate) state: PolicyState,
 }
 
-/// Returns all policies. `name`: those of this name only.
-pub(crate) fn policies(
-    inspected: &[Inspect],
-    control: Option<&Control>,
-    name: Option<&str>,
-) -> Vec<Policy> {
+/// Returns all policies.
+pub(crate) fn policies(inspected: &[Inspect], control: Option<&Control>) -> Vec<Policy> {
     let entries = entries(control);
     let mut all = Vec::new();
     for (index, of) in inspected.iter().enumerate() {
         let followed = control.map(|control| of.follows(control));
-        let states = of.policies().into_iter();
-        for state in states.filter(|state| name.is_none_or(|name| name == state.name)) {
+        for state in of.policies() {
             // Entries for a policy of this name have no effect on one that does not follow.
             let mut by_hand = entries.iter().filter(|_| followed == Some(true));
             let mode = ("mode", Some(&*state.name), None);
             all.push(Policy {
-                limiter: of.name().to_owned(),
-                kind: of.kind(),
+                of: of.clone(),
                 index,
                 by_hand: by_hand.find(|entry| subject(entry) == mode).cloned(),
                 followed,
@@ -56,14 +49,14 @@ impl Policy {
     /// Describes it, for the log.
     pub(super) fn summary(&self) -> String {
         let (name, mode) = (&self.state.name, self.state.mode.name());
-        format!("{}/{name}: {mode}", self.limiter)
+        format!("{}/{name}: {mode}", self.of.name())
     }
 
     pub(super) fn json(&self) -> Value {
         let state = &self.state;
         json!({
-            "limiter": self.limiter,
-            "kind": self.kind,
+            "limiter": self.of.name(),
+            "kind": self.of.kind(),
             "index": self.index,
             "name": state.name,
             "quota": state.quota.map(|quota| quota.to_string()),

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tower_throttle::metrics::{Snapshot, StoreMetrics};
-
-use super::status::Status;
+use tower_throttle::metrics::{Checks, Snapshot, StoreMetrics};
 
 /// Numbers with names.
 type Counts = BTreeMap<&'static str, u64>;
@@ -24,7 +22,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn new(seconds: f64, limiters: &[Snapshot], stores: &[StoreMetrics]) -> Self {
+    pub(crate) fn new(seconds: f64, limiters: &[Snapshot], stores: &[StoreMetrics]) -> Self {
         let mut totals = Self {
             seconds,
             ..Self::default()
@@ -40,11 +38,6 @@ impl Totals {
             add(&mut totals.failures, store.failures.by_kind());
         }
         totals
-    }
-
-    /// Returns what was counted since the process started.
-    pub(crate) fn since_the_start(status: &Status) -> Self {
-        Self::new(0.0, &status.snapshots, &status.stores)
     }
 
     /// Names the time: as given, unless it is all time since the process started.
@@ -109,4 +102,10 @@ pub(super) fn outcomes(counted: &Snapshot) -> [u64; 3] {
     let denied = requests.total() - allowed - requests.cancelled;
     let shadow_denied = counted.policies().map(|(_, checks)| checks.shadow_denied);
     [allowed, denied, shadow_denied.sum()]
+}
+
+/// Returns the same of the checks of a policy.
+pub(crate) const fn outcomes_of(checks: &Checks) -> [u64; 3] {
+    let denied = checks.denied + checks.impossible + checks.key_missing;
+    [checks.allowed + checks.near, denied, checks.shadow_denied]
 }

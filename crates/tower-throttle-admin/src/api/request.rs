@@ -9,7 +9,6 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, IgnoredAny},
 };
-use serde_json::error::Category;
 use tower_throttle::{
     ConfigError, Quota,
     control::{Caller, End, Mode},
@@ -21,23 +20,21 @@ use crate::problem::{Code, Problem};
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Body {
-    pub(crate) caller: Option<CallerField>,
+    /// `None`: it is about all callers of a policy.
+    #[serde(default, deserialize_with = "caller")]
+    pub(crate) caller: Option<Caller>,
     pub(crate) policy: Option<String>,
     pub(crate) limiter: Option<String>,
     /// The quota of the caller, where each request chooses it.
-    pub(crate) tier: Option<Parsed<Quota>>,
-    pub(crate) quota: Option<Parsed<Quota>>,
-    pub(crate) r#for: Option<Parsed<End>>,
+    #[serde(default, deserialize_with = "quota")]
+    pub(crate) tier: Option<Quota>,
+    #[serde(default, deserialize_with = "quota")]
+    pub(crate) quota: Option<Quota>,
+    #[serde(default, deserialize_with = "end")]
+    pub(crate) r#for: Option<End>,
     pub(crate) mode: Option<ModeField>,
     pub(crate) reason: Option<String>,
     pub(crate) label: Option<String>,
-}
-
-impl Body {
-    /// `None`: it is about all callers of a policy.
-    pub(super) fn caller(&self) -> Option<&Caller> {
-        self.caller.as_ref().map(|caller| &caller.0)
-    }
 }
 
 /// The fields that the body of a call must have, and those that it may have.
@@ -64,99 +61,68 @@ enum ModeText {
 
 /// A text, or several for a key of several parts.
 #[derive(Deserialize)]
-#[serde(try_from = "Parts")]
-pub(crate) struct CallerField(pub(crate) Caller);
-
-#[derive(Deserialize)]
 #[serde(untagged, expecting = "it has to be a text, or a list of texts")]
 enum Parts {
     One(String),
     Several(Vec<String>),
 }
 
-impl TryFrom<Parts> for CallerField {
-    type Error = String;
+fn caller<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Caller>, D::Error> {
+    let caller = match Option::deserialize(json)? {
+        Some(Parts::One(text)) => parse_caller(&[&text]),
+        Some(Parts::Several(texts)) => parse_caller(&texts),
+        None => return Ok(None),
+    };
+    caller.map(Some).map_err(D::Error::custom)
+}
 
-    fn try_from(parts: Parts) -> Result<Self, String> {
-        match parts {
-            Parts::One(text) => Self::parse(&[&text]),
-            Parts::Several(texts) => Self::parse(&texts),
-        }
+pub(crate) fn parse_caller(parts: &[impl AsRef<str>]) -> Result<Caller, String> {
+    // An empty text is mostly a value that a script did not find.
+    if parts.iter().all(|part| part.as_ref().is_empty()) {
+        return Err("it is empty; write \"text:\" if you mean the empty key".to_owned());
     }
+    Caller::parse(parts).map_err(|error| {
+        let what = error.to_string();
+        what.strip_prefix("caller: ").unwrap_or(&what).to_owned()
+    })
 }
 
-impl CallerField {
-    pub(crate) fn parse(parts: &[impl AsRef<str>]) -> Result<Self, String> {
-        // An empty text is mostly a value that a script did not find.
-        if parts.iter().all(|part| part.as_ref().is_empty()) {
-            return Err("it is empty; write \"text:\" if you mean the empty key".to_owned());
-        }
-        Caller::parse(parts).map(Self).map_err(|error| {
-            let what = error.to_string();
-            what.strip_prefix("caller: ").unwrap_or(&what).to_owned()
-        })
-    }
+fn quota<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Quota>, D::Error> {
+    parsed(json, "10 per second, burst 20")
 }
 
-/// A quota, or when a change ends.
-#[derive(Clone, Copy)]
-pub(crate) struct Parsed<T>(pub(crate) T);
-
-impl<'de, T: FromStr<Err = ConfigError> + Example> Deserialize<'de> for Parsed<T> {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(json)?;
-        text.parse().map(Self).map_err(|error| match error.span() {
-            // Its message repeats the text.
-            Some(at) => D::Error::custom(format!(
-                "it is not understood from byte {} on; write a text such as \"{}\"",
-                at.start,
-                T::EXAMPLE
-            )),
-            None => D::Error::custom(error),
-        })
-    }
+fn end<'de, D: Deserializer<'de>>(json: D) -> Result<Option<End>, D::Error> {
+    parsed(json, "15 minutes")
 }
 
-pub(crate) trait Example {
-    const EXAMPLE: &str;
-}
-
-impl Example for Quota {
-    const EXAMPLE: &str = "10 per second, burst 20";
-}
-
-impl Example for End {
-    const EXAMPLE: &str = "15 minutes";
+fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err = ConfigError>>(
+    json: D,
+    example: &str,
+) -> Result<Option<T>, D::Error> {
+    let text: Option<String> = Option::deserialize(json)?;
+    let parsed = text.as_deref().map(T::from_str).transpose();
+    parsed.map_err(|error| match error.span().map(|at| at.start) {
+        // Its message repeats the text.
+        Some(at) => D::Error::custom(format!(
+            "it is not understood from byte {at} on; write a text such as \"{example}\""
+        )),
+        None => D::Error::custom(error),
+    })
 }
 
 /// Reads the body of a call, which has these fields.
 pub(super) fn read(body: &[u8], (must, may): Fields) -> Result<Body, Problem> {
-    let malformed = |what: String| Problem::from(Code::Malformed).detail(what);
+    let malformed = |what: String| Code::Malformed.because(what);
+    let given: BTreeMap<String, Option<IgnoredAny>> = serde_json::from_slice(body)
+        .map_err(|error| malformed(format!("the body is no JSON object: {}", expected(&error))))?;
     let mut json = serde_json::Deserializer::from_slice(body);
-    let read = serde_path_to_error::deserialize(&mut json);
-    let read = read.map_err(|error| {
-        let field = error.path().to_string();
-        (field, error.into_inner())
-    });
-    let read = read.and_then(|value| match json.end() {
-        Ok(()) => Ok(value),
-        Err(error) => Err((String::new(), error)),
-    });
-    let read = read.map_err(|(field, error)| {
-        let text = error.to_string();
-        // What serde has found is before this, and may be a key.
-        let what = match text.rsplit_once(", expected ") {
-            Some((_, expected)) => format!("expected {expected}"),
-            None => text,
-        };
-        malformed(match error.classify() {
-            Category::Data if NAMES.contains(&&*field) => format!("`{field}`: {what}"),
-            Category::Data => what,
-            _ => format!("the body is no JSON: {what}"),
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let (field, what) = (error.path().to_string(), expected(error.inner()));
+        malformed(match NAMES.contains(&&*field) {
+            true => format!("`{field}`: {what}"),
+            false => what,
         })
     })?;
-    let given: BTreeMap<String, Option<IgnoredAny>> =
-        serde_json::from_slice(body).unwrap_or_default();
     let has = |name: &&&str| given.get(**name).is_some_and(Option::is_some);
     if let Some(name) = must.iter().find(|name| !has(name)) {
         return Err(malformed(format!("missing field `{name}`")));
@@ -165,6 +131,15 @@ pub(super) fn read(body: &[u8], (must, may): Fields) -> Result<Body, Problem> {
     match NAMES.iter().find(is_other) {
         Some(name) => Err(malformed(format!("`{name}`: this call has no such field"))),
         None => Ok(read),
+    }
+}
+
+/// Returns what an error expects. What it has found is before this, and may be a key.
+fn expected(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("expected {expected}"),
+        None => text,
     }
 }
 

@@ -13,16 +13,15 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 use tower_throttle::{
-    control::Control,
     inspect::Inspect,
     metrics::{Deltas, Snapshot, StoreMetrics},
 };
 
 use super::{
     epoch_ms, ms,
-    recent::{Totals, outcomes},
+    recent::{Totals, outcomes, outcomes_of},
 };
-use crate::target::Targets;
+use crate::shared::Settings;
 
 /// How long samples are kept.
 const HISTORY: Duration = Duration::from_secs(300);
@@ -36,8 +35,7 @@ const LINGER: Duration = Duration::from_secs(15 * 60);
 /// Takes a sample a second for all pages that are open, from the first look to 15 minutes after the
 /// last one. There is no task before and after.
 pub(crate) struct Sampler {
-    targets: Targets,
-    control: Option<Control>,
+    settings: Arc<Settings>,
     state: Mutex<State>,
 }
 
@@ -59,13 +57,9 @@ struct Sample {
 }
 
 impl Sampler {
-    pub(crate) fn new(targets: Targets, control: Option<Control>) -> Arc<Self> {
+    pub(crate) fn new(settings: Arc<Settings>) -> Arc<Self> {
         let state = Mutex::default();
-        Arc::new(Self {
-            targets,
-            control,
-            state,
-        })
+        Arc::new(Self { settings, state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -97,13 +91,9 @@ impl Sampler {
 
     /// Returns the samples after the one of this time, as JSON. If that is not kept: all.
     pub(super) fn samples_after(&self, at_ms: u64) -> String {
-        let state = self.state();
-        let mut all = state.history.iter();
-        let known = all.position(|sample| sample.at_ms == at_ms);
-        let new = state
-            .history
-            .iter()
-            .skip(known.map_or(0, |place| place + 1));
+        let history = &self.state().history;
+        let known = history.iter().position(|sample| sample.at_ms == at_ms);
+        let new = history.iter().skip(known.map_or(0, |place| place + 1));
         let new: Vec<_> = new.map(|sample| &*sample.json).collect();
         format!("[{}]", new.join(","))
     }
@@ -123,12 +113,13 @@ async fn run(page: Weak<Sampler>) {
         if last_look.is_none_or(|last| last.elapsed() >= LINGER) {
             return page.state().forget();
         }
-        let snapshots: Vec<_> = page.targets.all().iter().map(Inspect::metrics).collect();
+        let (inspected, control) = (page.settings.targets.all(), &page.settings.control);
+        let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
         let (limiters, stores) = deltas.next(&snapshots);
         let now = Instant::now();
         // The first look has nothing to compare with.
         if let Some(last) = last.replace(now) {
-            let version = page.control.as_ref().map_or(0, |one| one.status().version);
+            let version = control.as_ref().map_or(0, |one| one.status().version);
             let sample = Sample::new(now - last, &limiters, &stores, version);
             page.state().keep(sample);
         }
@@ -184,12 +175,8 @@ fn limiter(counted: &Snapshot, over: Duration) -> Value {
     let sources = counted.decisions.by_source();
     let sources = sources.map(|(source, count)| (source.to_owned(), Value::from(rate(count))));
     let policies = counted.policies().map(|(name, checks)| {
-        json!({
-            "name": name,
-            "allowed": rate(checks.allowed + checks.near),
-            "denied": rate(checks.denied + checks.impossible + checks.key_missing),
-            "shadow_denied": rate(checks.shadow_denied),
-        })
+        let [allowed, denied, shadow] = outcomes_of(checks).map(rate);
+        json!({ "name": name, "allowed": allowed, "denied": denied, "shadow_denied": shadow })
     });
     json!({
         "name": counted.limiter(),

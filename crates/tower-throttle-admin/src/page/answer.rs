@@ -77,19 +77,23 @@ const UNKNOWN: &str = "Unknown";
 /// Returns what a policy does with the caller, in a word, and explains it unless it is plain.
 fn verdict(one: &CallerPolicy) -> (Tone, &'static str, &'static str) {
     let by_list = "The list decides before all policies.";
-    let by_operator = "An operator banned this caller.";
     let by_policy = "The policy banned this caller for what it did before.";
-    let off = "The policy is switched off: it denies nothing.";
     let shadow = "The policy only counts: it denies nothing.";
     let wait = one.decision().and_then(PolicyDecision::retry_after);
     match (one.state.list, one.state.mode, one.ban(), one.allowed()) {
         (Some(List::Deny), ..) => (Tone::Bad, "On the deny list", by_list),
         (Some(List::Allow), ..) => (Tone::Good, "On the allow list", by_list),
-        (_, Mode::Off, ..) => (Tone::Quiet, "Off", off),
+        (_, Mode::Off, ..) => (
+            Tone::Quiet,
+            "Off",
+            "The policy is switched off: it denies nothing.",
+        ),
         (_, _, None, None) => (Tone::Warn, UNKNOWN, ""),
         (_, _, None, Some(true)) => (Tone::Good, "Has room", ""),
         (_, Mode::Shadow, ..) => (Tone::Warn, "Would be denied", shadow),
-        (_, _, Some(("operator", _)), _) => (Tone::Bad, "Banned", by_operator),
+        (_, _, Some(("operator", _)), _) => {
+            (Tone::Bad, "Banned", "An operator banned this caller.")
+        }
         (_, _, Some(_), _) => (Tone::Bad, "Banned", by_policy),
         _ if wait.is_none() => (Tone::Bad, "No room", "Waiting does not help."),
         _ => (Tone::Bad, "No room", ""),
@@ -146,9 +150,7 @@ fn card(one: &CallerPolicy, asked: &Asked, view: &View) -> Markup {
 fn tiers(one: &CallerPolicy, view: &View) -> Markup {
     let (limiter, name) = (&one.state.limiter, &one.state.policy);
     let mut policies = view.policies.iter();
-    let own = policies.find(|policy| {
-        (&policy.limiter, &policy.state.name) == (limiter, name) && policy.state.quota.is_none()
-    });
+    let own = policies.find(|one| (one.of.name(), &one.state.name) == (limiter, name));
     let tiers = own.map_or(&[][..], |policy| &policy.state.tiers);
     html! {
         @if !tiers.is_empty() {

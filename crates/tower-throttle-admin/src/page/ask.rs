@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tower_throttle::{Key, Quota, control::Caller};
 
 use crate::{
-    api::request::{Body, CallerField, Parsed},
+    api::request::{Body, parse_caller},
     problem::{Code, Problem},
 };
 
@@ -33,13 +33,12 @@ impl Ask {
             self.caller = format!("fingerprint:{fingerprint}");
         }
         if !self.tier.is_empty() {
-            let quota: Parsed<Quota>;
+            let quota: String;
             (self.policy, quota) = serde_json::from_str(&self.tier).map_err(malformed)?;
-            tier = Some(quota);
+            tier = Some(quota.parse::<Quota>().map_err(|_| Code::Malformed)?);
         }
-        let caller = CallerField::parse(&parts_of(&self.caller));
-        let caller = caller
-            .map_err(|what| Problem::from(Code::Malformed).detail(format!("`caller`: {what}")))?;
+        let caller = parse_caller(&parts_of(&self.caller));
+        let caller = caller.map_err(|what| Code::Malformed.because(format!("`caller`: {what}")))?;
         Ok(Body {
             caller: Some(caller),
             policy: (!self.policy.is_empty()).then(|| self.policy.clone()),

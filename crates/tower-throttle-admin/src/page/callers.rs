@@ -19,14 +19,12 @@ const MOST_DENIALS: usize = 50;
 const MOST_OFFENDERS: usize = 20;
 
 /// Shows a caller as a button that looks it up, with and without scripts.
-pub(super) fn caller(
-    limiter: Option<&str>,
-    policy: &str,
-    fingerprint: &str,
-    name: Option<&str>,
-) -> Markup {
+///
+/// `of`: its policy, perhaps its limiter, and its fingerprint.
+pub(super) fn caller(of: (&str, Option<&str>, &str), name: Option<&str>) -> Markup {
+    let (policy, _, fingerprint) = of;
     html! {
-        button.link type="submit" form="ask" formnovalidate name="link" value=(json(&(policy, limiter, fingerprint)))
+        button.link type="submit" form="ask" formnovalidate name="link" value=(json(&of))
             aria-label={ "Look up " (name.unwrap_or(fingerprint)) " in " (policy) } {
             @match name {
                 Some(name) => (foreign(name)),
@@ -47,22 +45,15 @@ pub(super) fn denials(view: &View) -> Markup {
         }
     }
     groups.truncate(MOST_DENIALS);
-    let rows = groups.iter();
+    let missed = view.inspected.iter().map(|one| one.top_denied(0).missed);
     let table = Table {
         id: "denials",
         title: "Recent denials",
-        note: note(
-            view.inspected
-                .iter()
-                .map(|one| one.top_denied(0).missed)
-                .sum(),
-        ),
+        note: note(missed.sum()),
         columns: &["Caller", "Why", "Request", "#Last"],
         is_list: true,
         none: "No denial yet.",
-        rows: rows
-            .map(|(key, denial, times)| denial_row(key, denial, *times))
-            .collect(),
+        rows: groups.iter().map(denial_row).collect(),
     };
     table.render(&html! {})
 }
@@ -83,7 +74,7 @@ fn key_of((limiter, denial): &Denial) -> String {
     json(&(limiter, reason(denial.reason).1, request, callers))
 }
 
-fn denial_row(key: &str, (limiter, denial): &Denial, times: u64) -> Markup {
+fn denial_row((key, (limiter, denial), times): &(String, Denial, u64)) -> Markup {
     let mut known: Vec<(&str, String)> = Vec::new();
     for (policy, fingerprint) in callers(denial) {
         let fingerprint = fingerprint.filter(|one| known.iter().all(|(_, other)| other != one));
@@ -93,7 +84,7 @@ fn denial_row(key: &str, (limiter, denial): &Denial, times: u64) -> Markup {
         tr data-key=(key) {
             th scope="row" {
                 @if known.is_empty() { "unknown" }
-                @for (policy, fingerprint) in known { (caller(Some(limiter), policy, &fingerprint, None)) " " }
+                @for (policy, fingerprint) in known { (caller((policy, Some(limiter), &fingerprint), None)) " " }
             }
             td {
                 span.bad { (reason(denial.reason).1) }
@@ -111,7 +102,7 @@ fn denial_row(key: &str, (limiter, denial): &Denial, times: u64) -> Markup {
             }
             td.number {
                 (since(denial.at))
-                @if times > 1 { small { (count(times)) " times" } }
+                @if *times > 1 { small { (count(*times)) " times" } }
             }
         }
     }
@@ -135,7 +126,7 @@ fn top_row((limiter, one): &Top, view: &View) -> Markup {
     let fingerprint = one.fingerprint.to_string();
     html! {
         tr data-key={ (limiter) "/" (one.policy) "/" (one.shadow) "/" (fingerprint) } {
-            th scope="row" { (caller(Some(limiter), &one.policy, &fingerprint, one.name.as_deref())) }
+            th scope="row" { (caller((&one.policy, Some(limiter), &fingerprint), one.name.as_deref())) }
             td {
                 (foreign(&one.policy))
                 @if one.shadow { small { "would be denied" } }

@@ -77,14 +77,10 @@ fn dialog(name: &str, title: &str, submit: &str, fields: Fields<'_>, about: &str
 
 fn field(name: &str, value: &str) -> Markup {
     let (name, required) = (name.trim_end_matches('?'), !name.ends_with('?'));
-    let (label, note) = match (name, required) {
-        ("quota", _) => ("Quota", "As 100 per second, burst 200"),
-        ("for", true) => ("For", "From now: 90s, 15m, 1h, 7d, 2w"),
-        ("for", false) => (
-            "For",
-            "From now, as 15m, 1h, 7d. Empty: until it is removed",
-        ),
-        ("reason", _) => ("Reason", "For others: a ticket, a symptom"),
+    let (label, note) = match name {
+        "quota" => ("Quota", "As 100 per second, burst 200"),
+        "for" => ("For", "From now: 90s, 15m, 1h, 7d, 2w"),
+        "reason" => ("Reason", "For others: a ticket, a symptom"),
         _ => (
             "Name of the caller",
             "For people, as Example Inc.: of the key, only a hash is kept",
@@ -103,7 +99,7 @@ fn field(name: &str, value: &str) -> Markup {
                     }
                 }
             }
-            small id=(note_id) { (note) }
+            small id=(note_id) { (note) @if name == "for" && !required { ". Empty: until it is removed" } }
         }
     }
 }

@@ -18,6 +18,7 @@ const MOST_ENTRIES: usize = 500;
 pub(super) fn table(view: &View) -> Markup {
     let entries = entries(view.shared.control.as_ref());
     let older = entries.len().saturating_sub(MOST_ENTRIES);
+    let rows = entries.iter().skip(older);
     let table = Table {
         id: "entries",
         title: "Changed by hand",
@@ -27,11 +28,7 @@ pub(super) fn table(view: &View) -> Markup {
             false => &["Change", "By", "Ends"],
         },
         none: "Nothing is changed by hand.",
-        rows: entries
-            .iter()
-            .skip(older)
-            .map(|entry| row(entry, view))
-            .collect(),
+        rows: rows.map(|entry| row(entry, view)).collect(),
         ..Table::default()
     };
     table.render(&html! { div id="entries-outcome" {} })
@@ -40,23 +37,21 @@ pub(super) fn table(view: &View) -> Markup {
 fn row(entry: &Entry, view: &View) -> Markup {
     let (kind, policy, print) = subject(entry);
     let print = print.map(|print| print.to_string());
+    let as_json = |print| format!("\"fingerprint:{print}\"");
     let range = match &entry.action {
         Action::ListIp { range, .. } => Some(&**range),
         _ => None,
     };
     let label = entry.label.as_deref().or(range);
     let subject = label.or(print.as_deref()).or(policy).unwrap_or_default();
-    let caller_json = print
-        .as_ref()
-        .map(|print| format!("\"fingerprint:{print}\""));
     html! {
-        tr data-key=(json(&(kind, policy, &print, range))) data-policy=[policy] data-caller=[caller_json]
+        tr data-key=(json(&(kind, policy, &print, range))) data-policy=[policy] data-caller=[print.as_ref().map(as_json)]
             data-subject=(subject) data-now=(kind) data-outcome="entries-outcome" {
             th scope="row" {
                 (what(entry))
                 small {
                     @match (policy, &print) {
-                        (Some(policy), Some(print)) => { (caller(None, policy, print, label)) " in " },
+                        (Some(policy), Some(print)) => { (caller((policy, None, print), label)) " in " },
                         _ => @if let Some(label) = label { (foreign(label)) " " },
                     }
                     @if let Some(policy) = policy { (foreign(policy)) }

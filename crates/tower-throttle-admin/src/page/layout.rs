@@ -1,7 +1,11 @@
 //! The page as a whole, and the form for the token.
 
-use std::{collections::HashSet, time::SystemTime};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::SystemTime,
+};
 
+use axum::response::Html;
 use maud::{DOCTYPE, Markup, html};
 
 use super::{
@@ -14,7 +18,7 @@ use super::{
 use crate::{api::epoch_ms, base::Base};
 
 impl View {
-    pub(super) fn render(&self, base: &Base) -> String {
+    pub(super) fn render(&self, base: &Base) -> Html<String> {
         let (shared, now_ms) = (&self.shared, epoch_ms(SystemTime::now()));
         let body = html! {
             body data-now=(now_ms) {
@@ -51,7 +55,7 @@ impl View {
     }
 
     fn who(&self) -> Markup {
-        let (who, changes) = (self.status.who.name(), self.shared.changes);
+        let (who, changes) = (self.who.name(), self.shared.changes);
         html! {
             // The name that a change is signed with says nothing to a reader who cannot change anything.
             @match (self.shared.access.is_for_all_users(), changes) {
@@ -70,13 +74,8 @@ impl View {
     fn look_up(&self, base: &Base) -> Markup {
         let asked = self.asked.as_ref();
         let policy = asked.map_or("", |asked| &asked.ask.policy);
-        let mut names: Vec<&str> = self
-            .policies
-            .iter()
-            .map(|policy| &*policy.state.name)
-            .collect();
-        names.sort_unstable();
-        names.dedup();
+        let names = self.policies.iter().map(|policy| &policy.state.name);
+        let names: BTreeSet<_> = names.collect();
         html! {
             section.card id="look-up" aria-labelledby="look-up-title" tabindex="-1" {
                 form.ask id="ask" method="post" action={ (base.0) "look-up" } {
@@ -112,17 +111,16 @@ impl View {
 
     fn traffic(&self) -> Markup {
         let has_several = self.has_several_limiters();
-        let mut options: Vec<(String, String)> = Vec::new();
+        let (mut options, mut known) = (Vec::new(), HashSet::new());
         for policy in &self.policies {
-            let (limiter, name) = (&policy.limiter, &policy.state.name);
-            if has_several {
-                options.push((json(&[limiter]), limiter.clone()));
-                options.push((json(&[limiter, name]), format!("{limiter}: {name}")));
-            } else {
-                options.push((json(&[limiter, name]), name.clone()));
-            }
+            let (limiter, name) = (policy.of.name(), &*policy.state.name);
+            let text = match has_several {
+                true => format!("{limiter}: {name}"),
+                false => name.to_owned(),
+            };
+            options.extend(has_several.then(|| (json(&[limiter]), limiter.to_owned())));
+            options.push((json(&[limiter, name]), text));
         }
-        let mut known = HashSet::new();
         options.retain(|(value, _)| known.insert(value.clone()));
         html! {
             section.card.scripted aria-labelledby="traffic-title" {
@@ -143,7 +141,7 @@ impl View {
 }
 
 /// Returns the page that asks for the token. `message`: why it asks again.
-pub(crate) fn login_page(base: &Base, message: &str) -> String {
+pub(crate) fn login_page(base: &Base, message: &str) -> Html<String> {
     let body = html! {
         body.login {
             main {
@@ -166,8 +164,8 @@ pub(crate) fn login_page(base: &Base, message: &str) -> String {
     document("Log in", base, false, &body)
 }
 
-fn document(title: &str, base: &Base, has_script: bool, body: &Markup) -> String {
-    written(html! {
+fn document(title: &str, base: &Base, has_script: bool, body: &Markup) -> Html<String> {
+    let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
@@ -180,5 +178,6 @@ fn document(title: &str, base: &Base, has_script: bool, body: &Markup) -> String
             }
             (body)
         }
-    })
+    };
+    Html(written(page))
 }

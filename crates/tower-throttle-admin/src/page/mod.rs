@@ -31,11 +31,14 @@ use std::time::Duration;
 use axum::{
     Extension, Form, Router,
     extract::{State, rejection::FormRejection},
-    response::{Html, IntoResponse, Response},
+    response::Html,
     routing::{get, post},
 };
 use http::header::CONTENT_TYPE;
-use tower_throttle::inspect::Inspect;
+use tower_throttle::{
+    inspect::Inspect,
+    metrics::{Snapshot, StoreMetrics},
+};
 
 use self::ask::Ask;
 pub(super) use self::layout::login_page;
@@ -44,7 +47,7 @@ use super::{
         look_up::CallerPolicy,
         policies::{self, Policy},
         recent::Totals,
-        status::Status,
+        status::stores,
     },
     base::Base,
     problem::{Code, Problem},
@@ -87,7 +90,10 @@ pub(super) fn routes() -> Router<Handle> {
 struct View {
     shared: Handle,
     inspected: Vec<Inspect>,
-    status: Status,
+    /// The numbers of each layer and limiter, and those of their stores.
+    snapshots: Vec<Snapshot>,
+    stores: Vec<StoreMetrics>,
+    who: Who,
     policies: Vec<Policy>,
     asked: Option<Asked>,
 }
@@ -101,12 +107,12 @@ pub(super) async fn show(
     State(shared): State<Handle>,
     Extension(base): Extension<Base>,
     who: Option<Extension<Who>>,
-) -> Response {
+) -> Html<String> {
     match who {
-        Some(Extension(who)) => View::new(shared, who, None).response(&base),
+        Some(Extension(who)) => View::new(shared, who, None).render(&base),
         // There is nothing wrong with the request, and browsers report a page of another status than
         // 200 as an error in their consoles.
-        None => Html(login_page(&base, "")).into_response(),
+        None => login_page(&base, ""),
     }
 }
 
@@ -117,7 +123,7 @@ async fn look_up(
     Extension(base): Extension<Base>,
     Extension(who): Extension<Who>,
     form: Result<Form<Ask>, FormRejection>,
-) -> Result<Response, Problem> {
+) -> Result<Html<String>, Problem> {
     let Form(mut ask) = form.map_err(|_| Problem::from(Code::Malformed))?;
     let answer = match ask.question() {
         Ok(question) => question.look_up(&shared).await,
@@ -125,36 +131,35 @@ async fn look_up(
     };
     let answer = answer.map_err(|problem| problem.message().to_owned());
     let view = View::new(shared, who, Some(Asked { ask, answer }));
-    Ok(view.response(&base))
+    Ok(view.render(&base))
 }
 
 impl View {
     fn new(shared: Handle, who: Who, asked: Option<Asked>) -> Self {
         shared.sampler.look();
         let inspected = shared.targets.all();
+        let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
         Self {
-            status: Status::new(&shared, &inspected, who),
-            policies: policies::policies(&inspected, shared.control.as_ref(), None),
+            stores: stores(&snapshots),
+            snapshots,
+            who,
+            policies: policies::policies(&inspected, shared.control.as_ref()),
             shared,
             inspected,
             asked,
         }
     }
 
-    fn response(&self, base: &Base) -> Response {
-        Html(self.render(base)).into_response()
-    }
-
     /// Sums up what happened in this time before now, or since the process started if nobody has
     /// looked before.
     fn totals(&self, time: Duration) -> Totals {
         let recent = self.shared.sampler.totals(time);
-        recent.unwrap_or_else(|| Totals::since_the_start(&self.status))
+        recent.unwrap_or_else(|| Totals::new(0.0, &self.snapshots, &self.stores))
     }
 
     /// Returns whether the names of layers and limiters say anything.
     fn has_several_limiters(&self) -> bool {
-        let mut limiters = self.policies.iter().map(|policy| &policy.limiter);
+        let mut limiters = self.policies.iter().map(|policy| policy.of.name());
         let first = limiters.next();
         limiters.any(|other| Some(other) != first)
     }

@@ -10,7 +10,7 @@ use super::{
     text::{Tone, badge, foreign, json, remarks, signed, until, with_code},
     words::{count, plural, share},
 };
-use crate::api::policies::Policy;
+use crate::api::{policies::Policy, recent::outcomes_of};
 
 pub(super) fn policies(view: &View) -> Markup {
     let policies = view.policies.iter();
@@ -36,9 +36,11 @@ pub(super) fn policies(view: &View) -> Markup {
 }
 
 fn policy_row(policy: &Policy, view: &View) -> Markup {
-    let (state, limiter) = (&policy.state, &policy.limiter);
+    let (state, limiter) = (&policy.state, policy.of.name());
     let (name, mode) = (&state.name, state.mode.name());
-    let counts = checks(policy, view);
+    let snapshot = view.snapshots.get(policy.index);
+    let counts = snapshot.and_then(|snapshot| snapshot.policy(name));
+    let counts = counts.map_or([0; 3], outcomes_of);
     let labels = ["Allowed", "Denied", "Would deny"];
     let tone = match state.mode {
         Mode::Shadow => Tone::Warn,
@@ -50,7 +52,7 @@ fn policy_row(policy: &Policy, view: &View) -> Markup {
     };
     let on_failure = state.on_store_failure.to_string();
     html! {
-        tr data-key={ (policy.index) "/" (name) } data-series=(json(&[limiter, name])) data-policy=(name)
+        tr data-key={ (policy.index) "/" (name) } data-series=(json(&(limiter, name))) data-policy=(name)
             data-subject=(name) data-mode=(mode) data-now={ "mode " (mode) }
             data-by-hand[policy.by_hand.is_some()] data-outcome="policies-outcome" {
             th scope="row" {
@@ -91,15 +93,6 @@ fn policy_row(policy: &Policy, view: &View) -> Markup {
             td.number.scripted data-label="Denied, 5 min" data-own {}
         }
     }
-}
-
-/// Returns how many checks of a policy were allowed, denied, and would have been denied.
-fn checks(policy: &Policy, view: &View) -> [u64; 3] {
-    let snapshot = view.status.snapshots.get(policy.index);
-    let checks = snapshot.and_then(|snapshot| snapshot.policy(&policy.state.name));
-    let checks = checks.copied().unwrap_or_default();
-    let denied = checks.denied + checks.impossible + checks.key_missing;
-    [checks.allowed + checks.near, denied, checks.shadow_denied]
 }
 
 /// The sources of decisions.
@@ -158,7 +151,7 @@ pub(super) fn stores(view: &View) -> Markup {
         title: "Stores",
         columns: &["Store", "State", "#In flight", "#Failures", "#Buckets"],
         none: "No store is shown.",
-        rows: view.status.stores.iter().map(store_row).collect(),
+        rows: view.stores.iter().map(store_row).collect(),
         ..Table::default()
     };
     table.render(&html! {

@@ -1,6 +1,6 @@
 //! The files of the page, and its markup. Whole pages are in `tests/admin/page.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use maud::html;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     access::Access,
-    api::{look_up::CallerPolicy, recent::Totals, status::Status},
+    api::{look_up::CallerPolicy, recent::Totals},
     base::Base,
     shared::{Settings, Shared},
     who::Who,
@@ -76,7 +76,7 @@ fn each_source_of_decisions_has_a_name() {
 #[test]
 fn the_login_says_why_it_asks_again() {
     let base = Base("./admin/".to_owned());
-    let page = login_page(&base, "the token is <wrong>");
+    let page = login_page(&base, "the token is <wrong>").0;
     assert!(page.contains("action=\"./admin/session\""));
     assert!(page.contains(">the token is &lt;wrong&gt;</p>"));
     // It is for people who have never seen the code of the application.
@@ -115,19 +115,11 @@ fn a_caller_of_several_parts_has_spaces_between_them() {
     }
 }
 
-fn status(up: bool, is_redis: bool) -> Status {
-    let mut store = StoreMetrics::default();
-    store.name = "main".to_owned();
+fn stores(up: bool, is_redis: bool) -> [StoreMetrics; 1] {
+    let mut store = StoreMetrics::new("main");
     store.is_up = up;
     store.breakers_open = is_redis.then_some(0);
-    Status {
-        who: Who::new("ann"),
-        snapshots: Vec::new(),
-        stores: vec![store],
-        control: None,
-        not_followed: BTreeSet::new(),
-        file: None,
-    }
+    [store]
 }
 
 /// Returns what the tile says, if that many of the last decisions were made by the store, and that
@@ -140,7 +132,7 @@ fn store_tile(up: bool, decided: u64, failed: u64, why: &'static str) -> String 
         failures: BTreeMap::from([(why, failed)]),
         ..Totals::default()
     };
-    let tile = tiles::store(&status(up, true), &recent).into_string();
+    let tile = tiles::store(&stores(up, true), &recent).into_string();
     let (_, value) = tile.split_once("<p class=\"value ").unwrap();
     let (value, rest) = value.split_once("</p>").unwrap();
     assert_eq!(rest.contains("Down: <bdi>main</bdi>"), !up, "{tile}");
@@ -179,7 +171,7 @@ fn the_tile_of_the_store_says_how_much_it_decides_and_why_not_all() {
             "{up} {decided} {failed}"
         );
     }
-    let in_memory = tiles::store(&status(true, false), &Totals::default()).into_string();
+    let in_memory = tiles::store(&stores(true, false), &Totals::default()).into_string();
     assert!(in_memory.contains("No Redis: in memory"));
 }
 

@@ -1,21 +1,26 @@
 //! The tiles at the top: what to know at a glance.
 
 use maud::{Markup, html};
+use tower_throttle::metrics::StoreMetrics;
 
 use super::{
     LATELY, View,
     text::{Tone, foreign, signed, since},
     words::{count, plural, share},
 };
-use crate::api::{recent::Totals, status::Status};
+use crate::api::{recent::Totals, status::not_followed};
 
 pub(super) fn tiles(view: &View) -> Markup {
-    let (status, recent) = (&view.status, view.totals(LATELY));
+    let recent = view.totals(LATELY);
     let tiles = [
-        ("tile-store", "Is Redis deciding?", store(status, &recent)),
+        (
+            "tile-store",
+            "Is Redis deciding?",
+            store(&view.stores, &recent),
+        ),
         ("tile-traffic", "Requests", traffic(&recent)),
-        ("tile-file", "Limits", file(status)),
-        ("tile-document", "Control document", document(status)),
+        ("tile-file", "Limits", file(view)),
+        ("tile-document", "Control document", document(view)),
     ];
     html! {
         section.tiles id="tiles" data-part aria-label="State" {
@@ -29,11 +34,10 @@ fn value(tone: Tone, text: &str) -> Markup {
 }
 
 /// Says which share Redis decided lately, and why it did not decide the rest.
-pub(super) fn store(status: &Status, recent: &Totals) -> Markup {
-    let mut down = status.stores.iter().filter(|store| !store.is_up).peekable();
+pub(super) fn store(stores: &[StoreMetrics], recent: &Totals) -> Markup {
+    let mut down = stores.iter().filter(|store| !store.is_up).peekable();
     let is_down = down.peek().is_some();
-    let mut stores = status.stores.iter();
-    let is_redis = stores.any(|store| store.breakers_open.is_some());
+    let is_redis = stores.iter().any(|store| store.breakers_open.is_some());
     let (all, failed) = (recent.decisions(), recent.undecided());
     let decided = share(all - failed, all);
     let why = recent.failure().unwrap_or("failed");
@@ -83,9 +87,9 @@ fn traffic(recent: &Totals) -> Markup {
     }
 }
 
-fn file(status: &Status) -> Markup {
+fn file(view: &View) -> Markup {
     html! {
-        @match &status.file {
+        @match view.shared.targets.file_status() {
             None => {
                 (value(Tone::Quiet, "In code"))
                 p.note { "No file of limits is followed" }
@@ -106,25 +110,27 @@ fn file(status: &Status) -> Markup {
     }
 }
 
-fn document(status: &Status) -> Markup {
-    let Some(control) = &status.control else {
+fn document(view: &View) -> Markup {
+    let Some(control) = &view.shared.control else {
         return html! {
             (value(Tone::Quiet, "Not in use"))
             p.note { "Bans, overrides and modes need one" }
         };
     };
+    let status = control.status();
+    let not_followed = not_followed(control, &view.inspected);
     html! {
-        @if let Some(problem) = &control.problem {
+        @if let Some(problem) = &status.problem {
             (value(Tone::Warn, "Not up to date"))
             p.bad { (foreign(problem)) }
         } @else {
-            (value(Tone::Quiet, &plural(control.entries as u64, "entry", "entries")))
+            (value(Tone::Quiet, &plural(status.entries as u64, "entry", "entries")))
         }
-        @match control.applied_at {
+        @match status.applied_at {
             Some(at) => p.note { "Changes applied " (since(at)) },
             None => p.note { "Nothing was changed yet" },
         }
-        @if let Some(name) = control.unknown_policies.first() { p.note { "No such policy here: " (foreign(name)) } }
-        @if let Some(name) = status.not_followed.first() { p.warn { "Not followed under " (foreign(name)) } }
+        @if let Some(name) = status.unknown_policies.first() { p.note { "No such policy here: " (foreign(name)) } }
+        @if let Some(name) = not_followed.first() { p.warn { "Not followed under " (foreign(name)) } }
     }
 }

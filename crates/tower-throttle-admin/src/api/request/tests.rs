@@ -96,12 +96,12 @@ fn a_problem_names_the_field_and_what_it_has_to_be() {
     let quota = |fields: &str| with(&format!(r#""quota":"5 per second",{fields}"#));
     let hour = |fields: &str| quota(&format!(r#""for":"1h",{fields}"#));
     for (body, expected) in [
-        ("", "no JSON: EOF while parsing a value at line 1"),
+        ("", "no JSON object: EOF while parsing a value at line 1"),
         (
             "{",
-            "no JSON: EOF while parsing an object at line 1 column 1",
+            "no JSON object: EOF while parsing an object at line 1 column 1",
         ),
-        ("7", "expected struct Body"),
+        ("7", "no JSON object: expected a map"),
         (r#"{"policy":"a","policy":"b"}"#, "duplicate field `policy`"),
         (r#"{"policy":"plan"}"#, "missing field `caller`"),
         (
@@ -161,7 +161,7 @@ fn a_problem_names_the_field_and_what_it_has_to_be() {
     assert!(
         problem
             .message()
-            .starts_with("the body is no JSON: trailing")
+            .starts_with("the body is no JSON object: trailing")
     );
     let problem = read(br#"{"policy":"p","mode":"loud"}"#, Action::Mode.row().1).err();
     let expected = "`mode`: expected one of `enforce`, `shadow`, `off`";
