@@ -46,7 +46,11 @@ fn media_type(headers: &HeaderMap) -> String {
 }
 
 /// Reads a body.
-pub(crate) async fn read(body: Body) -> Result<Bytes, Problem> {
+pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    // What is announced as too large is not waited for.
+    let length = only(headers, "content-length").ok().flatten();
+    let length: Option<usize> = length.and_then(|length| length.parse().ok());
+    Code::TooLarge.unless(length.is_none_or(|length| length <= MOST_BYTES))?;
     let read = Limited::new(body, MOST_BYTES).collect();
     match timeout(LONGEST, read).await {
         Ok(Ok(read)) => Ok(read.to_bytes()),

@@ -84,7 +84,7 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
     if head.method() == Method::POST {
         body::check(&head)?;
         Code::ReadOnly.unless(shared.changes || !is_change(&head))?;
-        body = Body::from(body::read(body).await?);
+        body = Body::from(body::read(head.headers(), body).await?);
     }
     let base = Base::of(&parts);
     parts.extensions.insert(base);

@@ -77,23 +77,19 @@ const UNKNOWN: &str = "Unknown";
 /// Returns what a policy does with the caller, in a word, and explains it unless it is plain.
 fn verdict(one: &CallerPolicy) -> (Tone, &'static str, &'static str) {
     let by_list = "The list decides before all policies.";
+    let by_operator = "An operator banned this caller.";
     let by_policy = "The policy banned this caller for what it did before.";
+    let off = "The policy is switched off: it denies nothing.";
     let shadow = "The policy only counts: it denies nothing.";
     let wait = one.decision().and_then(PolicyDecision::retry_after);
     match (one.state.list, one.state.mode, one.ban(), one.allowed()) {
         (Some(List::Deny), ..) => (Tone::Bad, "On the deny list", by_list),
         (Some(List::Allow), ..) => (Tone::Good, "On the allow list", by_list),
-        (_, Mode::Off, ..) => (
-            Tone::Quiet,
-            "Off",
-            "The policy is switched off: it denies nothing.",
-        ),
+        (_, Mode::Off, ..) => (Tone::Quiet, "Off", off),
         (_, _, None, None) => (Tone::Warn, UNKNOWN, ""),
         (_, _, None, Some(true)) => (Tone::Good, "Has room", ""),
         (_, Mode::Shadow, ..) => (Tone::Warn, "Would be denied", shadow),
-        (_, _, Some(("operator", _)), _) => {
-            (Tone::Bad, "Banned", "An operator banned this caller.")
-        }
+        (_, _, Some(("operator", _)), _) => (Tone::Bad, "Banned", by_operator),
         (_, _, Some(_), _) => (Tone::Bad, "Banned", by_policy),
         _ if wait.is_none() => (Tone::Bad, "No room", "Waiting does not help."),
         _ => (Tone::Bad, "No room", ""),
