@@ -7,11 +7,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
-use http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{CONTENT_TYPE, SET_COOKIE},
-    request::Parts,
-};
+use http::{HeaderMap, HeaderValue, StatusCode, request::Parts};
 use serde::Deserialize;
 use tower_throttle::RequestHead;
 
@@ -56,7 +52,7 @@ fn form_again(problem: Problem) -> Response {
     let page = page::login_page(&Base("./".to_owned()), problem.message());
     let (mut head, _) = problem.into_response().into_parts();
     // `Html` sets that of the page.
-    head.headers.remove(CONTENT_TYPE);
+    head.headers.remove("content-type");
     (head, page).into_response()
 }
 
@@ -84,7 +80,7 @@ async fn end(State(shared): State<Handle>, headers: HeaderMap) -> Result<Respons
 
 /// Shows the page after a form, and nothing otherwise.
 fn done(asked: &HeaderMap, cookie: HeaderValue) -> Response {
-    let cookie = [(SET_COOKIE, cookie)];
+    let cookie = [("set-cookie", cookie)];
     match is_form(asked) {
         true => (cookie, Redirect::to(PAGE)).into_response(),
         false => (StatusCode::NO_CONTENT, cookie).into_response(),

@@ -6,10 +6,7 @@ use axum::{
     Json,
     response::{IntoResponse, Response},
 };
-use http::{
-    StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
-};
+use http::StatusCode;
 use serde_json::json;
 use tower_throttle::control::ControlError;
 
@@ -94,13 +91,12 @@ impl IntoResponse for Problem {
             "detail": self.detail,
             "code": code,
         });
-        let kind = [(CONTENT_TYPE, "application/problem+json")];
+        let kind = [("content-type", "application/problem+json")];
         let seconds = |wait: Duration| wait.as_nanos().div_ceil(1_000_000_000).max(1);
-        let wait = self
-            .retry_after
-            .map(|wait| [(RETRY_AFTER, seconds(wait).to_string())]);
+        let seconds = self.retry_after.map(|wait| seconds(wait).to_string());
+        let wait = seconds.map(|seconds| [("retry-after", seconds)]);
         let is_unknown = status == StatusCode::UNAUTHORIZED;
-        let challenge = is_unknown.then_some([(WWW_AUTHENTICATE, "Bearer")]);
+        let challenge = is_unknown.then_some([("www-authenticate", "Bearer")]);
         (status, kind, wait, challenge, Json(document)).into_response()
     }
 }

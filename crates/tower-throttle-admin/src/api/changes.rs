@@ -131,7 +131,10 @@ impl Change {
         }
         if let (Some(caller), Some(has_effect)) = (caller, self.resets(states)) {
             for one in inspected {
-                let reset = one.reset(caller, policy).await.map_err(not_reset)?;
+                let reset = one
+                    .reset(caller, policy)
+                    .await
+                    .map_err(|error| not_reset(&error))?;
                 *is_changed |= has_effect && !reset.is_empty();
             }
         }
@@ -281,7 +284,7 @@ fn has_used(one: &CallerPolicy) -> bool {
     }
 }
 
-fn not_reset(error: StoreError) -> Problem {
+fn not_reset(error: &StoreError) -> Problem {
     let is_in_doubt = error.may_have_run();
     let what = if is_in_doubt {
         "may have been"

@@ -23,7 +23,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
-use http::{Uri, header::CONTENT_TYPE};
+use http::Uri;
 use serde_json::Value;
 use tracing::Instrument;
 
@@ -97,7 +97,7 @@ async fn get_samples(State(shared): State<Handle>, uri: Uri) -> Result<Response,
     let since = number(&uri, "since=", 0..=u64::MAX)?.unwrap_or(0);
     shared.sampler.look();
     let samples = shared.sampler.samples_after(since);
-    Ok(([(CONTENT_TYPE, "application/json")], samples).into_response())
+    Ok(([("content-type", "application/json")], samples).into_response())
 }
 
 /// Returns the number that a query has under its only name.

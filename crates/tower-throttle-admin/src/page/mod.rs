@@ -34,7 +34,6 @@ use axum::{
     response::Html,
     routing::{get, post},
 };
-use http::header::CONTENT_TYPE;
 use tower_throttle::{
     inspect::Inspect,
     metrics::{Snapshot, StoreMetrics},
@@ -74,8 +73,9 @@ const ICON: &str = include_str!("assets/admin.svg");
 
 /// Returns the page, its assets, and the look-up.
 pub(super) fn routes() -> Router<Handle> {
-    let file =
-        |kind: &'static str, text: &'static str| get(async move || ([(CONTENT_TYPE, kind)], text));
+    let file = |kind: &'static str, text: &'static str| {
+        get(async move || ([("content-type", kind)], text))
+    };
     Router::new()
         .route("/", get(show))
         // The same for the script, at a path that is the same wherever the page is.
