@@ -207,7 +207,7 @@ impl Access {
                 let Some(token) = presented(head.headers()) else {
                     return Ok((None, peer(head)));
                 };
-                attempts.check_token(bearer, token, head).await?;
+                attempts.check_token(bearer, token.as_bytes(), head).await?;
                 (operator, peer(head))
             }
         })

@@ -1,9 +1,9 @@
 //! The secret of those who have one.
 
 use blake3::Hash;
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::HeaderMap;
 
-use crate::{access::AccessError, session::Sessions};
+use crate::{access::AccessError, origin::only, session::Sessions};
 
 const FEWEST_CHARACTERS: usize = 16;
 
@@ -45,13 +45,9 @@ impl Bearer {
 }
 
 /// Returns the token of a request that presents one: by `Authorization: Bearer ..`.
-pub(crate) fn presented(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut all = headers.get_all(AUTHORIZATION).iter();
-    let (Some(only), None) = (all.next(), all.next()) else {
-        return None;
-    };
-    let (scheme, token) = only.as_bytes().split_at_checked("Bearer ".len())?;
-    scheme
-        .eq_ignore_ascii_case(b"Bearer ")
-        .then(|| token.trim_ascii())
+pub(crate) fn presented(headers: &HeaderMap) -> Option<&str> {
+    let field = only(headers, "authorization").ok()??;
+    let (scheme, token) = field.split_at_checked("Bearer ".len())?;
+    let is_bearer = scheme.eq_ignore_ascii_case("Bearer ");
+    is_bearer.then(|| token.trim())
 }

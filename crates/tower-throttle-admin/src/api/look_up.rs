@@ -25,21 +25,12 @@ pub(crate) struct CallerPolicy {
 impl Body {
     /// Returns the layers and limiters that are meant, of which each has the policy.
     pub(super) fn among(&self, shared: &Shared) -> Result<Vec<Inspect>, Problem> {
-        let mut inspected = shared.targets.all();
+        let (limiter, policy) = (self.limiter.as_ref(), self.policy.as_ref());
+        let mut all = shared.targets.all();
         let name = |one: &Inspect| vec![one.name().to_owned()];
-        retain(
-            &mut inspected,
-            self.limiter.as_ref(),
-            name,
-            Code::UnknownLimiter,
-        )?;
-        retain(
-            &mut inspected,
-            self.policy.as_ref(),
-            policy_names,
-            Code::UnknownPolicy,
-        )?;
-        Ok(inspected)
+        retain(&mut all, limiter, name, Code::UnknownLimiter)?;
+        retain(&mut all, policy, policy_names, Code::UnknownPolicy)?;
+        Ok(all)
     }
 
     /// Asks one layer or limiter after the other what it does with the caller.
@@ -64,6 +55,9 @@ impl Body {
     }
 }
 
+/// So many names are not listed.
+const TOO_MANY: usize = 33;
+
 /// Keeps those that have a name, if one is wanted. If none has it, the problem lists the names that
 /// there are, unless they are many.
 fn retain(
@@ -76,7 +70,7 @@ fn retain(
     inspected.retain(|one| wanted.is_none_or(|wanted| names(one).contains(wanted)));
     match known.len() {
         _ if wanted.is_none() || !inspected.is_empty() => Ok(()),
-        0 | 33.. => Err(code.into()),
+        0 | TOO_MANY.. => Err(code.into()),
         _ => {
             let (problem, known) = (Problem::from(code), Vec::from_iter(known).join(", "));
             Err(code.because(format!("{}; there are {known}", problem.message())))

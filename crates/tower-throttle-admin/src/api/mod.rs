@@ -42,6 +42,9 @@ use super::{
 const USUAL_TOP: u64 = 20;
 const MOST_TOP: u64 = 1_000;
 
+/// What most handlers return.
+type Answer = Result<Json<Value>, Problem>;
+
 /// Returns all routes below `/api/v1/`.
 pub(super) fn routes() -> Router<Handle> {
     let api = Router::new()
@@ -81,13 +84,13 @@ async fn get_metrics(State(shared): State<Handle>) -> Json<Value> {
     Json(shared.targets.all().iter().map(numbers::metrics).collect())
 }
 
-async fn get_top(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
+async fn get_top(State(shared): State<Handle>, uri: Uri) -> Answer {
     let limit = number(&uri, "limit=", 1..=MOST_TOP)?.unwrap_or(USUAL_TOP);
     let top = numbers::top(&shared.targets.all(), usize::try_from(limit).unwrap_or(0));
     Ok(Json(top.iter().map(numbers::top_json).collect()))
 }
 
-async fn get_denials(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
+async fn get_denials(State(shared): State<Handle>, uri: Uri) -> Answer {
     let since = number(&uri, "since=", 0..=u64::MAX)?.unwrap_or(0);
     let denials = numbers::denials(&shared.targets.all(), since);
     Ok(Json(denials.iter().map(numbers::denial_json).collect()))
@@ -113,7 +116,7 @@ fn number(uri: &Uri, name: &str, range: RangeInclusive<u64>) -> Result<Option<u6
     number.map(Some)
 }
 
-async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<Value>, Problem> {
+async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Answer {
     let question = request::read(&body, OF_CALLER)?;
     let found = question.look_up(&shared).await?;
     Ok(Json(look_up::json(&found)))
@@ -124,12 +127,7 @@ fn change(action: Action) -> MethodRouter<Handle> {
     post(move |State(shared), Extension(who), body| make(action, shared, who, body))
 }
 
-async fn make(
-    action: Action,
-    shared: Handle,
-    who: Who,
-    body: Bytes,
-) -> Result<Json<Value>, Problem> {
+async fn make(action: Action, shared: Handle, who: Who, body: Bytes) -> Answer {
     let body = request::read(&body, action.row().1)?;
     let change = Change {
         action,

@@ -6,7 +6,9 @@ use maud::{Markup, html};
 use tower_throttle::{List, PolicyDecision, Source, control::Mode};
 
 use super::{
-    Asked, View, changes,
+    View,
+    ask::Ask,
+    changes,
     entries::{author, end, what},
     tables::{bar, source_name},
     text::{Tone, foreign, json, signed, since, until},
@@ -16,7 +18,7 @@ use crate::api::look_up::CallerPolicy;
 
 /// Shows what each policy does with the caller: those that deny it first, and those that let it in
 /// in a line each.
-pub(super) fn answer(asked: &Asked, found: &[CallerPolicy], view: &View) -> Markup {
+pub(super) fn answer(ask: &Ask, found: &[CallerPolicy], view: &View) -> Markup {
     let (tone, text) = headline(found);
     let mut policies: Vec<_> = found.iter().collect();
     policies.sort_by_key(|one| (!denies(one), is_brief(one)));
@@ -24,14 +26,14 @@ pub(super) fn answer(asked: &Asked, found: &[CallerPolicy], view: &View) -> Mark
         div.answer {
             div.heading {
                 h3 id="answer-title" tabindex="-1" {
-                    (foreign(&asked.ask.caller)) " " span class=(tone.class()) { (signed(tone, &text)) }
+                    (foreign(&ask.caller)) " " span class=(tone.class()) { (signed(tone, &text)) }
                 }
                 p.actions.scripted {
-                    @if !asked.ask.policy.is_empty() { button.small type="button" data-in-all { "In all policies" } }
+                    @if !ask.policy.is_empty() { button.small type="button" data-in-all { "In all policies" } }
                     button.small type="button" data-close-answer { "Close" }
                 }
             }
-            div.policies { @for one in policies { (card(one, asked, view)) } }
+            div.policies { @for one in policies { (card(one, ask, view)) } }
         }
     }
 }
@@ -96,7 +98,7 @@ fn verdict(one: &CallerPolicy) -> (Tone, &'static str, &'static str) {
     }
 }
 
-fn card(one: &CallerPolicy, asked: &Asked, view: &View) -> Markup {
+fn card(one: &CallerPolicy, ask: &Ask, view: &View) -> Markup {
     let (state, found, (tone, word, why)) = (&one.state, one.decision(), verdict(one));
     let left = found.map(|found| {
         let (remaining, limit) = (count(found.remaining()), count(found.capacity()));
@@ -108,7 +110,7 @@ fn card(one: &CallerPolicy, asked: &Asked, view: &View) -> Markup {
     let now: Vec<_> = now.into_iter().flatten().collect();
     let (caller, subject) = match state.is_shared {
         true => ("[\"everyone:\"]".to_owned(), "all callers"),
-        false => (asked.ask.parts_as_json(), &*asked.ask.caller),
+        false => (ask.parts_as_json(), &*ask.caller),
     };
     let bar_tone = match tone {
         Tone::Good if is_low(one) => Tone::Warn,

@@ -86,9 +86,11 @@ fn removal(kind: &str) -> Option<&'static str> {
 
 /// Shows what an entry changes.
 pub(super) fn what(entry: &Entry) -> Markup {
-    let (tone, kind) = match subject(entry).0 {
-        "ban" => (Tone::Bad, "ban"),
-        kind => (Tone::Quiet, kind),
+    let kind = subject(entry).0;
+    let tone = if kind == "ban" {
+        Tone::Bad
+    } else {
+        Tone::Quiet
     };
     html! {
         (badge(tone, kind)) " "

@@ -57,12 +57,11 @@ impl View {
     fn who(&self) -> Markup {
         let (who, changes) = (self.who.name(), self.shared.changes);
         html! {
-            // The name that a change is signed with says nothing to a reader who cannot change anything.
-            @match (self.shared.access.is_for_all_users(), changes) {
-                (true, false) => "open to all users of this machine",
-                (true, true) => { "open to all users of this machine, as " (foreign(who)) },
-                (false, _) => { "as " (foreign(who)) },
-            }
+            @if self.shared.access.is_for_all_users() {
+                "open to all users of this machine"
+                // The name that a change is signed with says nothing to a reader who cannot change anything.
+                @if changes { ", as " (foreign(who)) }
+            } @else { "as " (foreign(who)) }
             " "
             @match changes {
                 true => (badge(Tone::Warn, "changes allowed")),
@@ -72,8 +71,8 @@ impl View {
     }
 
     fn look_up(&self, base: &Base) -> Markup {
-        let asked = self.asked.as_ref();
-        let policy = asked.map_or("", |asked| &asked.ask.policy);
+        let ask = self.asked.as_ref().map(|(ask, _)| ask);
+        let policy = ask.map_or("", |ask| &ask.policy);
         let names = self.policies.iter().map(|policy| &policy.state.name);
         let names: BTreeSet<_> = names.collect();
         html! {
@@ -82,7 +81,7 @@ impl View {
                     h2 id="look-up-title" { "Look up a caller" }
                     div.field.wide {
                         label for="caller" { "Caller" }
-                        input id="caller" name="caller" value=[asked.map(|asked| &asked.ask.caller)] required maxlength="4096"
+                        input id="caller" name="caller" value=[ask.map(|ask| &ask.caller)] required maxlength="4096"
                             autocomplete="off" autocapitalize="off" spellcheck="false" aria-describedby="caller-note";
                     }
                     div.field {
@@ -99,10 +98,10 @@ impl View {
                     }
                 }
                 p.problem id="ask-problem" role="alert" data-part="answer" {
-                    @if let Some(Err(problem)) = asked.map(|asked| &asked.answer) { (problem) }
+                    @if let Some((_, Err(problem))) = &self.asked { (problem) }
                 }
                 div id="result" data-part="answer" {
-                    @if let Some((asked, Ok(found))) = asked.map(|asked| (asked, &asked.answer)) { (answer(asked, found, self)) }
+                    @if let Some((ask, Ok(found))) = &self.asked { (answer(ask, found, self)) }
                 }
                 div id="result-outcome" {}
             }

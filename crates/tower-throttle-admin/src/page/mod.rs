@@ -98,10 +98,8 @@ struct View {
     asked: Option<Asked>,
 }
 
-struct Asked {
-    ask: Ask,
-    answer: Result<Vec<CallerPolicy>, String>,
-}
+/// What was asked, and the answer to it.
+type Asked = (Ask, Result<Vec<CallerPolicy>, String>);
 
 pub(super) async fn show(
     State(shared): State<Handle>,
@@ -130,7 +128,7 @@ async fn look_up(
         Err(problem) => Err(problem),
     };
     let answer = answer.map_err(|problem| problem.message().to_owned());
-    let view = View::new(shared, who, Some(Asked { ask, answer }));
+    let view = View::new(shared, who, Some((ask, answer)));
     Ok(view.render(&base))
 }
 

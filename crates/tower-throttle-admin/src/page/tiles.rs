@@ -11,13 +11,9 @@ use super::{
 use crate::api::{recent::Totals, status::not_followed};
 
 pub(super) fn tiles(view: &View) -> Markup {
-    let recent = view.totals(LATELY);
+    let (stores, recent) = (&view.stores, view.totals(LATELY));
     let tiles = [
-        (
-            "tile-store",
-            "Is Redis deciding?",
-            store(&view.stores, &recent),
-        ),
+        ("tile-store", "Is Redis deciding?", store(stores, &recent)),
         ("tile-traffic", "Requests", traffic(&recent)),
         ("tile-file", "Limits", file(view)),
         ("tile-document", "Control document", document(view)),
