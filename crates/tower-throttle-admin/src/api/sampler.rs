@@ -45,7 +45,6 @@ struct State {
     last_look: Option<Instant>,
     /// The oldest first.
     history: VecDeque<Sample>,
-    history_bytes: usize,
 }
 
 /// What happened between two looks.
@@ -73,7 +72,7 @@ impl Sampler {
         state.last_look = Some(Instant::now());
         let is_under_way = state.task.as_ref().is_some_and(|task| !task.is_finished());
         if let (false, Ok(runtime)) = (is_under_way, Handle::try_current()) {
-            state.forget();
+            state.history.clear();
             state.task = Some(runtime.spawn(run(Arc::downgrade(self))));
         }
     }
@@ -111,7 +110,8 @@ async fn run(page: Weak<Sampler>) {
         };
         let last_look = page.state().last_look;
         if last_look.is_none_or(|last| last.elapsed() >= LINGER) {
-            return page.state().forget();
+            page.state().history = VecDeque::new();
+            return;
         }
         let (inspected, control) = (page.settings.targets.all(), &page.settings.control);
         let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
@@ -147,24 +147,17 @@ impl Sample {
 }
 
 impl State {
+    /// Keeps a sample, and those before it that are neither too old nor too many.
     fn keep(&mut self, sample: Sample) {
-        self.history_bytes += sample.json.len();
         self.history.push_back(sample);
-        while let Some(oldest) = self.history.front() {
-            let is_kept = oldest.taken.elapsed() < HISTORY
-                && self.history.len() <= MOST_SAMPLES
-                && self.history_bytes <= MOST_BYTES;
-            if is_kept {
-                break;
-            }
-            self.history_bytes -= oldest.json.len();
-            self.history.pop_front();
-        }
-    }
-
-    fn forget(&mut self) {
-        self.history = VecDeque::new();
-        self.history_bytes = 0;
+        let mut bytes = 0;
+        let kept = self.history.iter().rev().take(MOST_SAMPLES);
+        let kept = kept.take_while(|sample| {
+            bytes += sample.json.len();
+            sample.taken.elapsed() < HISTORY && bytes <= MOST_BYTES
+        });
+        let dropped = self.history.len() - kept.count();
+        self.history.drain(..dropped);
     }
 }
 
