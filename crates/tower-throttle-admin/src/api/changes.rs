@@ -11,7 +11,7 @@ use tower_throttle::{
 
 use super::{
     look_up::{self, CallerPolicy},
-    policies::{Policy, entries, policies, subject},
+    policies::{Policy, policies, subject},
     request::{Body, Fields, OF_CALLER},
 };
 use crate::{
@@ -131,10 +131,8 @@ impl Change {
         }
         if let (Some(caller), Some(has_effect)) = (caller, self.resets(states)) {
             for one in inspected {
-                let reset = one
-                    .reset(caller, policy)
-                    .await
-                    .map_err(|error| not_reset(&error))?;
+                let reset = one.reset(caller, policy).await;
+                let reset = reset.map_err(|error| not_reset(&error))?;
                 *is_changed |= has_effect && !reset.is_empty();
             }
         }
@@ -148,10 +146,9 @@ impl Change {
         let key = self.body.caller.as_ref().and_then(Caller::key);
         let caller = key.map(|key| control.fingerprint(key));
         let own = (kind, self.body.policy.as_deref(), caller);
-        let mut entries = entries(Some(control)).into_iter();
-        entries
-            .any(|entry| subject(&entry) == own)
-            .then_some(caller)
+        let entries = control.entries();
+        let is_there = entries.iter().any(|entry| subject(entry) == own);
+        is_there.then_some(caller)
     }
 
     /// Returns the layers and limiters that the change concerns, and what they do with the caller. It is
