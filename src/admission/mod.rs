@@ -43,7 +43,7 @@ pub(crate) struct Admission {
     held: Option<HeldCharges>,
     /// Checked with the first check only.
     shadows: Shadows,
-    /// What became of them.
+    /// The outcomes of the shadow policies that were checked.
     shadow_outcomes: Vec<ShadowOutcome>,
     deadline: Instant,
     bound: WaitBound,
@@ -56,7 +56,7 @@ pub(crate) struct Admission {
     /// The place in the queue for permits of one of the policies.
     permit: Option<PermitWaiter>,
     waits: Arc<Waits>,
-    /// Counts the caller while it waits for more than the store's answer.
+    /// Counts the caller while it waits for anything but the store's answer.
     wait: Option<Wait>,
     /// How long the first waiter of that queue pauses before it asks again, and until when.
     pause: Duration,
@@ -71,8 +71,7 @@ pub(crate) struct Admission {
 pub(crate) enum WaitBound {
     /// All waits.
     All,
-    /// All but the wait in a [queue](crate::LeakyBucket::queue), which has a bound of its
-    /// own.
+    /// All but the wait in a [queue](crate::LeakyBucket::queue), which bounds it.
     AllButQueue,
 }
 
@@ -200,7 +199,7 @@ impl Admission {
         self.wait.get_or_insert_with(|| self.waits.begin());
     }
 
-    /// Returns how long to wait at most before asking again; `None` if waiting is useless.
+    /// Returns the longest wait before asking again; `None` if waiting is useless.
     fn worth_waiting(&mut self, held: &HeldCharges, decision: &Decision) -> Option<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let mut wait = Duration::ZERO;

@@ -58,7 +58,7 @@ impl HeldCharges {
         Some(charge.bucket(decided.store.id()))
     }
 
-    /// Takes the units, if they come within `wait`, and checks shadow policies beside. A place is
+    /// Takes the units, if they come within `wait`, and also checks shadow policies. A place is
     /// reserved only if fewer than `max_waiting` callers of this process wait for the same bucket.
     pub(crate) fn take(
         &mut self,
@@ -277,7 +277,7 @@ pub(crate) struct RefundGuard {
 }
 
 impl RefundGuard {
-    /// Guards all that a decision has taken, until it is [kept](Self::kept).
+    /// Guards all units that a decision has taken, until they are [kept](Self::kept).
     pub(crate) fn new(
         held: HeldCharges,
         permits: HeldPermits,
@@ -319,8 +319,8 @@ impl RefundGuard {
             .map(|(_, reservation)| reservation)
     }
 
-    /// Leaves the units taken, because the caller goes on. Only permits are still released
-    /// when the result is dropped; `None` if there are none.
+    /// Leaves the units taken, because the caller continues. Only permits are still released when
+    /// the result is dropped; `None` if there are none.
     pub(crate) fn kept(mut self) -> Option<Self> {
         self.reservation = None;
         self.held.charges = Vec::new();
@@ -332,7 +332,7 @@ impl Drop for RefundGuard {
     fn drop(&mut self) {
         let held = &mut self.held;
         match self.reservation.take() {
-            // From its moment on, the units of a reservation count as used.
+            // Once its time has come, the units of a reservation count as used.
             Some((_, reservation)) if reservation.has_come() => held.charges.clear(),
             Some((place, reservation)) => {
                 let charge = held.take_out(place);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{charge::Charge, metrics::Recorder};
 
-/// The shadow policies of a request, and what counts them. `None`: there are none, or they were
-/// checked.
+/// The shadow policies of a request, and the recorder that counts them. `None`: there are none, or
+/// they were checked.
 #[derive(Debug)]
 pub(crate) struct Shadows(pub(super) Option<(Vec<Charge<'static>>, Arc<Recorder>)>);
 

@@ -1,4 +1,4 @@
-//! [`Buckets`]: what is charged and refunded afterwards, struck, banned and reset.
+//! [`Buckets`]: debits, credits, strikes, bans and resets of one caller.
 
 use std::time::Duration;
 
@@ -189,7 +189,7 @@ impl Buckets {
         banned.await.map(drop)
     }
 
-    /// Does something to the penalties, and counts the bans that it starts.
+    /// Applies an operation to the penalties, and counts the bans that it starts.
     async fn penalize(&self, operation: Operation, cost: u64) -> Result<Decision, StoreError> {
         let decision = self.ask_penalties(operation, cost).wait().await?;
         self.engine.recorder.bans_started(&decision);

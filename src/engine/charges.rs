@@ -1,4 +1,4 @@
-//! [`Charges`]: what a check charges its caller.
+//! [`Charges`]: the charges of a check.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::{
     util::interned::Interned,
 };
 
-/// What a check charges its caller: by each policy that applies, one bucket.
+/// The charges of a check: one bucket for each policy that applies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Charges<'a> {
     /// The charges of the check that decides.
@@ -27,9 +27,9 @@ pub(crate) struct Charges<'a> {
 }
 
 impl Engine {
-    /// Adds what a policy charges a caller. `demand` returns what is asked of the bucket, given the
-    /// quota that an operator gave the caller. Returns `false` if it is a shadow policy for the caller
-    /// and cannot be checked, as its quota holds permits.
+    /// Adds the charge of a policy for a caller. `demand` returns the demand on the bucket, given
+    /// the quota that an operator gave the caller. Returns `false` if it is a shadow policy for the
+    /// caller and cannot be checked, as its quota holds permits.
     ///
     /// `charges` is the caller's, as lists that are returned would be copied.
     #[inline(always)]

@@ -9,12 +9,12 @@ use crate::{control::Subscriber, overrides::Overrides, policy::check_overrides};
 
 /// The settings of a layer or limiter, with the engine that decides by them.
 pub(crate) trait HasEngine: Send + Sync + 'static {
-    /// What operators call it.
+    /// Whether it is a layer or a limiter, for operators.
     fn kind(&self) -> &'static str;
 
     fn engine(&self) -> &Engine;
 
-    /// Logs what of a control document cannot have an effect here.
+    /// Logs the parts of a control document that cannot have an effect here.
     fn warn_of(&self, _overrides: &Overrides) {}
 }
 
@@ -58,8 +58,8 @@ impl<T: HasEngine> Live<T> {
         self.0.load_full()
     }
 
-    /// Returns what lets other settings take effect: a check has either the former settings or the
-    /// new ones, for all of its way.
+    /// Returns what lets other settings take effect. A check uses either the former settings or the
+    /// new ones, from start to end.
     pub(crate) fn replacement(&self, settings: T) -> Replacement {
         let current = Arc::clone(&self.0);
         let control = settings.engine().store.control().cloned();

@@ -103,7 +103,7 @@ impl Engine {
         Admission::new(held, shadows, max_wait, bound, self.max_waiting, waits)
     }
 
-    /// Returns what a decision about these charges holds.
+    /// Returns the units that a decision about these charges holds.
     pub(crate) fn holds(&self, charges: &Charges<'_>, decision: &Decision) -> Option<Holds> {
         let terms = |charge: &Charge<'_>| {
             let policy = self.policy(charge.policy());

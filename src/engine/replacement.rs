@@ -47,8 +47,8 @@ impl Replacement {
         self
     }
 
-    /// Lets the settings take effect. A request has either the former ones or the new ones, for all
-    /// of its way; layers and limiters change one right after the other.
+    /// Lets the settings take effect. A request uses either the former ones or the new ones, from
+    /// start to end; layers and limiters change one right after the other.
     pub fn apply(self) {
         self.swaps.into_iter().for_each(|swap| swap());
         // Other policies may have other conflicts with its entries.

@@ -1,8 +1,8 @@
-//! What a request holds, from its decision to its settlement.
+//! The units that a request holds, from its decision to its settlement.
 //!
 //! A request holds units of one bucket for each policy that holds. Each is settled once, and the
-//! first settlement wins. What is not settled when the last owner leaves is charged in full. A penalty
-//! holds nothing, so it then gets no strike.
+//! first settlement wins. Units that are unsettled when the last owner leaves are charged in full.
+//! A penalty holds nothing, so it then gets no strike.
 
 mod hold;
 mod reserved;
@@ -39,22 +39,22 @@ pub(crate) struct Terms {
     pub(crate) is_debited: bool,
 }
 
-/// What one request holds. Clones share it. When the last is dropped, what is left is charged in
-/// full.
+/// The units that one request holds. Clones share them. When the last clone is dropped, unsettled
+/// units are charged in full.
 #[derive(Clone)]
 pub(crate) struct Holds(Arc<Owned>);
 
 struct Owned {
-    /// Where it is held.
+    /// Where the units are held.
     source: Source,
-    /// What is held of each policy.
+    /// The held units of each policy.
     held: SmallVec<[Arc<Held>; 1]>,
 }
 
 impl Holds {
-    /// Takes over what a decision about these charges holds. What shadow policies hold may be known
-    /// later. `terms` are those of a bucket's policy. `recorder` counts the bans that settlements
-    /// start. `None`: no policy is settled.
+    /// Takes over the units that a decision about these charges holds. Those of shadow policies may
+    /// be known later. `terms` are those of a bucket's policy. `recorder` counts the bans that
+    /// settlements start. `None`: no policy is settled.
     pub(crate) fn new(
         store: &StoreHandle,
         charges: &[Charge<'_>],
@@ -97,8 +97,8 @@ impl Holds {
         self.0.held.iter().find(|held| held.policy() == policy)
     }
 
-    /// Settles what is held of a policy, and does not wait for the store. Returns whether it was
-    /// held and not settled before.
+    /// Settles the held units of a policy, and does not wait for the store. Returns whether any
+    /// were held and not settled before.
     pub(crate) fn settle(&self, policy: &str, settlement: Settlement) -> bool {
         let held = self.held(policy);
         held.is_some_and(|held| held.settle(settlement))
@@ -109,8 +109,8 @@ impl Holds {
         self.0.settle(settlement);
     }
 
-    /// Settles what is not settled yet, and waits until the store has confirmed all of it. It goes
-    /// on if the future is dropped.
+    /// Settles what is not settled yet, and waits until the store has confirmed all of it. The
+    /// settlement continues if the future is dropped.
     pub(crate) async fn settle_and_wait(
         &self,
         settlement: Settlement,
@@ -134,7 +134,7 @@ impl Holds {
         self.held(policy).map(|held| held.units())
     }
 
-    /// Returns as what a policy was settled.
+    /// Returns the settlement of a policy.
     pub(crate) fn settled(&self, policy: &str) -> Option<Settlement> {
         self.held(policy)?.settled()
     }
@@ -156,8 +156,8 @@ impl Drop for Owned {
     }
 }
 
-/// Returns what is settled of each policy of these charges. `None`: nothing. `recorder`: counts the
-/// bans that settlements start.
+/// Returns the held units to settle for each of these charges. `None`: nothing. `recorder`: counts
+/// the bans that settlements start.
 fn settled_charges<'a>(
     charges: &'a [Charge<'_>],
     terms: &'a impl Fn(&Charge<'_>) -> Terms,
@@ -173,7 +173,7 @@ fn settled_charges<'a>(
     })
 }
 
-/// Adds what an admitted request holds in the store that decided.
+/// Adds the units that an admitted request holds in the store that decided.
 fn add(
     to: &mut SmallVec<[Arc<Held>; 1]>,
     store: &StoreHandle,

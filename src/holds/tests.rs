@@ -26,7 +26,7 @@ fn compile(policy: &Policy) -> Compiled {
     policy.compile(Default::default()).expect("a policy")
 }
 
-/// Holds so many units, or charges nothing if the policy does not hold.
+/// Holds this many units, or charges nothing if the policy does not hold.
 fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Holds {
     let cost = if policy.demand.hold.is_some() {
         units

@@ -1,4 +1,4 @@
-//! What a request waits for before it is forwarded: the answer of the store.
+//! The wait of a request for the store's answer, before it is forwarded.
 
 use std::{
     mem,
@@ -27,7 +27,7 @@ pub(super) enum Asked {
     Holding(Unanswered),
 }
 
-/// The answer, and what is taken if it allows the request.
+/// The answer, and the units taken if it allows the request.
 pub(super) struct Answered {
     pub(super) decision: Decision,
     pub(super) permits: Option<RefundGuard>,
@@ -51,7 +51,7 @@ impl Asked {
 
 /// A check that may hold units, until it is answered.
 ///
-/// If it is dropped before, the answer is awaited in a task, and what it holds is settled like a
+/// If it is dropped before, a task awaits the answer, and settles the held units like those of a
 /// request without a response.
 pub(super) struct Unanswered {
     /// `None` once it is answered.
@@ -63,7 +63,7 @@ pub(super) struct Unanswered {
 }
 
 impl Unanswered {
-    /// Wraps what a request waits for, if a policy of the layer settles.
+    /// Wraps the wait of a request, if a policy of the layer settles.
     pub(super) fn may_hold(asked: Asked, charges: &Charges<'_>, settings: &Arc<Settings>) -> Asked {
         if !settings.settles {
             return asked;

@@ -23,7 +23,7 @@ impl RateLimitLayerBuilder {
     ///
     /// # Errors
     ///
-    /// Returns a [`ConfigError`] that says what to change.
+    /// Returns a [`ConfigError`] that names what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
         let settings = Live::new(self.settings(None)?);
         settings.subscribe();
@@ -141,7 +141,7 @@ impl Settings {
         } else {
             Fields::new(response.format, response.shadow_with_headers)
         };
-        // What clients do not see, they do not see while a policy is off, either.
+        // A field that is hidden from clients stays hidden while its policy is off.
         let settlers = self.readers.iter();
         let settlers = settlers.filter_map(|readers| readers.given.settle_by.as_ref());
         let hidden = settlers.filter_map(|settler| settler.0.hidden_field());
@@ -150,8 +150,8 @@ impl Settings {
 }
 
 impl RateLimitLayer {
-    /// Checks other settings for this layer, its clones and their services. They have no effect until
-    /// the result is [applied](Replacement::apply).
+    /// Checks other settings for this layer, its clones and their services. They have no effect
+    /// until the result is [applied](Replacement::apply).
     ///
     /// The layer keeps its store, whatever the builder has, and its numbers and lists of denials. A
     /// policy that keeps its name and its algorithm keeps what callers have used. If the builder has a
@@ -160,14 +160,14 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// Returns a [`ConfigError`] that says what to change.
+    /// Returns a [`ConfigError`] that names what to change.
     pub fn prepare(&self, builder: &RateLimitLayerBuilder) -> Result<Replacement, ConfigError> {
         let settings = builder.settings(Some(&self.settings.load()))?;
         Ok(self.settings.replacement(settings))
     }
 
-    /// Returns whether another clone of this layer is alive, in a service for example. For a registry
-    /// of layers, which may forget one that nobody else has.
+    /// Returns whether another clone of this layer is alive, in a service for example. For a
+    /// registry of layers, which may forget a layer that is not used anywhere else.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.settings.is_shared()

@@ -93,7 +93,7 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Sets which callers are not limited and which are denied, whatever the policies say.
+    /// Sets which callers are not limited and which are denied, whatever the policies decide.
     /// Default: none.
     ///
     /// The layer keeps a clone: [`Lists::replace`] takes effect with the next request.
@@ -163,8 +163,8 @@ impl RateLimitLayerBuilder {
     /// `secret`. Default: no parameter.
     ///
     /// Clients can tell their partitions apart by it, and cannot compute the key from it.
-    /// Processes with the same secret send the same parameter. An empty secret is an error
-    /// when the layer is built, and so is a format other than [`HeaderFormat::Draft10`], the
+    /// Processes with the same secret send the same parameter. An empty secret is an error when the
+    /// layer is built. The same applies to a format other than [`HeaderFormat::Draft10`], the
     /// default.
     pub fn partition_key_secret(mut self, secret: &[u8]) -> Self {
         if secret.is_empty() {

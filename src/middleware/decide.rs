@@ -1,4 +1,4 @@
-//! From a request to what happens to it.
+//! Decides a request.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
     store::checked::Checked,
 };
 
-/// What happens to a request.
+/// The next step for a request.
 #[allow(clippy::large_enum_variant)] // It is taken apart at once.
 pub(super) enum Next {
     Forward(Decision, Option<Holds>),
@@ -93,7 +93,7 @@ impl Settings {
         Next::Wait(Unanswered::may_hold(asked, &charges, self), partition_keys)
     }
 
-    /// Decides a request from one bucket in memory. Nothing that it reads is copied: the copies
+    /// Decides a request from one bucket in memory. It copies nothing of the request: the copies
     /// would take longer than the decision.
     #[inline]
     fn decide_directly(
@@ -204,8 +204,8 @@ impl Settings {
         self.deny(DenialReason::StoreFailed.into(), &|_| None, head)
     }
 
-    /// Denies a request by a decision, and settles what shadow policies hold of it. `key_of`: returns
-    /// the key that a policy charges.
+    /// Denies a request by a decision, and settles the units that shadow policies hold for it.
+    /// `key_of`: returns the key that a policy charges.
     #[inline]
     pub(super) fn deny_by<'k>(
         self: &Arc<Self>,
@@ -237,9 +237,9 @@ impl Settings {
         self.deny(denial, &|_| None, head)
     }
 
-    /// Returns the callers whom the policies that denied a request charge. Their keys are read from the
-    /// request again. Otherwise every request would keep its keys during the round trip to the store,
-    /// and few requests are denied after it.
+    /// Returns the callers that the denying policies charge. Their keys are read from the request
+    /// again. Otherwise every request would keep its keys during the round trip to the store, and
+    /// few requests are denied after it.
     pub(super) fn denied_callers(
         &self,
         decision: &Decision,

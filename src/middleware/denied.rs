@@ -1,4 +1,4 @@
-//! What is known about a request that is denied.
+//! The facts about a denied request.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ pub(super) struct Denial<'a> {
     pub(super) decision: Option<&'a Decision>,
     /// The policy that found no key, or whose key is on the deny list.
     policy: Option<&'a str>,
-    /// What the request lacks.
+    /// The key that the request lacks.
     pub(super) missing_key: Option<&'a KeyError>,
 }
 

@@ -1,4 +1,4 @@
-//! What a layer would do with a request, for operators.
+//! Explains to operators what a layer would do with a request.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,9 @@ use crate::{
 };
 
 impl RateLimitLayer {
-    /// Says what the layer would do with a request, by the code that decides: which policies apply, whom
-    /// they charge, and how much. It asks no store, and charges and counts nothing.
+    /// Explains what the layer would do with a request, by the code that decides: which policies
+    /// apply, which callers they charge, and how much. It asks no store, and charges and counts
+    /// nothing.
     ///
     /// ```
     /// use tower_throttle::{Policy, RateLimitLayer, RequestHead, TokenBucket, key};

@@ -161,7 +161,7 @@ fn push_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Encodes printable ASCII, of which only the percent sign needs encoding.
+/// Encodes printable ASCII. Only the percent sign needs encoding.
 fn percent_encoded(message: &str) -> String {
     message.replace('%', "%25")
 }

@@ -1,4 +1,4 @@
-//! What operators ask a layer.
+//! Shows a layer to operators.
 
 use super::{layer::RateLimitLayer, rules::Rule, settings::Settings};
 use crate::{
@@ -135,7 +135,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// Says why a policy finds no key in what an operator typed.
+/// Returns why a policy finds no key in what an operator typed.
 fn missing_key(error: &KeyError, caller: &Caller) -> String {
     let is_of_request = error.is_missing() || error.is_ambiguous();
     match is_of_request || caller.address().is_some() {

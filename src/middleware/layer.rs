@@ -58,8 +58,8 @@ impl RateLimitLayer {
         Self { settings }
     }
 
-    /// Returns the callers that this layer denies most: whom to call, or to block. And those whom
-    /// [shadow policies](crate::Policy::shadow) would deny.
+    /// Returns the callers that this layer denies most, so that you can contact or block them. Also
+    /// returns those that [shadow policies](crate::Policy::shadow) would deny.
     ///
     /// The layer keeps a list of up to 128 callers. It counts denials with [`QuotaExceeded`] and
     /// [`CostImpossible`], for each policy that denied, and those of a key on the deny list. A caller

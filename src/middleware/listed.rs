@@ -61,9 +61,9 @@ impl Settings {
         })
     }
 
-    /// Finds what the lists say of a request: first of its address, then of the keys of its
-    /// policies. A denied key outweighs allowed ones. Otherwise a client that chooses one of its keys
-    /// would choose its list.
+    /// Looks a request up on the lists: first its address, then the keys of its policies. A denied
+    /// key outweighs allowed ones. Otherwise a client that chooses one of its keys would choose its
+    /// list.
     pub(super) fn find_listed(
         &self,
         lists: &LoadedLists<'_>,

@@ -14,7 +14,8 @@ use crate::{Policy, Quota};
 /// [`RateLimitLayer`](crate::RateLimitLayer). A [`Limiter`](crate::Limiter) has no request
 /// and returns an error for such a policy when it is built.
 impl Policy {
-    /// How long a policy that settles holds units, unless [`hold_for`](Self::hold_for) says otherwise.
+    /// How long a policy that settles holds units, unless [`hold_for`](Self::hold_for) sets another
+    /// time.
     pub const DEFAULT_HOLD_FOR: Duration = Duration::from_secs(60);
 
     /// Sets the key of a request's caller. Default: the
@@ -139,7 +140,8 @@ impl Policy {
     ///
     /// Under a [`Penalty`](crate::Penalty) no unit is held, and the units of the settler are strikes:
     /// one for [`Settle::Full`](crate::Settle::Full). A request without a response is not a strike,
-    /// and the settler does not run. Nor does it run for a body that was dropped before its end.
+    /// and the settler does not run. The settler also does not run for a body that was dropped
+    /// before its end.
     ///
     /// Settings that exclude [`hold_for`](Self::hold_for) are a
     /// [`ConfigError`](crate::ConfigError) here, too. A tier of [`quota_by`](Self::quota_by) that

@@ -182,7 +182,7 @@ fn problem(denied: &Denied<'_>) -> Bytes {
         json.push(r#","violated-policies":["#);
         for (index, policy) in decision.denied_by().enumerate() {
             json.push(if index > 0 { "," } else { "" });
-            // JSON and header fields write a string of printable ASCII alike.
+            // A string of printable ASCII is written the same way in JSON and in header fields.
             json.push(policy.quoted_name());
         }
         json.push("]");

@@ -1,5 +1,5 @@
 //! Settles what a request holds: asks the settlers of its policies when the head of the response
-//! is there, and those that want to know more at the end.
+//! has arrived, and some of them again at the end.
 
 use std::{
     mem,
@@ -70,14 +70,14 @@ impl Taken {
         (self.permits.is_some() || self.settling.is_some()).then_some(self)
     }
 
-    /// Sees what a poll of the body has returned. `is_over`: nothing follows.
+    /// Records what a poll of the body has returned. `is_over`: nothing follows.
     pub(super) fn polled<D: Buf, E>(&mut self, frame: Option<&Result<Frame<D>, E>>, is_over: bool) {
         if let Some(settling) = &mut self.settling {
             settling.seen.polled(frame, is_over);
         }
     }
 
-    /// Sees that the body has told the server that nothing follows. The server then drops it.
+    /// Records that the body has reported its end. The server then drops it.
     pub(super) fn is_over(&self) {
         if let Some(settling) = &self.settling {
             settling.seen.is_complete.store(true, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Taken {
     }
 }
 
-/// The units that a request holds, and whom to ask about them.
+/// The units that a request holds, and the settlers to ask about them.
 ///
 /// When it is dropped, it asks the settlers that have not answered yet, with all that is known by
 /// then. So every way to the end of a request settles it.
@@ -101,7 +101,7 @@ pub(super) struct Settling {
 
 impl Settling {
     /// Gives the handler a [`Hold`], if a policy of the layer settles. A request that holds nothing
-    /// has one, too: its handler is the same. `None`: nothing is to be settled.
+    /// gets one, too, because its handler is the same. `None`: nothing is to be settled.
     pub(super) fn new<B>(
         settings: &Arc<Settings>,
         holds: Option<Holds>,
@@ -156,7 +156,7 @@ impl Settling {
         }
     }
 
-    /// Asks the settlers that are open. Those stay open that ask to be asked at the end.
+    /// Asks the settlers that are open. A settler that asks to run at the end stays open.
     fn ask<'a>(&mut self, outcome: impl Fn(u64) -> Outcome<'a>) {
         for index in mem::take(&mut self.open) {
             let rule = self.settings.rules().nth(index);

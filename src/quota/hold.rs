@@ -2,8 +2,8 @@
 //!
 //! A bucket of a policy that holds has, behind its own state, the units that requests hold of it. A
 //! check fits if the level, the units held and the cost are together no more than the capacity. So
-//! nobody ever gets back what was charged: units are charged when they are settled, and not before.
-//! Then no order of settlements grants more than the quota does.
+//! charged units are never returned: units are charged when they are settled, and not before. Then
+//! no order of settlements grants more than the quota does.
 //!
 //! Units are counted in two generations, so that the state has the same size whatever is in flight.
 //! A generation that started at `s` takes units until `s + lifetime`, and lapses at `s + 2 *
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::util::random::random;
 
-/// What a check asks of the units that are held of a bucket.
+/// The demand of a check on the units that are held of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HoldDemand {
     /// How long a unit is held at least.
@@ -34,7 +34,8 @@ pub(crate) struct HoldDemand {
     pub(crate) generation: u64,
     /// How many of the units that a settlement charges were not held.
     pub(crate) beyond: u64,
-    /// The number of an extension, of 48 bits: the same number again moves nothing. 0: it is none.
+    /// The number of an extension, of 48 bits: the same number again moves nothing. 0: it is not an
+    /// extension.
     pub(crate) extension: u64,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Generation {
     /// When it started, and a number of the check that started it, so that a reset changes it. 0:
-    /// there are none.
+    /// no units are held.
     mark: u64,
     units: u64,
 }
@@ -82,7 +83,7 @@ pub(crate) struct Lapse {
 /// Set in the last word of what is held, and in no word of a bucket.
 const HELD: u64 = 1 << 63;
 
-/// So many generations that start in one millisecond have marks of their own.
+/// How many generations that start in one millisecond have different marks.
 const NUMBERS: u64 = 1 << 10;
 
 /// Returns the next number of a check that may start a generation.

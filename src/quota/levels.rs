@@ -94,7 +94,7 @@ impl Quota {
     }
 
     /// Returns the milliseconds after which a full bucket is empty, without debts. At most those of
-    /// a year, after which nobody remembers what a process held that died.
+    /// a year, after which the units of a dead process are no longer remembered.
     pub(crate) fn drained_after_ms(&self) -> u64 {
         const YEAR_MS: u64 = 366 * 86_400_000;
 

@@ -1,9 +1,9 @@
 //! One type for each algorithm, and [`Quota`], which holds any of them.
 //!
 //! A quota type holds the configuration. Its conversion into a [`Quota`] checks it, and
-//! computes once the integers that a decision needs. The arithmetic beside each algorithm
-//! is pure: it gets the stored state and the time. The memory store uses it, and so do the
-//! tests of the Lua scripts, as the model.
+//! computes once the integers that a decision needs. The arithmetic of each algorithm is pure: it
+//! gets the stored state and the time. The memory store uses it, and the tests of the Lua scripts
+//! use it as the model.
 
 pub(crate) mod arithmetic;
 mod calendar;
@@ -105,8 +105,8 @@ pub enum Algorithm {
 /// | `20 at once` | a [`Concurrency`]; option: `lifetime 30 seconds` |
 /// | `penalty after 20 strikes` | a [`Penalty`]; options: `within 10 minutes`, `lasting 5 minutes`, `doubling up to 24 hours`, `forgiven after 7 days`, `prolonging` |
 ///
-/// - Each option follows a comma, in any order, at most once. What is left out has the default of
-///   the type. `within` needs no comma.
+/// - Each option follows a comma, in any order, at most once. An option that is left out has the
+///   default of the type. `within` needs no comma.
 /// - Numbers are whole, and may be grouped: `1_000_000`.
 /// - Times are a number and a unit: `nanosecond`, `microsecond`, `millisecond`, `second`, `minute`,
 ///   `hour`, `day` of 24 hours, `week` of 7 days, their plurals, or `ns`, `us`, `ms`, `s`, `sec`, `m`,
@@ -114,12 +114,12 @@ pub enum Algorithm {
 /// - **A month is always one of the calendar**, and only a fixed window has a calendar. So
 ///   `1000000 per month` is the fixed window of `1000000 per calendar month`, in which all units come
 ///   back at its end. `1000000 per 30 days` is a token bucket.
-/// - Upper and lower case are equal, and so is any space. Between two words, `_` and `-` are spaces,
-///   so `refill_at_once` is an option, too.
+/// - Case does not matter, nor does the kind and amount of space. Between two words, `_` and `-`
+///   are spaces, so `refill_at_once` is an option, too.
 /// - `token bucket of` may stand before the first two forms, and `concurrency of` before `20 at once`.
 ///
-/// [`Display`](fmt::Display) writes what is not the default, in the order of the table. Of what the
-/// types make, that text is read as an equal quota. Of a share of a quota
+/// [`Display`](fmt::Display) writes what is not the default, in the order of the table. For a quota
+/// that the types make, that text is read as an equal quota. For a share of a quota
 /// ([`OnStoreFailure::share_of`](crate::OnStoreFailure::share_of)), it may round.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota(pub(crate) Params);
@@ -166,9 +166,9 @@ impl Quota {
         self.properties().algorithm
     }
 
-    /// Returns whether a policy that gets the other quota in place of this one goes on with its buckets,
-    /// under the new numbers. If not, its callers begin afresh: the algorithm is another one, or one of
-    /// two token buckets [refills at once](TokenBucket::refill_at_once).
+    /// Returns whether a policy that gets the other quota in place of this one keeps its buckets,
+    /// under the new numbers. If not, its callers start with new buckets: the algorithms differ, or
+    /// only one of two token buckets [refills at once](TokenBucket::refill_at_once).
     ///
     /// ```
     /// use tower_throttle::Quota;

@@ -1,4 +1,4 @@
-//! What sets the algorithms apart, in the questions that the code around them asks.
+//! The properties in which the algorithms differ, for the code around them.
 
 use std::time::Duration;
 

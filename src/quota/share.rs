@@ -1,5 +1,5 @@
-//! Quotas that are made of another: the share that one of several processes uses by itself, and what
-//! callers have that share a bucket.
+//! Quotas that are made from another one: the share that one of several processes uses on its own,
+//! and the quota of callers that share a bucket.
 
 use super::{
     EXACT, Params, Quota,

@@ -73,7 +73,7 @@ impl TryFrom<SlidingWindow> for Quota {
     fn try_from(sliding: SlidingWindow) -> Result<Self, ConfigError> {
         let SlidingWindow { limit, window } = sliding;
         let window_ms = checked_window_ms(window)?;
-        // A debt of the same size must be exact, too, and so must the sum of both windows.
+        // A debt of the same size must be exact, and also the sum of both windows.
         match limit.checked_mul(4 * window_ms) {
             Some(product) if product < EXACT => {}
             _ => {
@@ -208,7 +208,7 @@ impl Arithmetic for SlidingWindowParams {
         at_rate_us.max(next_us.unwrap_or(0))
     }
 
-    /// Compares the units of the present window only, because each window counts by itself.
+    /// Compares the units of the present window only, because each window counts on its own.
     fn missing(&self, standing: &BucketState, least: &BucketState, now_us: u64) -> u64 {
         let present = self.current(standing, now_us);
         self.current(least, now_us).saturating_sub(present)

@@ -3,9 +3,9 @@
 /// The part of each message about a bucket that describes its sender.
 ///
 /// A process knows which of its takes were granted, once each is answered or
-/// given up. Takes belong to numbered groups, and a group is settled when all its
-/// takes are decided. A statement gives the exact count of the settled groups, so
-/// the store keeps only the takes of unsettled groups by itself.
+/// given up. Takes belong to numbered groups, and a group is settled when all its takes are
+/// decided. A statement gives the exact count of the settled groups, so the store counts only the
+/// takes of unsettled groups itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
     /// The process, or more exactly its store handle. At least 1.

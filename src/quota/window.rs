@@ -72,8 +72,7 @@ pub(crate) struct WindowParams {
     pub(crate) window_ms: u64,
     pub(crate) start: Start,
     pub(crate) spread: bool,
-    /// How much is refilled when a window ends; `None`: everything. What else is used stays
-    /// used.
+    /// How much is refilled when a window ends; `None`: everything. The rest stays used.
     pub(crate) refill: Option<u64>,
     /// The units that count as used by an unknown caller.
     pub(crate) initial_used: u64,

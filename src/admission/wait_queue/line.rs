@@ -20,7 +20,7 @@ pub(crate) trait Turns: Default {
     /// What a waiter waits for.
     type Waiter;
 
-    /// Returns the latest turn of a waiter with at most so many units ahead.
+    /// Returns the latest turn of a waiter with at most `ahead` units ahead of it.
     fn turn(&mut self, waiter: &Self::Waiter, ahead: u64) -> Instant;
 
     /// Records that the turn of a waiter has come.
@@ -48,7 +48,7 @@ pub(crate) struct Line<T: Turns> {
 pub(super) struct Waiting<T: Turns> {
     units: u64,
     waiter: T::Waiter,
-    /// Until when it sleeps, and what wakes it sooner.
+    /// When its timer fires, and what wakes it sooner.
     sleeps: Option<(Instant, Waker)>,
 }
 
@@ -63,7 +63,7 @@ impl<T: Turns> Line<T> {
         Some(&last.waiter)
     }
 
-    /// Adds a new waiter before those behind it, which wait for so many units.
+    /// Adds a new waiter before those behind it, which wait for `behind` units.
     pub(super) fn add(&mut self, mut behind: u64, units: u64, waiter: T::Waiter) -> Ticket {
         self.number += 1;
         let mut place = self.order.len();
@@ -118,7 +118,7 @@ impl<T: Turns> Line<T> {
     }
 
     /// Takes out the waiters whose turn has come. Wakes them, and the next one if its turn comes
-    /// before it wakes by itself.
+    /// before its own timer fires.
     pub(super) fn advance(&mut self) {
         let now = Instant::now();
         while let Some(&ticket) = self.order.front() {

@@ -40,7 +40,7 @@ pub(crate) struct Place<T: Turns + 'static> {
 /// How many callers wait in this process. No line is longer than that.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns whether as many callers wait for a bucket.
+/// Returns whether `most` callers wait for a bucket.
 pub(super) fn is_full<T: Turns>(lines: &Lines<T>, bucket: &Bucket, most: usize) -> bool {
     let queue = || lock(lines).get(bucket).and_then(Weak::upgrade);
     WAITING.load(Ordering::Relaxed) >= most && queue().map_or(0, |queue| queue.len()) >= most

@@ -26,12 +26,12 @@ use super::{
 
 pub(super) static LINES: Lines<Reserved> = LazyLock::new(Default::default);
 
-/// The units that waiters reserved, and that none has used.
+/// The units that waiters have reserved and not used.
 #[derive(Default)]
 pub(crate) struct Reserved {
     /// Where each run of units starts and ends, in the nanoseconds of the bucket's refill.
     runs: BTreeMap<u64, u64>,
-    /// For how many units the latest waiter waits, and whether others wait for others.
+    /// How many units the latest waiter waits for, and whether other waiters differ.
     level_ns: u64,
     is_mixed: bool,
     /// The result of one refund decides on the next.
@@ -59,7 +59,7 @@ pub(crate) struct TailRefund {
 }
 
 impl Reserving {
-    /// Returns when its turn comes if its units start there.
+    /// Returns when the turn comes of a waiter whose units start at `start_ns`.
     fn turn(&self, start_ns: u64) -> Instant {
         let end_ns = start_ns.saturating_add(self.level_ns);
         let sooner = Duration::from_nanos(self.end_ns.saturating_sub(end_ns));
@@ -86,8 +86,8 @@ impl Reserved {
         before.is_some_and(|(_, end)| *end > start_ns)
     }
 
-    /// Returns where the first run starts that has so many units. Shorter runs count as used: what
-    /// lies between them belongs to other processes.
+    /// Returns where the first run of at least `level_ns` starts. Shorter runs count as used: what
+    /// is between them belongs to other processes.
     fn first_run(&mut self, level_ns: u64) -> Option<u64> {
         while let Some(run) = self.runs.first_entry() {
             if run.get() - run.key() >= level_ns {
@@ -134,7 +134,7 @@ impl Line<Reserved> {
         (!turns.is_mixed).then_some(behind)
     }
 
-    /// Takes out the last units that no waiter needs, unless a refund of those was tried.
+    /// Takes out the last units that no waiter needs, unless their refund was tried.
     fn take_tail(&mut self, tried_ns: Option<u64>) -> Option<(u64, u64)> {
         let (start_ns, end_ns) = self.turns.runs.last_key_value().map(|(s, e)| (*s, *e))?;
         let needed_ns = match self.last() {

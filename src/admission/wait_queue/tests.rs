@@ -86,7 +86,7 @@ impl Model {
         now_ns.max(self.full_at_ns.saturating_sub(free_ns))
     }
 
-    /// Lets a caller ask. It waits, or goes on at once.
+    /// Lets a caller ask. It waits, or continues at once.
     fn ask(&mut self, level_ns: u64) {
         let turn_ns = self.take(level_ns);
         if turn_ns > self.now_ns() {
@@ -188,7 +188,7 @@ impl Model {
         assert!(late.is_none(), "a waiter is late");
     }
 
-    /// Checks that a bucket which refills as the quota says has units for each caller that went on.
+    /// Checks that a bucket which refills by the quota has units for each caller that was admitted.
     fn assert_used_once(&mut self) {
         self.used.sort_unstable();
         let mut full_at_ns = 0;

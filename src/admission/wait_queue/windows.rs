@@ -46,7 +46,8 @@ pub(crate) struct WindowWaiter {
     is_admitted: bool,
 }
 
-/// How many units the waiters ask for in a millisecond, of those that came back at once.
+/// How many units the waiters ask for in a millisecond, after all units of a window came back at
+/// once.
 const UNITS_PER_MS: u32 = 64;
 
 const MS: Duration = Duration::from_millis(1);
@@ -138,7 +139,7 @@ impl WindowWaiter {
         self.place.queue.change(|line| {
             line.turns.leave(&asker);
             line.add_again(ticket, asker.cost, asker);
-            // A denial of a larger request says nothing about a smaller one.
+            // A smaller request may fit where a larger one was denied.
             if line.first().is_some_and(|first| asker.cost <= first.cost) {
                 line.turns.open(not_before);
             }

@@ -27,8 +27,8 @@
 #[non_exhaustive]
 pub enum HeaderFormat {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=60;t=36`: the lists of
-    /// draft-ietf-httpapi-ratelimit-headers-08 to -11, as -10 defines them. They hold all
-    /// policies, also of stacked layers. This is the default.
+    /// draft-ietf-httpapi-ratelimit-headers-08 to -11, as -10 defines them. They hold all policies,
+    /// including those of stacked layers. This is the default.
     ///
     /// `t` is a time in seconds. On an allowed response, a client that uses at most `r` units
     /// in it is not denied. On a denial, it is the wait.

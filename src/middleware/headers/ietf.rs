@@ -11,8 +11,8 @@ use crate::{
     policy_name::Name, util::interned::Interned,
 };
 
-/// Writes both fields. `policy`: the first, if its value is known. `with_shadows`: whether
-/// shadow policies are listed behind the others.
+/// Writes both fields. `policy`: the value of the first field, if it is known. `with_shadows`:
+/// whether shadow policies are listed behind the others.
 #[inline]
 pub(super) fn write(
     decision: &Decision,
@@ -47,8 +47,8 @@ pub(super) fn write(
     add(headers, RATELIMIT, limits, existing);
 }
 
-/// Returns whether a policy grants units. A penalty grants none, so its numbers would tell a client
-/// that it may send so many requests. It is listed only while it denies.
+/// Returns whether a policy grants units. A penalty grants none: a client would take its numbers
+/// for requests that it may send. It is listed only while it denies.
 #[inline]
 fn grants(policy: &&PolicyDecision) -> bool {
     !policy.is_of_penalty()

@@ -22,7 +22,7 @@ pub trait AddressReader: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Returns a [`ConfigError`] that says what to change. The default is no error.
+    /// Returns a [`ConfigError`] that names what to change. By default, there is no error.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }

@@ -53,8 +53,8 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
 /// (2001::/32, RFC 4380) is identified by its IPv4 address, in the last 32 bits.
 ///
 /// The address comes from a [`PeerAddr`] in the request's extensions or, with the feature
-/// `axum`, from axum's `ConnectInfo<SocketAddr>`. Without either, the application is
-/// misconfigured: the response is 500, and the log says once what to change.
+/// `axum`, from axum's `ConnectInfo<SocketAddr>`. Without either, the application is misconfigured:
+/// the response is 500, and the log reports once what to change.
 pub const fn peer() -> Peer {
     Peer {
         ipv6_prefix: DEFAULT_IPV6_PREFIX,
@@ -108,8 +108,8 @@ impl AddressReader for Peer {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// tonic's own server uses another type for the peer. A layer outside of the limiter converts it:
-/// see [the guide for tonic](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/grpc/).
+/// tonic's own server uses another type for the peer. A layer outside the limiter converts it: see
+/// [the guide for tonic](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/grpc/).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
@@ -141,9 +141,8 @@ pub struct PeerAddr(pub SocketAddr);
 ///   `use_remote_address: true`.
 /// - A header that your proxies do not write, since clients can then send it.
 /// - Proxies that are not listed: all their clients share one key. If such a proxy is the
-///   peer and sends the header, or if a trusted peer sends only another forwarding header,
-///   the log says so once, with its address. A proxy further out that is not listed is not
-///   logged.
+///   peer and sends the header, or if a trusted peer sends only another forwarding header, this is
+///   logged once, with its address. A proxy further out that is not listed is not logged.
 ///
 /// IPv6 addresses are grouped as by [`peer`].
 pub fn client_ip<I>(trusted: I) -> ClientIp

@@ -1,8 +1,8 @@
 //! Keys that a client sends: a header, a bearer token, a cookie.
 //!
-//! Each reads one credential as one key, however the client spells it. If the extractors
-//! of handlers could disagree about which credential was sent, the key is ambiguous.
-//! Otherwise one login would have a bucket for each junk value beside it.
+//! Each reads one credential as one key, however the client spells it. If the extractors of
+//! handlers could disagree about the credential, the key is ambiguous. Otherwise one login would
+//! have a bucket for each junk value that is sent with it.
 
 use std::iter;
 
@@ -25,7 +25,7 @@ use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
 /// The key is missing if the header is absent or empty, and [ambiguous](KeyError::is_ambiguous) if
 /// it occurs several times with different values. `host` is the host that the target of the request
 /// and the `Host` field name, in lower case and without port and final dot. It is ambiguous if they
-/// disagree, and if it is no host.
+/// disagree, or if the value is not a valid host.
 ///
 /// **The client chooses it.** A client that invents a value for each request has a bucket
 /// for each. Use [`extension`](super::extension) with what authentication found. For
@@ -108,7 +108,7 @@ pub fn bearer_token() -> Extractor {
     })
 }
 
-/// Returns what stands behind the scheme, unless it is another scheme or nothing.
+/// Returns what follows the scheme, unless it is another scheme or nothing.
 fn token_of(credentials: &[u8]) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"Bearer";
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::util::interned::{InternTable, Interned};
 
-/// Why there is no key.
+/// Explains why a request has no key.
 ///
 /// It names the header, cookie or type that the key is read from, but never a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) enum Source {
     Cookie,
     Cookies,
     BearerToken,
-    /// Several that differ, or one that is no token.
+    /// Several that differ, or one that is not a valid token.
     BearerTokens,
     Extension,
     /// Several readings, of a closure.
@@ -54,8 +54,8 @@ impl KeyError {
 
     /// Creates the error of a request whose key could be read in several ways: a field that occurs
     /// twice with different values, for example. The response is 403, whatever
-    /// [`on_missing_key`](crate::Policy::on_missing_key) says, and no alternative is read: otherwise
-    /// clients could choose their bucket by what they send beside their key.
+    /// [`on_missing_key`](crate::Policy::on_missing_key) is, and no alternative is read: otherwise
+    /// clients could choose their bucket by what they send in addition to their key.
     #[must_use]
     pub const fn ambiguous() -> Self {
         Self::missing_from(Source::Several, None)
@@ -71,8 +71,8 @@ impl KeyError {
 
     /// Creates the error of a misconfigured application, in which every request would fail.
     ///
-    /// `advice` says what to change. It is what the error displays, is logged once, and is
-    /// never sent to a client.
+    /// `advice` names what to change. The error displays it, and it is logged once and never sent
+    /// to a client.
     #[must_use]
     pub const fn misconfigured(advice: &'static str) -> Self {
         Self::missing_from(Source::Misconfigured, Some(advice))

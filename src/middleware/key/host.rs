@@ -34,8 +34,8 @@ impl<'a> Host<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an [ambiguous](KeyError::is_ambiguous) error if two servers could disagree about it: the
-    /// target and the fields do, or one of them is no valid host.
+    /// Returns an [ambiguous](KeyError::is_ambiguous) error if two servers could disagree about it:
+    /// the target and the fields disagree, or one of them is not a valid host.
     pub fn of(head: &RequestHead<'a>) -> Result<Option<Self>, KeyError> {
         // Without the user, as in `http://user@host/`.
         let without_user = |text: &'a str| text.rsplit_once('@').map_or(text, |(_, host)| host);

@@ -68,8 +68,8 @@ pub fn global() -> Extractor {
 /// Reads the route that axum matched, as it was declared (`/users/{id}`): parameters of
 /// the path do not make new keys.
 ///
-/// Requests that match no route share one key. So do all requests if the layer is outside
-/// of the `Router`, where no route is matched yet.
+/// Requests that match no route share one key. If the layer is outside the `Router`, where no route
+/// is matched yet, all requests share that key.
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub fn matched_route() -> Extractor {

@@ -19,8 +19,8 @@
 //!
 //! **Use what authentication found.** A client chooses its headers and cookies. If nothing
 //! checks them, each invented value has a bucket of its own, and no limit holds.
-//! [`extension`] reads the user, session or tenant that an authentication layer outside of
-//! the limiter has put into the request:
+//! [`extension`] reads the user, session or tenant that an authentication layer outside the limiter
+//! has put into the request:
 //!
 //! ```
 //! use axum::{Router, extract::Request, http::StatusCode, middleware::{self, Next}, response::Response, routing::get};
@@ -68,11 +68,10 @@
 //! assert!(key("invented.example").is_err());
 //! ```
 //!
-//! **What it costs to read a key** is linear in the size of the headers that it is read
-//! from. The HTTP server bounds that size; at most 64 entries of forwarding headers are
-//! read. A key of up to 72 bytes is not allocated, with 5 bytes of overhead for each part.
-//! A store keeps a hash of fixed size. While a check waits for Redis, the key itself is
-//! held for each policy.
+//! **The cost of reading a key** is linear in the size of the headers that it is read from. The
+//! HTTP server bounds that size; at most 64 entries of forwarding headers are read. A key of up to
+//! 72 bytes is not allocated, with 5 bytes of overhead for each part. A store keeps a hash of fixed
+//! size. While a check waits for Redis, the key itself is held for each policy.
 
 mod address;
 mod client_ip;
@@ -126,7 +125,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// # Errors
     ///
     /// Returns [`KeyError::missing`] if the request lacks the key;
-    /// [`on_missing_key`](crate::Policy::on_missing_key) says what happens then. Returns
+    /// [`on_missing_key`](crate::Policy::on_missing_key) decides what happens then. Returns
     /// [`KeyError::ambiguous`] if it could be read in several ways; the response is 403. Returns
     /// [`KeyError::misconfigured`] if the application lacks a part; the response is 500.
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError>;
@@ -135,7 +134,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Returns a [`ConfigError`] that says what to change. The default is no error.
+    /// Returns a [`ConfigError`] that names what to change. By default, there is no error.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
@@ -149,8 +148,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Uses `other` if this key is missing. The types of this module have the same method
     /// without an import.
     ///
-    /// Keys of different alternatives never collide, because the key includes which one it is from.
-    /// So a client cannot act as another one by sending that one's address as a header.
+    /// Keys of different alternatives never collide, because the key records its alternative. So a
+    /// client cannot act as another one by sending that one's address as a header.
     fn or<K: KeyExtractor>(self, other: K) -> Extractor
     where
         Self: Sized,

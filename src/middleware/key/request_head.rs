@@ -58,12 +58,12 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// In the extensions of a request that was made of what an operator typed.
+/// Marks a request that was made from what an operator typed, in its extensions.
 #[derive(Clone, Copy)]
 struct MadeUp;
 
-/// Returns a request to be filled with what an operator types. What it lacks is no mistake of the
-/// application, and is not logged.
+/// Returns a request to be filled with what an operator types. A part that it lacks is not a
+/// mistake of the application, and is not logged.
 pub(crate) fn made_up() -> Request<()> {
     let mut request = Request::new(());
     request.extensions_mut().insert(MadeUp);

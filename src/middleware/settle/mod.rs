@@ -59,8 +59,8 @@ pub trait Settler: Send + Sync + 'static {
     /// Returns how to settle the units that the request holds.
     fn settle(&self, outcome: &Outcome<'_>) -> Settle;
 
-    /// Returns the field that the layer removes from every response that it forwards. The default
-    /// is none.
+    /// Returns the field that the layer removes from every response that it forwards. By default,
+    /// there is none.
     fn hidden_field(&self) -> Option<&HeaderName> {
         None
     }
@@ -69,7 +69,7 @@ pub trait Settler: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Returns a [`ConfigError`] that names what to change. The default is no error.
+    /// Returns a [`ConfigError`] that names what to change. By default, there is no error.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }

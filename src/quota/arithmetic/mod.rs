@@ -147,8 +147,8 @@ pub(crate) trait Arithmetic {
         Some(self.read(Some(&stored), at))
     }
 
-    /// Keeps what was taken now for as long as if nothing had been taken before. If callers
-    /// share a bucket, the window of each may end later.
+    /// Keeps what was taken now for as long as a new bucket would. If callers share a bucket, the
+    /// window of each may end later.
     fn outlast(&self, _state: &mut State, _at: &ReadContext<'_>) {}
 
     /// Returns how much to take so that, at every later instant, this bucket's level is at

@@ -1,5 +1,5 @@
-//! What the algorithms are asked with, and what they answer: a bucket as it was read, what is held of
-//! it, and how it changes.
+//! The arguments and results of the algorithms: a bucket as it was read, what is held of it, and
+//! how it changes.
 
 use crate::quota::statement::Statement;
 
@@ -47,23 +47,23 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) taken_at: u64,
     /// How much to refund.
     pub(crate) give: u64,
-    /// For [`Penalty`](crate::Penalty): what the check does to it by being made.
+    /// For [`Penalty`](crate::Penalty): the effect of the check itself, whatever is decided.
     pub(crate) offense: Offense,
 }
 
-/// What a check does to a penalty by being made.
+/// The effect of a check itself on a penalty, whatever is decided.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Offense {
-    /// Strikes that the sender counted by itself. They come before the check is decided.
+    /// Strikes that the sender counted on its own. They come before the check is decided.
     pub(crate) strikes: u64,
-    /// Bans for at least so long.
+    /// Bans for at least this many milliseconds.
     pub(crate) ban_ms: u64,
     /// Whether it prolongs a ban, if the penalty does.
     pub(crate) prolongs: bool,
 }
 
 impl ReadContext<'_> {
-    /// Returns the context of a bucket of which this level is held.
+    /// Returns the context of a bucket with this level held.
     #[inline(always)]
     pub(crate) fn beside(mut self, held: u64) -> Self {
         self.most = self.most.saturating_sub(held);

@@ -11,9 +11,8 @@ use crate::ConfigError;
 
 /// Limits how many requests are in flight at a time, in all processes together.
 ///
-/// Each admitted request holds a permit until its response has ended, has failed or was
-/// dropped. Outside of HTTP, [`Limiter::acquire`](crate::Limiter::acquire) returns a
-/// [`Permit`](crate::Permit).
+/// Each admitted request holds a permit until its response has ended, has failed or was dropped.
+/// Outside HTTP, [`Limiter::acquire`](crate::Limiter::acquire) returns a [`Permit`](crate::Permit).
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,7 +49,7 @@ use crate::ConfigError;
 /// after pauses that grow to a second.
 ///
 /// **The danger**: a process that is paused for a whole lifetime loses its permits, though its
-/// requests go on afterwards. Until they end, more than `limit` may be in flight.
+/// requests continue afterwards. Until they end, more than `limit` may be in flight.
 ///
 /// **When a response has ended.** A layer releases the permit when the server has taken the
 /// last part of the body, which is before the client has received it. The server takes a

@@ -1,4 +1,4 @@
-//! Bans by hand: those of a control document, of which nobody counts strikes.
+//! Bans by hand: those of a control document, which count no strikes.
 
 use super::PenaltyParams;
 use crate::quota::{Params, Quota, arithmetic::BucketState};

@@ -16,7 +16,7 @@ pub(crate) struct PenaltyParams {
     pub(crate) prolongs: bool,
 }
 
-/// So many bans are counted. Twice as long 62 times is above any longest ban.
+/// The most bans that are counted. A ban that is doubled 62 times is above any longest ban.
 const MOST_BANS: u64 = 63;
 
 /// `mark` is the end of the ban; without a ban, that of the window of strikes, or 0.

@@ -39,8 +39,8 @@ use crate::ConfigError;
 /// after the last debit.
 ///
 /// **Changed numbers.** Existing entries count by the new numbers, until the window in which they
-/// were stored has passed. So a longer window is exact for what is used after the change. What was used
-/// before it may be forgotten early, and then a caller gets the new limit once more.
+/// were stored has passed. So a longer window is exact for units that are used after the change.
+/// Earlier units may be forgotten early, and then a caller gets the new limit once more.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct SlidingLog {

@@ -46,7 +46,8 @@ impl FromStr for Quota {
 ///
 /// # Errors
 ///
-/// Returns an error that says what to change, with the [place](ConfigError::span) of the wrong word.
+/// Returns an error that names what to change, with the [place](ConfigError::span) of the wrong
+/// word.
 pub fn parse_duration(text: &str) -> Result<Duration, ConfigError> {
     text::duration(text).map_err(|Mistake { at, reason }| {
         ConfigError::new("duration-text", format!("{text:?}: {reason}")).with_span(at)

@@ -25,7 +25,8 @@ struct Given {
 }
 
 impl Options {
-    /// Takes all further options, up to the end of the text. `whose` is "a token bucket", say.
+    /// Takes all further options, up to the end of the text. `whose` is "a token bucket", for
+    /// example.
     pub(super) fn take(
         mut self,
         words: &mut Words<'_>,

@@ -54,7 +54,8 @@ impl Period {
         Ok((Self::Time(words.times(count, start)?), at))
     }
 
-    /// Returns the time, for a quota that has no calendar. `whose` is "a leaky bucket", say.
+    /// Returns the time, for a quota that has no calendar. `whose` is "a leaky bucket", for
+    /// example.
     pub(super) fn time(self, at: Range<usize>, whose: &str) -> Result<Duration, Mistake> {
         let (name, days) = match self {
             Self::Time(time) => return Ok(time),

@@ -98,7 +98,7 @@ fn rate(words: &mut Words<'_>, algorithm: &str) -> Result<(u64, Duration), Mista
     Ok((limit, time(words, &format!("a {algorithm}"))?))
 }
 
-/// Takes a period that is no calendar's. `whose` is "a leaky bucket", say.
+/// Takes a period that is not by the calendar. `whose` is "a leaky bucket", for example.
 fn time(words: &mut Words<'_>, whose: &str) -> Result<Duration, Mistake> {
     let (period, at) = Period::take(words)?;
     period.time(at, whose)

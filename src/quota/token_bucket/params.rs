@@ -114,7 +114,7 @@ impl TokenBucketParams {
 }
 
 impl BucketState {
-    /// Returns the time until the stored bucket is full, also beyond the highest level of these
+    /// Returns the time until the stored bucket is full, even beyond the highest level of these
     /// numbers.
     const fn ahead_ns(&self) -> u64 {
         self.more
