@@ -1,4 +1,4 @@
-//! [`Checked`]: what a layer or limiter knows of a check that it has asked.
+//! [`Checked`]: a check as the layer or limiter that made it sees it.
 
 use std::{
     pin::Pin,
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{Answer, Charge, Check, StoreFuture, fallback::Fallback, shadow::Shadows};
 use crate::{Decision, StoreError, charge::Operation};
 
-/// The decision of a check, or what waits for it.
+/// The decision of a check, or the wait for it.
 #[allow(clippy::large_enum_variant)] // It is taken apart at once.
 pub(crate) enum Checked {
     Now(Result<Decision, StoreError>),
@@ -25,7 +25,7 @@ pub(crate) struct Undecided {
     shadows: Option<Box<Shadows>>,
 }
 
-/// What the fallback decides.
+/// The check that the fallback decides.
 struct Instead {
     fallback: Fallback,
     operation: Operation,
@@ -63,7 +63,7 @@ impl Checked {
         }
     }
 
-    /// Adds what shadow policies would have decided.
+    /// Adds the decisions that shadow policies would have made.
     pub(super) fn beside(self, shadows: Shadows) -> Self {
         match self {
             Self::Later(undecided) => Self::Later(Undecided {

@@ -90,7 +90,7 @@ impl Charge<'_> {
         })
     }
 
-    /// Lets the words that were written now last as long as those of a new bucket.
+    /// Keeps the words that were written now for as long as those of a new bucket.
     pub(super) fn outlast(&self, operation: Operation, now_us: u64, bucket: &mut BucketWords) {
         let now_us = now_us.clamp(1, EXACT);
         let Some(state) = &mut bucket.state else {
@@ -102,7 +102,7 @@ impl Charge<'_> {
         });
     }
 
-    /// Takes so much from a bucket that its level is at least that of `least`, now and later.
+    /// Takes from a bucket until its level is at least that of `least`, now and later.
     pub(super) fn raise_to(
         &self,
         operation: Operation,
@@ -126,7 +126,7 @@ impl Charge<'_> {
 /// otherwise 1.
 fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
     match operation {
-        // How much is taken, the other buckets say.
+        // The other buckets decide how much is taken.
         Operation::TakeUpTo if demand.grants_nothing() => EXACT,
         Operation::TakeUpTo => demand.cost,
         _ => 1,
@@ -219,7 +219,7 @@ fn read_held(
 ) -> (Reading, u64) {
     let (found, is_changed) = bucket.open_held(rule, hold, at, next_number());
     let (mut reading, fits) = read(rule, operation, demand, bucket, at, Some(found));
-    // What was held before makes no caller known that was forgotten since.
+    // Earlier holds do not make a caller known that was forgotten since.
     let unsaved = &mut reading.standing.unsaved;
     *unsaved = match operation {
         Operation::Renew | Operation::Settle => is_changed && !*unsaved,
@@ -294,7 +294,7 @@ fn write(
     }
 }
 
-/// Returns how the words change. `None`: they stay.
+/// Returns the change of the words. `None`: they stay.
 #[inline(always)]
 fn change(
     rule: &impl Arithmetic,

@@ -77,7 +77,7 @@ impl Fallback {
         &self.0.policies
     }
 
-    /// Returns the buckets of this process. Their answers say nothing about the store.
+    /// Returns the buckets of this process. Their answers do not count for the store's health.
     pub(super) fn local(&self) -> &SharedStore {
         self.0.local.get_or_init(|| {
             let clock = self.0.clock.clone();
@@ -90,8 +90,8 @@ impl Fallback {
         })
     }
 
-    /// Returns the numbers of the store, with what layers and limiters know of it. All that share
-    /// this fallback share that.
+    /// Returns the numbers of the store, with those that layers and limiters count. All users of
+    /// this fallback share them.
     pub(super) fn metrics_of(&self, store: &dyn Store) -> StoreMetrics {
         let Inner {
             context,
@@ -107,7 +107,7 @@ impl Fallback {
         let [own_settlements, local_settlements] =
             both.map(|context| context.unsettled.settlements());
         let local = self.used_local().map(Store::metrics);
-        // An application whose store panics here still reads what its limiters count.
+        // If the store panics here, the application can still read the counts of its limiters.
         let own = match catch_unwind(AssertUnwindSafe(|| store.metrics())) {
             Ok(own) => {
                 name.get_or_init(|| own.name.clone());
@@ -172,7 +172,7 @@ impl Fallback {
         }
     }
 
-    /// Keeps the bans that the store reported, so that they go on while it fails.
+    /// Keeps the bans that the store reported, so that they last while it fails.
     pub(super) fn keep_bans(&self, decision: &Decision, charges: &[Charge<'_>]) {
         if decision.is_allowed() || decision.source() != Source::Store {
             return;

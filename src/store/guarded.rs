@@ -112,7 +112,7 @@ impl<S: Store> Guarded<S> {
 /// Judges a decision that is known at once.
 fn outcome(answer: &Result<Decision, StoreError>) -> CallOutcome {
     match answer {
-        // A decision that did not come from the store says nothing about it.
+        // A decision that did not come from the store does not show its health.
         Ok(decision) if decision.source() != Source::Store => CallOutcome::Unused,
         answer => CallOutcome::of_store(answer),
     }

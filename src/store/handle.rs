@@ -59,7 +59,7 @@ impl StoreHandle {
         }
     }
 
-    /// Follows a control document. Without one, it goes on following the one that it has.
+    /// Follows a control document. Without one, it keeps following the one that it has.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl StoreHandle {
         Ok(self)
     }
 
-    /// Keeps what the control document of another handle says now.
+    /// Keeps the overrides that the control document of another handle has now.
     pub(crate) fn with_overrides_of(self, other: &Self) -> Self {
         Self {
             control: other
@@ -87,13 +87,13 @@ impl StoreHandle {
         self.control.as_ref()
     }
 
-    /// Returns whether a control document may change what its users do.
+    /// Returns whether a control document may change the limits of its users.
     pub(crate) const fn is_followed(&self) -> bool {
         self.control.is_some()
     }
 
-    /// Returns what the control document says now. A request asks once, and sees this version for
-    /// all of its way.
+    /// Returns the overrides of the control document. A request reads them once, and uses this
+    /// version from start to end.
     #[inline]
     pub(crate) fn overrides(&self) -> SeenOverrides {
         let version = self.control().map(|control| control.held().overrides());
@@ -125,9 +125,10 @@ impl StoreHandle {
         Checked::Now(self.fallback.decide_instead(answer, check))
     }
 
-    /// Checks what is enforced, and each shadow policy by itself, in one round trip if the store
-    /// can. A request has its answer when that of the enforced policies is there. No shadow policy changes
-    /// it, nor does the fallback decide for one. At least one of the lists has a charge.
+    /// Checks the enforced policies together and each shadow policy on its own, in one round trip
+    /// if the store can. A request waits only for the answer of the enforced policies. No shadow
+    /// policy changes that answer, and the fallback does not decide for shadow policies. At least
+    /// one of the lists has a charge.
     #[inline]
     pub(crate) fn check_with_shadows(
         &self,
@@ -168,7 +169,7 @@ impl StoreHandle {
         ))
     }
 
-    /// Peeks at buckets, each by itself, in one round trip if the store can. `None` for those about
+    /// Peeks at each bucket on its own, in one round trip if the store can. `None` for buckets for
     /// which the store has no answer.
     pub(crate) async fn peek_each(
         &self,
@@ -193,8 +194,8 @@ impl StoreHandle {
         self.store.store.reset(charges)
     }
 
-    /// Records that these policies use this store, as long as something has them, to log a name that
-    /// has two quotas.
+    /// Records that these policies use this store for as long as they exist, to log a name that has
+    /// two quotas.
     pub(crate) fn add_policies(&self, policies: &Arc<[Compiled]>) {
         // Tiers have several quotas under one name.
         for policy in policies.iter().filter(|policy| !policy.has_tiers) {
@@ -210,7 +211,7 @@ impl StoreHandle {
         self.store.context.health.report_to(recorder);
     }
 
-    /// Returns what a control document gives a caller of a policy.
+    /// Returns the override that a control document has for a caller of a policy.
     #[inline]
     pub(crate) fn find_override<'a>(
         &self,
@@ -240,7 +241,7 @@ impl StoreHandle {
         }
     }
 
-    /// Returns what the store calls a key.
+    /// Returns the store's name for a key.
     pub(crate) fn fingerprint(&self, key: &Key) -> Fingerprint {
         self.store.store.fingerprint(key)
     }
@@ -254,7 +255,7 @@ impl StoreHandle {
         self.store.store.storage_key(charge)
     }
 
-    /// Returns the numbers of the store, with what its layers and limiters count.
+    /// Returns the numbers of the store, with the counts of its layers and limiters.
     pub(crate) fn metrics(&self) -> StoreMetrics {
         self.fallback.metrics_of(&*self.store.store)
     }

@@ -1,5 +1,5 @@
-//! Remembers what was logged about the store's failures, so that each change is logged once, and
-//! tells observers of it.
+//! Remembers what was logged about the store's failures, so that each change is logged once and
+//! reported to observers.
 
 use std::{
     fmt,
@@ -34,7 +34,7 @@ pub(super) struct Health {
     observed: Mutex<Vec<Weak<Recorder>>>,
 }
 
-/// The bit of any failure, beside those of the kinds.
+/// The bit of any failure, in addition to those of the kinds.
 const FAILING: u8 = 128;
 
 /// The shortest time between two lines about overload.
@@ -67,7 +67,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Counts a failure, and logs what an answer says about the store, if that is a change.
+    /// Counts a failure, and logs a change of the store's health.
     pub(super) fn record(&self, answer: &Result<Decision, StoreError>) {
         if let Err(error) = answer {
             if let Some(place) = StoreFailures::place_of(error.kind_name()) {
@@ -90,7 +90,7 @@ impl Health {
         let logged_kinds = self
             .logged_kinds
             .fetch_or(FAILING | kind_bit, Ordering::Relaxed);
-        // The known cause of an outage says more than a missing reply.
+        // The known cause of an outage tells operators more than a missing reply.
         let is_vague = kind_bit == StoreError::SILENCE && logged_kinds & !FAILING != 0;
         if logged_kinds == 0 {
             telemetry::store_failed(error);
@@ -145,7 +145,7 @@ impl Health {
 
     #[inline]
     pub(super) fn answered(&self, decision: &Decision) {
-        // A cached or leased decision says nothing about the store's present health.
+        // A cached or leased decision does not show the store's present health.
         let is_of_store = decision.source() == Source::Store;
         if !is_of_store || self.logged_kinds.load(Ordering::Relaxed) == 0 {
             return;

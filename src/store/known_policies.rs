@@ -1,4 +1,4 @@
-//! Which policies use a store, so that one name with two quotas is noticed.
+//! The policies that use a store, so that one name with two quotas is noticed.
 
 use std::{fmt, sync::Mutex};
 
@@ -15,11 +15,11 @@ struct Used {
     was_logged: bool,
 }
 
-/// More are not compared.
+/// The most policies that are compared.
 const MOST: usize = 1_024;
 
 impl KnownPolicies {
-    /// Adds a policy that is used as long as `is_alive` says so.
+    /// Adds a policy that is used as long as `is_alive` returns `true`.
     pub(super) fn add(
         &self,
         name: &Name,

@@ -1,8 +1,7 @@
 //! Stores keep buckets, and decide checks atomically.
 //!
-//! A [`Store`] sees policy names, quotas, key bytes and costs, and never HTTP. It answers
-//! at once or later: memory without allocating or awaiting, Redis with a boxed future
-//! beside its round trip.
+//! A [`Store`] sees policy names, quotas, key bytes and costs, and never HTTP. It answers at once
+//! or later: memory without allocating or awaiting, Redis with a boxed future for each round trip.
 
 mod answer;
 mod breaker;
@@ -139,8 +138,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the counts of the store. Default: none, under the name `custom`.
     ///
-    /// Layers and limiters count what they see themselves: failures, whether the store is up, held
-    /// permits, what is held and settled, and local buckets. They replace these.
+    /// Layers and limiters replace the numbers that they count themselves: failures, whether the
+    /// store is up, held permits, held and settled units, and local buckets.
     ///
     /// If it panics, this is logged once for each store. Counts (`call_seconds`, `checks_per_call`)
     /// and the name then stay as they were last returned, so that no counter looks as if it had been

@@ -1,4 +1,4 @@
-//! What a store on a server keeps in this process.
+//! The parts of a store on a server that are in this process.
 
 use std::sync::Arc;
 

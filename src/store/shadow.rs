@@ -1,8 +1,8 @@
-//! What shadow policies would have decided, beside the check that decides.
+//! The decisions that shadow policies would have made, next to the check that decides.
 //!
-//! A store may decide them on the way of that check. Those that it leaves out are asked apart, behind
-//! it: from a cached denial, from leased units, on another node of a cluster. A request does not wait
-//! for these, and they are counted in a task.
+//! A store may decide them together with that check. Those that it leaves out are asked separately,
+//! after it: from a cached denial, from leased units, on another node of a cluster. A request does
+//! not wait for these: a task counts them.
 
 use std::{mem, slice, sync::Arc};
 
@@ -14,9 +14,10 @@ use crate::{
     decision::ShadowOutcome, metrics::Recorder, offenders::Identity, telemetry,
 };
 
-/// So many tasks of a store may wait for answers. Beyond that, nothing is asked that takes time,
-/// and counts as unknown. So a store that hangs costs no more memory, and has room for the checks
-/// of enforced policies: these are fewer than half of those that may wait for Redis.
+/// The most tasks of a store that may wait for answers. Beyond that, a shadow policy whose answer
+/// takes time is not asked, and counts as unknown. So a store that hangs costs no more memory, and
+/// has room for the checks of enforced policies: these tasks are fewer than half of the checks that
+/// may wait for Redis.
 const MAX_LATE: usize = 2_000;
 
 /// The shadow policies of one request whose outcome is not known yet.
@@ -92,8 +93,8 @@ impl Shadows {
         }
     }
 
-    /// Asks for what is not known yet, as far as the store answers at once. Returns the answer that
-    /// takes time.
+    /// Asks for the unknown outcomes for as long as the store answers at once. Returns the first
+    /// answer that takes time.
     fn ask(&mut self) -> Option<StoreFuture<Decision>> {
         loop {
             let mut charges = self.unknown.iter().map(|one| &one.charge);
@@ -107,7 +108,7 @@ impl Shadows {
         }
     }
 
-    /// Records an answer about the first one, and about those that went along.
+    /// Records an answer about the first policy, and about those that were decided with it.
     fn answered(&mut self, answer: &Result<Decision, StoreError>) {
         self.store.context.health.record(answer);
         match answer {
@@ -116,7 +117,7 @@ impl Shadows {
                 self.record(&first, decision.policies().next());
                 self.record_all(decision);
             }
-            // The others may have gone along, and been charged.
+            // The others may have been sent with it, and charged.
             Err(_) => self.give_up(),
         }
     }
@@ -155,7 +156,7 @@ impl Shadows {
         }
     }
 
-    /// Nothing more will be known.
+    /// Records that nothing more will be known.
     fn give_up(&mut self) {
         for one in mem::take(&mut self.unknown) {
             self.record(&one, None);

@@ -1,4 +1,4 @@
-//! Work for a store that goes on after its caller has left.
+//! Work for a store that continues after its caller has left.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Tasks {
         *self.0.borrow()
     }
 
-    /// When none is under way.
+    /// Waits until no task is under way.
     #[cfg(feature = "redis")]
     pub(crate) async fn are_done(&self) {
         // An error means that no task counts anymore.

@@ -39,8 +39,8 @@ impl BucketWords {
     }
 
     /// Returns the words to store, and the instant (in microseconds since the UNIX epoch)
-    /// from which they mean the same as none. `None` if what is stored stays. No words: nothing is
-    /// stored anymore.
+    /// from which they mean the same as none. `None` if what is stored stays. If the words are
+    /// empty, nothing is stored anymore.
     #[cfg(any(feature = "unstable-store", test, fuzzing))]
     #[must_use]
     pub fn written(&self) -> Option<(Cow<'_, [u64]>, u64)> {
@@ -89,8 +89,8 @@ impl Bucket for BucketWords {
 
 /// What is held of a bucket.
 impl BucketWords {
-    /// Charges what has lapsed, as of the instants at which it did, and returns what is held, and
-    /// whether anything changed by that.
+    /// Charges the units that have lapsed, as of the instants at which they did. Returns the held
+    /// units, and whether anything changed.
     pub(super) fn open_held(
         &mut self,
         rule: &impl Arithmetic,

@@ -44,8 +44,8 @@ pub(crate) enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// Returns what an answer says about a store. An error about one check alone counts as an
-    /// answer, and an overloaded store has answered.
+    /// Judges a store by its answer. An error about one check alone counts as an answer, and an
+    /// overloaded store has answered.
     pub(crate) fn of_store<T>(answer: &Result<T, StoreError>) -> Self {
         match answer {
             Err(error) if error.is_unavailable() => Self::NotSent,
@@ -54,9 +54,9 @@ impl CallOutcome {
         }
     }
 
-    /// Returns what the end of a call says about a Redis server. Overload is that of this
-    /// process: the call was not sent. Without a connection, a call fails at once and costs
-    /// nothing. A lost connection fails all of its calls, and is made again at once.
+    /// Judges a Redis server by the end of a call. Overload is that of this process: the call was
+    /// not sent. Without a connection, a call fails at once and costs nothing. A lost connection
+    /// fails all of its calls, and is made again at once.
     #[cfg(feature = "redis")]
     pub(crate) fn of_server<T>(reply: &Result<T, StoreError>, is_connected: bool) -> Self {
         match reply {
@@ -86,8 +86,8 @@ impl Breaker {
 
     /// Permits one call; `None` while the breaker is open.
     ///
-    /// `is_refund`: a refund or a renewal says nothing about checks, so its outcome counts
-    /// only if it is the probe.
+    /// `is_refund`: the outcome of a refund or a renewal does not predict that of a check, so it
+    /// counts only if the call is the probe.
     pub(crate) fn try_acquire(self: &Arc<Self>, is_refund: bool) -> Option<CallPermit> {
         let mut machine = self.machine();
         let now_ms = match machine.state {

@@ -1,4 +1,4 @@
-//! What the users of a store in this process share about it.
+//! The state that the users of a store share in this process.
 
 pub(crate) mod permits;
 pub(crate) mod unsettled;
@@ -18,14 +18,14 @@ use super::{Answer, Check, Store, health::Health, tasks::Tasks};
 use crate::Decision;
 
 pub(crate) struct StoreContext {
-    /// A number that no other store of the process has or had. An address would not do: a
-    /// later store may get that of one that was dropped.
+    /// A number that no other store of the process has or had. An address is not enough: a later
+    /// store may get the address of one that was dropped.
     pub(super) id: usize,
     pub(super) health: Health,
     pub(super) tasks: Tasks,
     /// The permits that this process holds.
     pub(super) holders: Holders,
-    /// What requests of this process hold.
+    /// The units that requests of this process hold.
     pub(super) unsettled: Unsettled,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct StoreContext {
 pub(crate) struct SharedStore {
     pub(super) store: Arc<dyn Store>,
     pub(super) context: Arc<StoreContext>,
-    /// Few calls to a remote store are better than many.
+    /// Whether calls cost a round trip, so that fewer are better.
     pub(super) is_remote: bool,
 }
 

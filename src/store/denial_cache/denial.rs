@@ -35,7 +35,7 @@ pub(super) struct Denial {
 struct KnownBucket {
     quota: Interned<Quota>,
     /// The cost of the denied check, in units. Under a penalty, which has no cost: how many denials
-    /// that are strikes were repeated here.
+    /// that count as strikes were repeated here.
     cost_or_strikes: u64,
     standing: BucketState,
 }
@@ -43,7 +43,7 @@ struct KnownBucket {
 /// The strikes that each policy of a check has here, and the store does not know of.
 pub(crate) type Strikes = SmallVec<[u64; 2]>;
 
-/// What is known of a later check of the same buckets.
+/// The prediction for a later check of the same buckets.
 #[allow(clippy::large_enum_variant)] // It is looked at once, where it was made.
 pub(super) enum Recheck {
     /// It would be denied.
@@ -91,7 +91,8 @@ impl Denial {
     /// Decides by the longest time that may have passed: a check that does not fit then, does
     /// not fit. Reports by the shortest: a caller that waits for that long has waited enough.
     ///
-    /// Where a denial is a strike, it adds one up. The store decides the check that would start a ban.
+    /// Where a denial is a strike, it counts one. The store decides the check that would start a
+    /// ban.
     pub(super) fn still(&mut self, check: &Check<'_>, now_us: u64) -> Recheck {
         let earliest_us = self.decided_us + now_us.saturating_sub(self.answered_us);
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
@@ -152,7 +153,7 @@ impl Denial {
     }
 }
 
-/// Returns the penalty, if a denial is a strike there. It is none during a ban.
+/// Returns the penalty, if a denial is a strike there. During a ban, it is not.
 fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyParams> {
     let penalty = asked.quota.penalty().filter(|_| asked.strikes.is_some());
     penalty.filter(|penalty| !penalty.is_banned(standing))

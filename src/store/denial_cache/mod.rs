@@ -1,13 +1,12 @@
 //! Denials that still hold, repeated without asking the store.
 //!
 //! A denial records each bucket's level at one instant. Since then, a bucket can only gain
-//! by refill, which is computable, and by refunds, which are tracked. What other callers take
-//! makes it emptier. So a caller that did not fit still does not fit until refill alone makes
-//! room, for whatever cost.
+//! by refill, which is computable, and by refunds, which are tracked. Units that other callers take
+//! make it emptier. So a caller that did not fit still does not fit until refill alone makes room,
+//! for whatever cost.
 //!
-//! The store and this process have clocks of their own. The store decided after the check
-//! was sent and before its answer came. These two instants bound the time that has passed
-//! for the store.
+//! The store and this process have different clocks. The store decided after the check was sent and
+//! before its answer came. These two instants bound the time that has passed for the store.
 
 mod denial;
 mod refund_epochs;
@@ -55,7 +54,7 @@ pub(crate) struct DenialCache {
     table: Table,
 }
 
-/// What the cache knows of a check before it is sent.
+/// The result of a look-up before a check is sent.
 pub(crate) enum Lookup {
     /// It would be denied.
     Denied(Decision),
@@ -89,7 +88,7 @@ impl DenialCache {
             Operation::Settle if !check.charges().iter().any(holds) => OnReply::Forget,
             // Permits are released at any time.
             Operation::Take if !check.charges().iter().any(is_held) => OnReply::Remember,
-            // A denial of a bucket of which units are held is not kept.
+            // A denial is not kept if units of its bucket are held.
             Operation::Take | Operation::TakeUpTo | Operation::Settle => OnReply::Nothing,
         };
         let (id, mut buckets) = self.place(check.charges());
@@ -111,7 +110,7 @@ impl DenialCache {
                 denial.still(check, now_us)
             };
             let is_asked = then == OnReply::Remember && !matches!(still, Recheck::Denied(_));
-            // Later they would count as strikes of another time, and a reset forgets them.
+            // Sent later, they would count as strikes of another time, and a reset forgets them.
             if is_asked
                 && denial.is_of_time(now_us, self.longest_us.saturating_mul(2))
                 && !self.given.is_reset_since(denial.seen, &buckets)
@@ -156,7 +155,7 @@ impl DenialCache {
         }
     }
 
-    /// Voids all denials, also those in flight.
+    /// Voids all denials, including those in flight.
     pub(crate) fn forget_all(&self) {
         self.given.back_everywhere();
     }
@@ -284,12 +283,12 @@ impl PendingCheck {
         matches!(self.then, OnReply::Forget | OnReply::Reset)
     }
 
-    /// Takes out the strikes that this process counted by itself, in the order of the policies.
+    /// Takes out the strikes that this process counted on its own, in the order of the policies.
     pub(crate) fn take_strikes(&mut self) -> Strikes {
         mem::take(&mut self.strikes)
     }
 
-    /// Marks the check as decided in several steps, the first of which may be refunded.
+    /// Marks the check as decided in several steps. The first steps may be refunded.
     pub(crate) fn mark_non_atomic(&mut self) {
         self.then = OnReply::Forget;
     }
@@ -306,7 +305,7 @@ impl Drop for PendingCheck {
 }
 
 impl fmt::Debug for DenialCache {
-    /// Without the key of the hash, with which callers could be made to collide.
+    /// Omits the key of the hash, with which a client could make callers collide.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DenialCache")
             .field("longest", &Duration::from_micros(self.longest_us))

@@ -56,7 +56,7 @@ impl RefundEpochs {
         }
     }
 
-    /// The buckets are new: what was taken from them, and their strikes, are void.
+    /// Records that the buckets are new: the units taken from them, and their strikes, are void.
     pub(super) fn reset(&self, buckets: &[u32]) {
         self.back(buckets);
         let number = self.seen();
@@ -69,13 +69,13 @@ impl RefundEpochs {
         self.everywhere.fetch_max(self.next(), Ordering::Release);
     }
 
-    /// Whether a bucket of these was refunded since then.
+    /// Whether one of these buckets was refunded since then.
     pub(super) fn is_back_since(&self, seen: u64, buckets: &[u32]) -> bool {
         let mut stripes = of(&self.stripes, buckets);
         stripes.any(|last| is_later(last, seen)) || is_later(&self.everywhere, seen)
     }
 
-    /// Whether a bucket of these was reset since then.
+    /// Whether one of these buckets was reset since then.
     pub(super) fn is_reset_since(&self, seen: u64, buckets: &[u32]) -> bool {
         let mut resets = of(&self.resets, buckets);
         resets.any(|last| is_later(last, seen))

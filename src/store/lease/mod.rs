@@ -3,14 +3,14 @@
 //!
 //! If a caller is checked often, a batch of units is taken from its bucket in the background,
 //! and its checks are decided from that batch while it lasts. The size of a batch depends on how
-//! much the caller used just before, and on how much its bucket has left. Near the limit there
-//! is no lease, and each check goes to the server. Units that are not used soon are refunded.
-//! Only the server denies.
+//! much the caller used just before, and on how much its bucket has left. Near the limit nothing is
+//! leased, and each check goes to the server. Units that are not used soon are refunded. Only the
+//! server denies.
 //!
-//! The cost: leased units are used a little later than they were taken. So in any span of time,
-//! a key may be admitted, in addition to what its bucket grants, what all processes held when
-//! the span began. Each process holds at most an eighth of what the bucket had left, and no more
-//! than it used in a tenth of a second.
+//! The cost: leased units are used a little later than they were taken. So in any span of time, a
+//! key may be admitted the units that its bucket grants, and in addition those that all processes
+//! held when the span began. Each process holds at most an eighth of what the bucket had left, and
+//! no more than it used in a tenth of a second.
 
 mod entry;
 mod reset;

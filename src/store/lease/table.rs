@@ -16,8 +16,8 @@ use crate::{
     util::lock::lock,
 };
 
-/// The callers with leases: at most 4,096 at a time. While there is no room for one more, the
-/// server decides its checks.
+/// The callers with leases: at most 4,096 at a time. Beyond that, the server decides the checks of
+/// further callers.
 pub(crate) struct Leases {
     sets: Box<[Mutex<Set>]>,
     process: ProcessContext,

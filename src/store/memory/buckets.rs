@@ -149,8 +149,8 @@ impl Buckets {
         self.shard(id).lock().remove(id);
     }
 
-    /// Takes out the words of a charge's bucket, or of the cells that new callers share if there
-    /// is no room for one.
+    /// Takes out the words of a charge's bucket. If there is no room for a bucket, it takes those
+    /// of the cells that new callers share.
     fn open(
         &self,
         operation: Operation,
@@ -182,14 +182,14 @@ impl Buckets {
         now_us: u64,
         shard: &mut Shard,
     ) -> Option<BucketWords> {
-        // Permits must be found again; there are no more than requests in flight.
+        // Permits must be found again; there are at most as many as requests in flight.
         let is_found_again = charge.demand.quota.is_concurrency() || operation == Operation::Ban;
         if is_found_again {
             return None;
         }
         let holds = charge.demand.hold.is_some();
         if operation == Operation::Refund && !holds || charge.demand.quota.penalty().is_some() {
-            // What it took, if anything, it shares with others. And no caller is banned for the
+            // Its units, if any, are in cells that others share. And no caller is banned for the
             // strikes of others.
             place.storage = Storage::Nowhere;
             return Some(BucketWords::default());
@@ -198,7 +198,7 @@ impl Buckets {
         let (cells, mut bucket) =
             Cells::open(&self.hash, operation, &charge, place.id, now_us, shard);
         if holds {
-            // So must units that are held.
+            // Held units must be found again, too.
             bucket.held = shard.take(place.id).held;
         }
         place.storage = Storage::Shared(Box::new(cells));

@@ -83,7 +83,7 @@ impl Drained {
 }
 
 impl Words {
-    /// Returns `None` for more words than two, or two that are no window.
+    /// Returns `None` for more than two words, or for two that are not a window.
     #[inline(always)]
     fn few(state: &State, drained_at_us: u64) -> Option<Self> {
         let (first, is_second) = match state[..] {
@@ -156,7 +156,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether more is known than what is held.
+    /// Returns whether it has words besides the held units.
     pub(super) fn has_words(&self) -> bool {
         match &self.words {
             Words::Few { .. } => true,

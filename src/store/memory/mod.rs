@@ -70,15 +70,15 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 /// that are refilled [at once](crate::TokenBucket::refill_at_once), and in debt. The buckets of a
 /// [`SlidingLog`](crate::SlidingLog) and of a [`Concurrency`](crate::Concurrency) do, too. In
 /// addition, they keep two words for each entry, and seven words for each limiter that holds
-/// permits. Permits are kept beyond the capacity: there are no more than requests in flight.
+/// permits. Permits are kept beyond the capacity: there are at most as many as requests in flight.
 ///
 /// **Short pauses.** A part is swept in one go, and its table doubles in one go. Other
 /// checks of that part wait meanwhile. A part of a million callers holds some 15,000. To sweep
 /// them takes about 0.04 ms, or 0.2 to 0.5 ms if all their buckets are full again. To double their
 /// table takes up to 0.5 ms, mostly for memory that the system provides for the first time.
 ///
-/// A flood of new callers does not let a caller pass that has a bucket and is over its
-/// limit. Choose a capacity for the callers that you expect in one window.
+/// A flood of new callers does not admit a caller that has a bucket and is over its limit. Choose a
+/// capacity for the callers that you expect in one window.
 ///
 /// Cloning shares the buckets.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ impl MemoryStore {
         self.0.clock()
     }
 
-    /// Takes from one bucket: what most requests need.
+    /// Takes from one bucket, as most requests do.
     #[inline]
     pub(crate) fn take(&self, charge: &Charge<'_>) -> Decision {
         self.0.take(charge)

@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use super::entry::{BucketId, Entry, is_cell};
 use crate::{quota::hold::Held, store::BucketWords};
 
-/// The fields that every check uses come first, beside the lock.
+/// The fields that every check uses come first, next to the lock.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -44,7 +44,7 @@ impl Shard {
         self.capacity
     }
 
-    /// Returns whether there is no room for another caller after `coming` more.
+    /// Returns whether the shard has no room for another caller after `coming` more.
     #[inline]
     pub(super) fn is_full_with(&self, coming: usize) -> bool {
         let callers = self.entries.len() - self.cells;

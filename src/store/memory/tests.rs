@@ -228,7 +228,7 @@ fn ids_are_spread_distinct_and_secret() {
     for counts in [shards, places, tags] {
         assert!(counts.iter().all(is_even), "{counts:?}");
     }
-    // The ids of one store say nothing about those of another.
+    // The ids of one store do not reveal those of another.
     assert!(
         first
             .iter()

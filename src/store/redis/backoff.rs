@@ -16,8 +16,8 @@ impl Backoff {
         Self(SHORTEST)
     }
 
-    /// Returns the next pause: twice as long as the last one, up to a second, and
-    /// up to a half more or less at random, also once it grows no more.
+    /// Returns the next pause: twice as long as the last one, up to a second, and up to a half more
+    /// or less at random, even once it has stopped growing.
     pub(super) fn next(&mut self) -> Duration {
         let pause = self.0;
         self.0 = (pause * 2).min(LONGEST);

@@ -129,7 +129,7 @@ impl RedisStoreBuilder {
     /// be sent before its timeout fails in the same way.
     ///
     /// The checks of [shadow](crate::Policy::shadow) policies take no room where they share the
-    /// call of a check. Of requests without enforced policies, at most 2,000 take room.
+    /// call of a check. Among requests without enforced policies, at most 2,000 take room.
     pub const fn max_in_flight(mut self, checks: usize) -> Self {
         self.max_in_flight = checks;
         self

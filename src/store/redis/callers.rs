@@ -15,21 +15,20 @@ const KEYS_PER_CALL: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownCallers {
-    /// The callers, in no order that means anything.
+    /// The callers, in arbitrary order.
     pub fingerprints: Vec<Fingerprint>,
-    /// Whether the search saw all keys. If not, it ended because it had looked at as many as it
-    /// may.
+    /// Whether the search saw all keys. If not, it ended at the bound.
     pub is_complete: bool,
 }
 
 impl RedisStore {
-    /// Looks for the callers that have a bucket of a policy: for a list of those that use most, with
-    /// [`Limiter::peek`](crate::Limiter::peek) of each.
+    /// Looks for the callers that have a bucket of a policy: for a list of the callers that use
+    /// most, with [`Limiter::peek`](crate::Limiter::peek) of each.
     ///
     /// It asks for the names of keys with `SCAN`, about 1,000 at a time, on all primaries of a
-    /// cluster, until it has looked at `most_scanned` keys: of all that are in the database, and not
-    /// only those of the policy. A caller whose bucket is full, or was made meanwhile, may be missing.
-    /// The user needs the right `+scan`.
+    /// cluster, until it has looked at `most_scanned` keys. Each key of the database counts, not
+    /// only those of the policy. A caller whose bucket is full, or was made meanwhile, may be
+    /// missing. The user needs the right `+scan`.
     ///
     /// ```no_run
     /// use tower_throttle::{Limiter, RedisStore};

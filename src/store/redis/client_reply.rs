@@ -1,4 +1,4 @@
-//! What replies and errors of the client fred mean.
+//! Interprets replies and errors of the client fred.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub(super) fn integers_of_frame(reply: Resp3Frame) -> Result<Integers, FredError
 pub(crate) fn integers_of_value(reply: &Value) -> Result<Integers, FredError> {
     match reply {
         Value::Bytes(row) => integers(row),
-        // The client takes some rows of bytes for text.
+        // The client returns some byte strings as text.
         Value::String(row) => integers(row.as_bytes()),
         _ => Err(no_integers()),
     }
@@ -130,7 +130,7 @@ fn readable(error: &FredError) -> String {
     // `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }`
     let by_system = details.split_once("message: \"");
     let by_system = by_system.and_then(|(_, message)| message.split('"').next());
-    // Newer versions name the user who lacks a right.
+    // Newer versions name the user that lacks a right.
     let lacked = details.strip_prefix("NOPERM User ");
     if let Some((_, lacked)) = lacked.and_then(|rest| rest.split_once(' ')) {
         return format!("NOPERM this user {lacked}");
@@ -155,7 +155,7 @@ pub(crate) enum Reply {
     Nil,
     Integer(i64),
     Text(String),
-    /// Bytes that are no UTF-8.
+    /// Bytes that are not UTF-8.
     Bytes(Vec<u8>),
     Array(Vec<Self>),
     Other,

@@ -1,4 +1,4 @@
-//! What a Redis server is asked beside decisions: one command each.
+//! Commands to a Redis server other than decisions.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use super::client_reply::Reply;
 pub(crate) enum Command {
     /// Deletes those keys that exist.
     Delete { keys: Vec<String> },
-    /// Asks for the names of some keys that match a pattern, and where to go on.
+    /// Asks for the names of some keys that match a pattern, and for the next cursor.
     Scan {
         cursor: String,
         pattern: String,
         count: usize,
     },
-    /// Reads so many bytes from the start of a control document. It is empty if there is none.
+    /// Reads the first `bytes` bytes of a control document. The result is empty if there is no
+    /// document.
     ReadText { key: Arc<str>, bytes: usize },
     /// Replaces a control document that starts with `head`. The reply is 1 if it did.
     ReplaceText {

@@ -62,7 +62,7 @@ struct FredTask {
 
 impl FredTask {
     /// Connects. fred logs errors that have no listener at DEBUG, and the reply to AUTH may
-    /// contain the password. An abort lets a poll that is under way go on, so one listener
+    /// contain the password. An abort does not stop a poll that is under way, so one listener
     /// outlives the task.
     fn spawn(client: &Client) -> Self {
         let listener = client.error_rx();
@@ -92,7 +92,7 @@ impl Settings {
         // two providers.
         let config = Config::from_url_centralized(&format!("redis://{address}"));
         let mut config = config.map_err(|error| mistake(&error))?;
-        // A connection begins in database 0, and not each user has the right to `SELECT` it.
+        // A connection begins in database 0, and not every user has the right to `SELECT` it.
         config.database = config.database.filter(|database| *database != 0);
         Ok(Self(config))
     }
@@ -165,10 +165,9 @@ impl Settings {
         opened.map_err(|error| store_error(error).not_connected())
     }
 
-    /// Returns a client for one connection. fred connects again by itself, but only after a
-    /// pause in which it takes calls and leaves them waiting, and it asks the same sentinel
-    /// first each time. So its pause is set to never end, and the supervisor makes another
-    /// client meanwhile.
+    /// Returns a client for one connection. fred reconnects on its own, but only after a pause in
+    /// which it accepts calls and leaves them waiting, and it asks the same sentinel first each
+    /// time. So its pause is set to never end, and the supervisor makes another client meanwhile.
     fn client(&self, queue: usize, turn: usize, timeout: Duration) -> Result<Client, FredError> {
         let mut config = self.0.clone();
         // Reports the outcome of the first attempt at once.
@@ -295,7 +294,7 @@ async fn opened_by(client: Client) -> Result<Opened, FredError> {
 }
 
 impl Opened {
-    /// Waits until the connection is lost or must be replaced; returns why.
+    /// Waits until the connection is lost or must be replaced; returns the cause.
     pub(super) async fn ended(&mut self) -> StoreError {
         let Self {
             connection,

@@ -99,7 +99,7 @@ fn microseconds(reply: &Reply) -> Option<u64> {
         .checked_add(microseconds.parse().ok()?)
 }
 
-/// The clock of the server that was asked last. No clock of a process has a part in it.
+/// The clock of the server that was asked last. It does not depend on the clock of a process.
 #[derive(Debug, Default)]
 struct ServerClock(Mutex<Option<(Instant, u64)>>);
 

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The shortest round trip is taken anew for each window, so a longer route is known
-/// after one window, at most two.
+/// The shortest round trip is measured again in each window, so a longer route is known after one
+/// window, at most two.
 const WINDOW: Duration = Duration::from_secs(5);
 /// The weight of one call in the typical round trip: one in this many.
 const SMOOTHING: u32 = 8;
-/// So much of the way back is taken for the time in which a reply waits for a thread of this process,
-/// which is load. When it counted as distance, 64 callers in flight beside the server got a quarter
-/// fewer decisions.
+/// The part of the way back that counts as the wait of a reply for a thread of this process, which
+/// is load. When it counted as distance, 64 callers in flight beside the server got a quarter fewer
+/// decisions.
 const OWN_DELAY: Duration = Duration::from_millis(1);
 /// A call that takes this many times the typical round trip met a stall.
 const STALL: u32 = 4;
@@ -22,8 +22,8 @@ const STALL: u32 = 4;
 /// change. But an overloaded server has only long round trips, too. A call waits on its
 /// way to the script, and not on its way back. So the distance grows only if the way
 /// back grows, from the script's clock to the reply. The offset between that clock and
-/// this process's clock does not matter: only its changes do. What a call typically takes
-/// longer by jitter is known by the way back, too.
+/// this process's clock does not matter: only its changes do. The way back also shows how much
+/// longer a call typically takes because of jitter.
 #[derive(Debug)]
 pub(super) struct Latency {
     started: Instant,
@@ -45,7 +45,7 @@ pub(super) struct Latency {
     max_queued: usize,
 }
 
-/// The minima of a stretch of time.
+/// The minima of a span of time.
 #[derive(Debug)]
 struct Window {
     since: Instant,
@@ -110,7 +110,7 @@ impl Latency {
         if now.duration_since(self.window.since) >= WINDOW {
             let grown_us = i64_us(self.window.shortest.saturating_sub(self.shortest));
             let ways_back = self.way_back_us.zip(self.window.way_back_us);
-            // About half of what a route grows by is on its way back.
+            // About half of a route's growth is on its way back.
             let is_farther =
                 ways_back.is_some_and(|(old, new)| new.saturating_sub(old) >= grown_us / 4);
             if is_farther {
@@ -142,7 +142,8 @@ impl Latency {
     }
 
     /// Returns how long a call typically takes if it waits for no other: the shortest round trip,
-    /// and on both ways what the way back typically takes longer than at its shortest.
+    /// plus, for both ways, the typical excess of the way back over its shortest without
+    /// [`OWN_DELAY`].
     fn distance(&self) -> Duration {
         let ways_back = [self.way_back_us, self.window.way_back_us];
         let shortest = ways_back.into_iter().flatten().min();

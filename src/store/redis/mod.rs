@@ -85,9 +85,9 @@ use crate::{
 /// A connection without traffic is asked for the time every 5 s, and is replaced if no reply
 /// comes. So a flow that a NAT or a firewall has dropped is noticed, or kept alive.
 ///
-/// **Outside of a Tokio runtime** (a plain thread that blocks on a check), a check uses the
-/// runtime that the store was built in. If that runtime has a single thread, nothing may
-/// drive it then, so the check fails.
+/// **Outside a Tokio runtime** (a plain thread that blocks on a check), a check uses the runtime
+/// that the store was built in. If that runtime has a single thread, nothing may drive it then, so
+/// the check fails.
 ///
 /// **A hot key** may be decided without a round trip: a policy with
 /// [`lease`](crate::Policy::lease) leases units in
@@ -136,16 +136,15 @@ use crate::{
 ///
 /// `+pttl` and `+pexpire` let unexpected data under a caller's key expire. Without them, that
 /// caller is answered with 503 until an operator deletes the key. `+incrby` and `+pexpireat`
-/// save the server work. Without them, a bucket in use is written anew each time, and
-/// `ACL LOG` lists the refused attempts. `+del` is for resets and released holds. Without any
-/// other right, each check that needs it fails, charges nothing, and
-/// [`OnStoreFailure`](crate::OnStoreFailure) decides. (A bucket in use does not need
-/// `+psetex`.) On connecting, the client also tries `INFO` and `CLIENT ID` and works without
-/// them; they may be in `ACL LOG`.
+/// save the server work. Without them, a bucket in use is rewritten each time, and `ACL LOG` lists
+/// the refused attempts. `+del` is for resets and released holds. Without any other right, each
+/// check that needs it fails, charges nothing, and [`OnStoreFailure`](crate::OnStoreFailure)
+/// decides. (A bucket in use does not need `+psetex`.) On connecting, the client also tries `INFO`
+/// and `CLIENT ID` and works without them; they may be in `ACL LOG`.
 ///
-/// `+eval` opens nothing, because a script may do only what its user may. It is needed
-/// because Redis forgets scripts when it restarts or fails over. Without it, an operator must
-/// load the scripts beforehand, and again after each start: [`scripts`](Self::scripts).
+/// `+eval` grants nothing else, because a script has only the rights of its user. It is needed
+/// because Redis forgets scripts when it restarts or fails over. Without it, an operator must load
+/// the scripts beforehand, and again after each start: [`scripts`](Self::scripts).
 ///
 /// # A cluster
 ///
@@ -154,12 +153,12 @@ use crate::{
 /// replicas may take over meanwhile. A node that fails or hangs fails only the checks of its
 /// own slots. Set `cluster-require-full-coverage no`, or the other nodes refuse theirs, too.
 ///
-/// Policies with the same key are in one slot, and are decided as on one node. Policies with
-/// other keys are in other slots, and so are [shared](crate::Policy::shared) policies, which
-/// are all in one slot. A check of several slots takes slot after slot, in the order of its
-/// policies. When one denies, what the slots before it took
-/// is refunded, and the slots behind it are only peeked at. So in the end all policies are
-/// charged or none, and the decision names all that denied, but not in one instant:
+/// Policies with the same key are in one slot, and are decided as on one node. Policies with other
+/// keys are in other slots. [Shared](crate::Policy::shared) policies are in another slot, too, all
+/// in the same one. A check of several slots takes slot after slot, in the order of its policies.
+/// When one denies, what the slots before it took is refunded, and the slots behind it are only
+/// peeked at. So in the end all policies are charged or none, and the decision names all that
+/// denied, but not in one instant:
 ///
 /// - Until the units are refunded, one round trip later and at most one
 ///   [timeout](RedisStoreBuilder::timeout), other callers may be denied for lack of them. No

@@ -200,8 +200,8 @@ impl Wire {
         }
     }
 
-    /// Replaces the connection, unless that is under way already. Leaves a client that
-    /// was handed in to its owner, who may have other work under way on it.
+    /// Replaces the connection, unless that is under way already. Leaves a client that was handed
+    /// in to its owner, which may have other work under way on it.
     pub(super) fn replace(&self) {
         match self {
             Self::Redis(pooled) => {

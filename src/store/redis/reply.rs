@@ -17,15 +17,15 @@ use crate::{
 
 /// The verdict where unexpected data is stored under a key.
 const CORRUPT: i64 = -1;
-/// The verdict where Redis refused a command with a word that is not below. The words have
-/// the verdicts beneath it, in this order.
+/// The verdict where Redis refused a command with a word that is not listed. The listed words have
+/// the verdicts below it, in this order.
 const REFUSED: i64 = -2;
 const REFUSALS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOPERM"];
 
 /// The numbers of a reply.
 pub(crate) type Integers = SmallVec<[i64; 8]>;
 
-/// The result of each check, also of equal ones, in their order.
+/// The result of each check, including equal ones, in their order.
 pub(crate) type ScriptReply = SmallVec<[Result<CheckResult, StoreError>; 1]>;
 
 /// What the script found for one check.
@@ -41,8 +41,8 @@ pub(crate) struct CheckResult {
 }
 
 impl CheckResult {
-    /// Returns the result of the check that came behind `turn` equal ones, for all of which
-    /// this is the result: the first `fitting` were allowed.
+    /// Returns the result of the check that came behind `turn` equal ones. This is the result of
+    /// all of them: the first `fitting` were allowed.
     fn of_turn(&self, turn: u64, part: &[Charge<'_>]) -> Self {
         let taken = turn.min(self.fitting);
         let after = |before: u64, more: u64| before.saturating_add(more.saturating_mul(taken));
@@ -135,7 +135,7 @@ pub(crate) fn decode(integers: &[i64], call: &ScriptCall<'_>) -> Result<ScriptRe
 }
 
 /// Whether Redis refused the commands of every check: then no single bucket is the cause. A shadow
-/// may be of a policy that writes nothing, so it says nothing about that.
+/// may be of a policy that writes nothing, so it does not count.
 pub(super) fn is_refused(reply: &ScriptReply) -> bool {
     let mut results = reply.iter();
     results.all(|result| result.as_ref().is_err_and(StoreError::is_refused))
@@ -169,8 +169,8 @@ impl Rest<'_> {
         Ok(results)
     }
 
-    /// Reads the next result of a part of a check, or of as many of the `left` equal checks as it
-    /// says. The outer error is one of the whole reply.
+    /// Reads the next result of a part of a check, or of as many of the `left` equal checks as the
+    /// reply states. The outer error is one of the whole reply.
     fn result(
         &mut self,
         check: Repeated<'_>,

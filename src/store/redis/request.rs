@@ -33,7 +33,7 @@ pub(crate) struct ScriptRequest {
     /// The slot of all its keys, where the server is one of a cluster; otherwise 0.
     pub(crate) slot: u16,
     pub(crate) charges: SmallVec<[Charge<'static>; 1]>,
-    /// Charges of shadow policies, each of which is decided by itself.
+    /// Charges of shadow policies. Each is decided on its own.
     pub(crate) shadows: Vec<Charge<'static>>,
 }
 
@@ -75,7 +75,7 @@ impl ScriptCall<'_> {
         let mut numbers = Vec::with_capacity(NUMBERS_BYTES);
         push(&mut numbers, self.nonce as f64);
         push(&mut numbers, self.now_us as f64);
-        // Checks in a row that ask the same share their numbers, behind how many they are.
+        // Equal checks in a row share their numbers, which follow how many they are.
         let (mut run_at, mut run) = (numbers.len(), 0.0);
         let parts = self.checks.iter();
         let parts = parts.flat_map(|check| check.request.parts().map(move |part| (check, part)));

@@ -138,8 +138,8 @@ impl Server {
             }
         }
         let outcome = match &reply {
-            // The server may be well, so this counts for nothing. While a probe is under way, no
-            // refund is sent.
+            // The server may be well, so this does not count. While a probe is under way, no refund
+            // is sent.
             Err(error)
                 if error.is_timeout()
                     && !is_refund
@@ -228,8 +228,8 @@ impl Server {
         result
     }
 
-    /// Returns the error of a check for which there is no room or time: too much load, or a
-    /// server that does not answer.
+    /// Returns the error of a check without room or time: too much load, or a server that does not
+    /// answer.
     pub(super) fn has_no_room(&self) -> StoreError {
         StoreError::new(match self.is_failing() {
             true => StoreErrorKind::NotSent,
@@ -301,7 +301,7 @@ impl<'a> CallUnderWay<'a> {
         if reply.is_ok() && deadline.has_passed(Instant::now()) {
             return;
         }
-        // With a clock of its own, the store sends the time that the reply has.
+        // A store with its own clock sends the time that the reply repeats.
         let has_server_clock = self.server.shared.clock.is_none();
         let results = reply.iter().flatten();
         let server_us = results.flatten().next();

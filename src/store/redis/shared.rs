@@ -1,4 +1,4 @@
-//! What all servers of a store have in common.
+//! The settings and state that all servers of a store share.
 
 use std::{
     sync::{

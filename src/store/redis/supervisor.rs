@@ -45,7 +45,7 @@ pub(super) fn not_yet() -> StoreError {
     StoreError::not_sent("there is no connection yet")
 }
 
-/// Reports to operators why there is no connection.
+/// Reports to operators why the server is not connected.
 pub(super) type Report = fn(StoreError);
 
 /// What the connections to one server share.

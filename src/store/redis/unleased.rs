@@ -93,8 +93,8 @@ impl Unleased {
         })
     }
 
-    /// Returns how long a check waits for its answer. Extensions and settlements deny nobody, so they
-    /// stay in their queue for longer, but not until the hold lapses.
+    /// Returns how long a check waits for its answer. Extensions and settlements deny no caller, so
+    /// they stay in their queue for longer, but not until the hold lapses.
     fn patience(&self, check: &Check<'_>) -> Duration {
         const LONGEST_SETTLEMENT: Duration = Duration::from_secs(1);
 
@@ -113,7 +113,7 @@ impl Unleased {
         denials.map_or(Lookup::Ask(None), |denials| denials.look_up(check))
     }
 
-    /// Returns an answer for callers inside and outside of a Tokio runtime.
+    /// Returns an answer for callers inside and outside a Tokio runtime.
     pub(super) fn later<T: 'static>(
         &self,
         answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -125,7 +125,7 @@ impl Unleased {
     }
 }
 
-/// Returns the request for a check, with the strikes that this process counted by itself.
+/// Returns the request for a check, with the strikes that this process counted on its own.
 fn request(check: &Check<'_>, asking: Option<&mut PendingCheck>) -> ScriptRequest {
     let mut request = ScriptRequest::new(check);
     let strikes = asking.map(PendingCheck::take_strikes).unwrap_or_default();

@@ -172,8 +172,8 @@ impl SharedStore {
     }
 }
 
-/// Units that were asked of the store. If it is dropped undecided, it counts as lost: the
-/// store may have granted them.
+/// A request to the store for units. If it is dropped undecided, it counts as lost: the store may
+/// have granted them.
 #[derive(Debug)]
 pub(crate) struct Take {
     holder: Arc<Holder>,

@@ -108,14 +108,14 @@ fn send(mut groups: Vec<Group>) {
         return;
     };
     first.spawn_somewhere(async move {
-        // Those that one call has taken ask the same, and a call says that once.
+        // Holds that one call has taken have the same demand, which a call sends once.
         groups.sort_by_key(|group| group.generation);
         let answers = groups.into_iter().filter_map(Group::send);
         join_all(answers.map(Box::pin).collect()).await;
     });
 }
 
-/// Settlements of units that one bucket holds in one generation.
+/// Settlements of the units that requests hold of one bucket in one generation.
 struct Group {
     first: Arc<Held>,
     generation: u64,
@@ -156,7 +156,7 @@ impl Group {
         self.sent.push((due.sent, due.held));
     }
 
-    /// Asks the store. Returns what waits for its answer, if that is not there.
+    /// Asks the store. Returns the wait for its answer, unless the store has answered at once.
     fn send(self) -> Option<impl Future<Output = ()>> {
         match self.ask() {
             Answer::Now(Ok(decision)) => {

@@ -1,4 +1,4 @@
-//! What one request holds of one bucket.
+//! The units that one request holds of one bucket.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,7 @@ use crate::{
 /// The bucket that a request is settled with.
 #[derive(Debug)]
 pub(crate) struct HeldCharge {
-    /// What was asked for. If its policy cannot hold, the bucket is debited.
+    /// The charge of the request. If its policy cannot hold, the bucket is debited.
     pub(crate) charge: Charge<'static>,
     /// How many units the bucket may owe.
     pub(crate) debt: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Held {
     charge: HeldCharge,
     /// The units that are settled: those that were held at first.
     units: u64,
-    /// Where it was taken. `None`: outside of a runtime.
+    /// Where it was taken. `None`: outside a runtime.
     runtime: Option<Handle>,
     state: Mutex<State>,
 }
@@ -60,8 +60,8 @@ struct State {
     is_urgent: bool,
     /// Its place among the holds to be extended.
     place: Option<Place>,
-    /// What is held is about to be known, or its generation is about to change. So a settlement
-    /// waits.
+    /// The held units are about to be known, or their generation is about to change. So a
+    /// settlement waits.
     is_moving: bool,
     /// Gets the answer of the store, if a caller waits for it.
     reply: Option<Reply>,
@@ -71,7 +71,7 @@ struct State {
 
 type Reply = oneshot::Sender<Result<Confirmed, StoreError>>;
 
-/// What a first settlement leads to.
+/// The next step after a first settlement.
 enum Begun {
     /// It is sent once the generation is known.
     Waits,
@@ -175,7 +175,7 @@ impl Held {
         self.units
     }
 
-    /// Returns as what it was settled.
+    /// Returns its settlement.
     pub(crate) fn settled(&self) -> Option<Settlement> {
         self.state().settled
     }
@@ -185,7 +185,7 @@ impl Held {
         self.charge.charge.hold_lifetime().unwrap_or_default()
     }
 
-    /// Returns by how much it may be extended before it is due.
+    /// Returns how long before it is due it may be extended.
     pub(super) fn slack(&self) -> Duration {
         self.lifetime() / 16
     }
@@ -217,7 +217,7 @@ impl Held {
         true
     }
 
-    /// Settles it as nobody has: what is held is charged.
+    /// Settles it in full, because it was left unsettled.
     pub(crate) fn settle_as_left(self: &Arc<Self>) {
         self.settle(match self.charge.hold() {
             Some(_) => Settlement::Full,
@@ -262,7 +262,7 @@ impl Held {
         Some(self.end(state, settlement))
     }
 
-    /// Ends it. What has lapsed was charged before.
+    /// Ends it. Lapsed units were charged before.
     fn end(self: &Arc<Self>, mut state: MutexGuard<'_, State>, settlement: Settlement) -> Begun {
         let (place, held) = (state.place.take(), state.held);
         let (generation, is_lost, is_urgent) = (state.generation, state.is_lost, state.is_urgent);
@@ -304,8 +304,8 @@ impl Held {
         self.unsettled().send_unawaited(due, self.store.is_remote);
     }
 
-    /// Asks the store to charge `used` units, of which `beyond` were not held, and to hold these
-    /// units of a generation no longer.
+    /// Asks the store to charge `used` units, `beyond` of them not held, and to no longer hold
+    /// these units of a generation.
     pub(super) fn ask_to_settle(
         &self,
         held: u64,
@@ -334,7 +334,7 @@ impl Held {
         self.store.check(&Check::new(operation, &[charge]))
     }
 
-    /// Waits in the background for the store, and passes its answer on.
+    /// Waits for the store in the background, and passes its answer on.
     fn deliver(&self, reply: Option<Reply>, answer: StoreFuture<Confirmed>) {
         self.spawn_somewhere(async move { pass_on(reply, answer.await) });
     }
@@ -344,8 +344,8 @@ impl Held {
         Handle::try_current().ok().or_else(|| self.runtime.clone())
     }
 
-    /// Runs work for its store in the background, unless there is no runtime: then settlements are
-    /// not sent, and count as lost.
+    /// Runs work for its store in the background. Without a runtime, settlements are not sent, and
+    /// count as lost.
     pub(super) fn spawn_somewhere(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.here_or_there() {
             self.spawn(&runtime, work);
@@ -358,7 +358,7 @@ impl Held {
     }
 }
 
-/// What the renewing task does.
+/// The steps of the renewing task.
 impl Held {
     pub(super) fn runtime(&self) -> Option<&Handle> {
         self.runtime.as_ref()
@@ -381,16 +381,16 @@ impl Held {
         self.state().held
     }
 
-    /// Moves so many units of a generation into the present one, of this hold and of others. The
-    /// same number again moves nothing, and returns what the first did.
+    /// Moves `units` of a generation into the present one, of this hold and of others. The same
+    /// number again moves nothing, and returns the result of the first call.
     pub(super) fn extend(&self, units: u64, generation: u64, number: u64) -> Answer<Decision> {
         self.ask(Operation::Renew, 0, |hold| {
             (hold.units, hold.generation, hold.extension) = (units, generation, number);
         })
     }
 
-    /// Ends a move. `found`: how many units of those that were asked for were still held. Returns
-    /// how many of them are left for other holds.
+    /// Ends a move. `found`: how many of the requested units were still held. Returns how many of
+    /// them are left for other holds.
     pub(super) fn moved(self: &Arc<Self>, found: u64, decided: &PolicyDecision) -> u64 {
         let mut state = self.state();
         state.held = state.held.min(found);
@@ -400,14 +400,14 @@ impl Held {
         left
     }
 
-    /// Ends a move of which nothing ran. It is tried again.
+    /// Ends a move that did not run. It is tried again.
     pub(super) fn not_moved(self: &Arc<Self>) {
         self.end_move(self.state(), |state| {
             self.register_after(state, 2 * self.slack());
         });
     }
 
-    /// Ends a move of which nobody knows whether it ran. So the hold is left to lapse.
+    /// Ends a move that may or may not have run. So the hold is left to lapse.
     pub(super) fn lost(self: &Arc<Self>) {
         let mut state = self.state();
         (state.held, state.is_lost) = (0, true);

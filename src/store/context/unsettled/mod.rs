@@ -38,19 +38,19 @@ use crate::{
 /// The store's answer to a settlement. `None`: nothing was left to ask for.
 pub(crate) type Confirmed = Option<Decision>;
 
-/// What becomes of a hold.
+/// How a hold ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settlement {
     /// All that is held is charged.
     Full,
     /// Nothing is charged.
     Release,
-    /// So many units are charged, which may be more than are held.
+    /// This many units are charged, which may be more than are held.
     Units(u64),
 }
 
 impl Settlement {
-    /// Returns how many units are charged, if so many are held.
+    /// Returns how many units are charged, if `held` are held.
     pub(crate) const fn units(self, held: u64) -> u64 {
         match self {
             Self::Full => held,
@@ -64,7 +64,7 @@ impl Settlement {
 pub(crate) struct Unsettled {
     units: AtomicU64,
     results: Tally<5>,
-    /// Which part of the elder half of a hold's life passes before it is extended. It differs
+    /// The part of the elder half of a hold's life that passes before it is extended. It differs
     /// between processes, so that they do not all extend their holds of a bucket together.
     delayed_part: f64,
     gathered: Arc<Gathered>,
@@ -103,7 +103,7 @@ impl Unsettled {
         self.units.load(Ordering::Relaxed)
     }
 
-    /// Returns what became of the holds that were settled.
+    /// Returns how the holds that were settled have ended.
     pub(crate) fn settlements(&self) -> Settlements {
         Settlements::from_array(self.results.load())
     }
@@ -141,7 +141,7 @@ impl Unsettled {
 
     fn remove(&self, place: Place) {
         let removed = self.queue().by_due.remove(&place);
-        // Dropped without the lock: it may be the last that uses the store.
+        // Dropped without the lock: this may be the last user of the store.
         drop(removed);
     }
 

@@ -116,7 +116,7 @@ impl Extension {
         }
     }
 
-    /// Waits for an answer, and asks again while a call may have run of which there is none.
+    /// Waits for an answer, and asks again while a call without an answer may have run.
     async fn wait_for(
         &mut self,
         mut answer: Answer<Decision>,

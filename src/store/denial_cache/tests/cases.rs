@@ -82,7 +82,7 @@ fn an_expired_denial_does_not_return_when_the_clock_steps_back() {
     let empty = Empty::new();
     assert!(empty.store_denies(1));
     empty.clock.advance(Duration::from_secs(15));
-    // Whatever the store decides, this is no cached denial.
+    // Whatever the store decides, this is not a cached denial.
     drop(empty.look_up(1));
     empty.clock.set_us(empty.clock.now_us() - 8_000_000);
     assert!(empty.store_denies(2));
@@ -137,6 +137,6 @@ async fn a_cached_denial_is_no_sign_of_a_healthy_store() {
     };
     assert_eq!([(); 7].map(|()| calls_after()), [1, 2, 3, 4, 5, 5, 5]);
     tokio::time::advance(Duration::from_millis(100)).await;
-    // A cached denial is no probe, so the next call is the probe.
+    // A cached denial is not a probe, so the next call is the probe.
     assert_eq!([(); 4].map(|()| calls_after()), [6, 7, 7, 7]);
 }

@@ -309,7 +309,7 @@ async fn a_round_trip_without_reply_delays_a_reset_until_its_deadline_at_most() 
     server.warm_up().await;
     server.begin_lease().await;
     let reset = server.begin_reset();
-    // Paused time moves on by itself.
+    // Paused time advances on its own.
     reset.await.expect("no panic").expect("a reset");
     assert!(server.check_leased().is_none(), "a void lease is used");
     server.open();

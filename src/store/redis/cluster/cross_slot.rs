@@ -95,7 +95,7 @@ impl SlotGroup {
         charges.map(|charge| charge.demand.to_mut())
     }
 
-    /// Returns the same check, for no more units than others had room for.
+    /// Returns the same check, for at most the units that others had room for.
     fn for_at_most(mut self, units: u64) -> Self {
         if self.request.operation == Operation::TakeUpTo {
             for demand in self.demands_mut() {
@@ -107,7 +107,7 @@ impl SlotGroup {
     }
 
     /// Returns the strikes that follow from a denial in another slot. `was_asked`: whether strikes
-    /// that the process counted by itself were sent.
+    /// that the process counted on its own were sent.
     fn strikes(&self, was_asked: bool) -> Option<Self> {
         let mut group = self.clone();
         let charges = mem::take(&mut group.request.charges);
@@ -150,7 +150,7 @@ impl GroupResult {
         self.group.places.iter().copied().zip(policies)
     }
 
-    /// Whether the strikes of a denied check were none of its own.
+    /// Whether the strikes of a denied check are sent in a call of their own.
     fn is_struck_apart(&self) -> bool {
         self.found.fitting > 0 || self.group.request.operation == Operation::Peek
     }
@@ -262,7 +262,7 @@ impl Cluster {
                             error.after_taking()
                         }
                         Ok(()) => error,
-                        // Units are taken, whatever became of the others.
+                        // Units are taken, whatever the outcome of the others.
                         Err(_) => StoreError::unavailable(error),
                     });
                 }
@@ -364,8 +364,8 @@ impl Cluster {
     }
 }
 
-/// Returns the decision, as if all groups were one check. `strikes`: what became of the strikes that
-/// followed from its denial, which alone know whether they started a ban.
+/// Returns the decision, as if all groups were one check. `strikes`: the outcome of the strikes
+/// that followed from its denial. Only these show whether they started a ban.
 fn decision(
     operation: Operation,
     fitting: u64,

@@ -3,9 +3,9 @@
 //! A slot is one of the 16,384 parts of a cluster's keys, which one primary has. A redirect is a
 //! server's reply that another server has it.
 //!
-//! A client that follows a cluster by itself may hand one caller's reply to another while
-//! slots move. So each node has a client that knows no other node. To it, a redirection is
-//! an error like any other, and it is followed here.
+//! A client that follows a cluster on its own may hand one caller's reply to another while slots
+//! move. So each node has a client that knows no other node. To it, a redirection is an error like
+//! any other, and it is followed here.
 
 mod cross_slot;
 pub(crate) mod redirect;
@@ -45,7 +45,7 @@ pub(super) struct Cluster {
     _keeper: AbortOnDrop<()>,
     /// Room for the checks that wait for the first slot map.
     room: Semaphore,
-    /// No check waits for the first slot map after that.
+    /// After that, no check waits for the first slot map.
     first_map_deadline: Deadline,
 }
 
@@ -243,7 +243,7 @@ impl Cluster {
         let decide = |node: Arc<Dispatcher>, mode: SendMode| {
             let mut request = request.clone();
             if mode != SendMode::Batched {
-                // Nothing ran. The keys of shadows may be why, and must not split the others.
+                // Nothing ran. The keys of shadows may be the cause, and must not split the others.
                 request.shadows.clear();
             }
             async move {

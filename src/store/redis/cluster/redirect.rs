@@ -1,4 +1,4 @@
-//! Which node is asked about a slot, and which node it names instead.
+//! Asks the owner of a slot, and follows redirects to the node that it names instead.
 
 use std::{error::Error, sync::Arc, time::Duration};
 

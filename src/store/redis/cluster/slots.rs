@@ -22,7 +22,7 @@ pub(crate) struct Range {
     pub(crate) address: Address,
 }
 
-/// Says what to do about a server that has no slots.
+/// Explains the error of a server that has no slots.
 pub(super) fn explained(error: StoreError) -> StoreError {
     let source = error.source().and_then(|source| source.downcast_ref());
     let is_no_node = source
@@ -41,7 +41,7 @@ pub(crate) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreEr
     let Reply::Array(entries) = reply else {
         return Err(foreign("not a list"));
     };
-    // Each has one slot at least.
+    // Each has at least one slot.
     if entries.len() > usize::from(SLOTS) {
         return Err(foreign("it has more entries than there are slots"));
     }

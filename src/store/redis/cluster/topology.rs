@@ -38,7 +38,7 @@ use crate::{
 const MIN_INTERVAL: Duration = Duration::from_millis(400);
 /// Between two refreshes when no call fails.
 const MAX_INTERVAL: Duration = Duration::from_secs(30);
-/// Enough to find a key in a single slot, but for one time in ten million.
+/// Enough to find a key in a single slot, except for one time in ten million.
 const MAX_TRIES: u64 = 16 * SLOTS as u64;
 
 /// A node of the cluster.
@@ -166,7 +166,7 @@ impl Topology {
 
     fn connect(&self, address: &Address, first_grace: Duration) -> Option<Arc<Member>> {
         let settings = self.settings.at(address);
-        // The whole cluster reports what an operator must know of its nodes.
+        // The whole cluster reports the problems of its nodes to operators.
         let pool = Pool::connect(&self.shared, settings, drop, first_grace).ok()?;
         Some(Arc::new(Member {
             address: address.clone(),
@@ -193,7 +193,7 @@ impl Topology {
         })
     }
 
-    /// Records the new owner of a slot at once, and asks what else has moved.
+    /// Records the new owner of a slot at once, and looks for other moves.
     pub(super) fn record_move(&self, slot: u16, address: &Address) -> Option<Arc<Member>> {
         let member = self.member(address)?;
         let is_known = |owner: Arc<Member>| owner.address == *address;

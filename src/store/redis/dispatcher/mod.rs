@@ -83,7 +83,8 @@ pub(super) struct Dispatcher {
     in_flight: AtomicUsize,
 }
 
-/// A queue never waits without a worker. A worker ends when its queue is empty, or when others serve it.
+/// A queue never waits without a worker. A worker ends when its queue is empty, or when others
+/// serve it.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) checks: Queue,
@@ -105,7 +106,7 @@ pub(super) struct Queue {
     pub(super) workers: usize,
 }
 
-/// What became of a check that was handed in.
+/// The state of a check that was handed in.
 enum Entered {
     Direct(DirectCall),
     Queued {

@@ -3,8 +3,8 @@
 //! They are tasks of their own, so a caller that leaves, or does not poll its check, delays
 //! no other.
 //!
-//! In a cluster, a call may only hold keys of one slot. What a worker takes is then sent
-//! in several calls at once, and the worker waits for all of them.
+//! In a cluster, a call may only hold keys of one slot. A worker then sends the checks that it
+//! takes in several calls at once, and waits for all of them.
 
 use std::{
     future::poll_fn,
@@ -196,7 +196,8 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// If it has not ended, the runtime is gone, and no worker will serve the queue.
+    /// A worker that is dropped before it ends has lost its runtime, so no worker will serve the
+    /// queue.
     fn drop(&mut self) {
         if self.has_ended {
             return;
@@ -227,7 +228,7 @@ async fn yield_to_ready_tasks() {
     yielded.await;
 }
 
-/// Sends checks of one slot in one call, and answers all callers, whatever becomes of it.
+/// Sends checks of one slot in one call, and answers all callers, whatever the outcome.
 async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
     let mut senders: Vec<_> = jobs.iter_mut().map(|job| job.answer.take()).collect();
     let reply = {

@@ -35,7 +35,7 @@ const OPERATIONS: [Operation; 8] = [
 ];
 
 impl Random {
-    /// Of any magnitude, also negative and more than a script can count.
+    /// Returns a number of any magnitude, even negative or higher than a script can count.
     fn any(&mut self) -> i64 {
         let number = self.next() >> self.below(64);
         match self.below(12) {
@@ -93,7 +93,7 @@ fn policies(random: &mut Random) -> Vec<Compiled> {
     (0..2).map(any).collect()
 }
 
-/// The charges of `policies`, for `units`, of which `held` are held, and `extra` may be owed or
+/// The charges of `policies` for `units`: `held` of them are held, and `extra` may be owed or
 /// waited for.
 fn charges<'p>(
     policies: &'p [Compiled],
@@ -194,7 +194,7 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
     assert!(answers > 30_000 && errors > 300, "{answers} {errors}");
 }
 
-/// What a store of a user's own has under a key is the user's.
+/// A store of a user's own may have any words under a key.
 #[test]
 fn any_words_in_a_store_are_decided_upon() {
     let (mut random, key) = (Random(31), Key::from("ann"));
