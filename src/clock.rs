@@ -15,8 +15,8 @@ use std::{
 
 /// Returns the time, in microseconds since the UNIX epoch.
 ///
-/// Implement it to run a store on a clock of your own. It may be called from any thread, and
-/// must not block. A store replaces times outside of 1 to 2^53 microseconds (the year 2255) by
+/// Implement it to run a store on a clock of your own. It may be called from any thread, and must
+/// not block. A store replaces times outside the range of 1 to 2^53 microseconds (the year 2255) by
 /// the nearest time inside.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Returns the microseconds since 1970-01-01T00:00:00Z.

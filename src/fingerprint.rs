@@ -59,8 +59,8 @@ impl Fingerprint {
         text
     }
 
-    /// Reads the fingerprint that a key was made of. What clients send is in keys of other types,
-    /// or is a part of several.
+    /// Reads the fingerprint that a key was made from. Input of clients is in keys of other types,
+    /// or is one of several parts.
     fn in_key(key: &[u8]) -> Option<Self> {
         let hash = key.strip_prefix(&[KEY_TAG, 16, 0, 0, 0])?;
         hash.try_into().map(Self).ok()
@@ -88,11 +88,11 @@ impl From<&Key> for Fingerprint {
 
 impl From<Fingerprint> for Key {
     /// The caller with this fingerprint, in Redis and in control documents: to look up, reset or
-    /// ban a caller of which only that is known.
+    /// ban a caller that you know only by its fingerprint.
     ///
     /// **The danger**: a [`MemoryStore`](crate::MemoryStore), [`Lists`](crate::Lists) in code and
-    /// [`enforce_for_percent`](crate::Policy::enforce_for_percent) know no fingerprints. For them, this is a caller
-    /// of its own. So is a tuple with a fingerprint in it.
+    /// [`enforce_for_percent`](crate::Policy::enforce_for_percent) know no fingerprints. For them,
+    /// this is a different caller. The same is true of a tuple with a fingerprint in it.
     fn from(fingerprint: Fingerprint) -> Self {
         Self::part(KEY_TAG, &fingerprint.0)
     }

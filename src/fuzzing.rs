@@ -1,5 +1,5 @@
-//! What the fuzz targets call: a thin function for each parser of what others
-//! say. Built with `--cfg fuzzing` only, and no part of the API.
+//! The functions that the fuzz targets call: a thin one for each parser of foreign input. Built
+//! with `--cfg fuzzing` only, and not part of the API.
 
 #![allow(missing_docs)]
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Debug)]
 pub struct Read {
     /// As `host:port`.
@@ -46,8 +46,8 @@ pub fn url(url: &str) -> Result<Read, ConfigError> {
     })
 }
 
-/// Decodes the reply to `checks` checks in one call, each of which stands for `times` equal
-/// ones like this.
+/// Decodes the reply to `checks` checks in one call. Each stands for `times` checks that equal
+/// `check`.
 pub fn reply(
     check: &Check<'_>,
     checks: usize,

@@ -58,7 +58,8 @@ pub enum OnStoreFailure {
     Allow,
     /// Deny the request. A layer answers 503 with `Retry-After: 5`, never 429, and a
     /// [`Limiter`](crate::Limiter) returns the error. Use it for a limit that guards a secret,
-    /// such as the one on a login. **The danger**: if the store is down, so is what it guards.
+    /// such as the one on a login. **The danger**: while the store is down, the guarded service is
+    /// down, too.
     Deny,
 }
 

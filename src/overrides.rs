@@ -1,7 +1,7 @@
-//! What a control document says, ready for lookups.
+//! The content of a control document, ready for lookups.
 //!
-//! It comes on top of what code and files say. Each version of a document makes one of these, and
-//! so does each entry that ends. A request reads one version for all of its way, and compares no
+//! It has precedence over code and files. Each version of a document makes one of these. Each entry
+//! that ends makes a new one, too. A request reads one version from start to end, and compares no
 //! times except the ends of bans.
 
 use std::collections::HashMap;
@@ -16,18 +16,19 @@ use crate::{
     util::interned::Interned,
 };
 
-/// What a control document says on top of code and files. By default: nothing.
+/// The overrides of a control document, which have precedence over code and files. By default:
+/// none.
 #[derive(Debug, Default)]
 pub(crate) struct Overrides {
     policies: HashMap<Box<str>, PolicyOverrides>,
     pub(crate) lists: ListsByHand,
 }
 
-/// The version of a document that one request sees for all of its way. Empty without a document.
+/// The version of a document that one request uses from start to end. Empty without a document.
 #[derive(Default)]
 pub(crate) struct SeenOverrides(Option<Guard<Arc<Overrides>>>);
 
-/// What a document says of one policy.
+/// The overrides of one policy.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyOverrides {
     pub(crate) mode: Option<Mode>,
@@ -35,7 +36,7 @@ pub(crate) struct PolicyOverrides {
     pub(crate) callers: HashMap<Fingerprint, Override>,
 }
 
-/// Whether a policy denies, whatever code and files say about its enforcement.
+/// Whether a policy denies, whatever code and files set for its enforcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// For all callers.
@@ -84,15 +85,15 @@ impl Ban {
     }
 }
 
-/// What all operators give one caller of a policy. A caller that is banned still has its quota, in
-/// which it pays for what it has used.
+/// The overrides of one caller of a policy. A banned caller still has its quota, which is charged
+/// for what it has used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Override {
     pub(crate) quota: Option<Interned<Quota>>,
     pub(crate) ban: Option<Ban>,
 }
 
-/// What one check finds for its caller.
+/// The overrides that one check finds for its caller.
 #[derive(Default)]
 pub(crate) struct Found<'a> {
     pub(crate) quota: Option<&'a Interned<Quota>>,
@@ -101,7 +102,7 @@ pub(crate) struct Found<'a> {
 }
 
 impl Overrides {
-    /// Returns what the document says of a policy.
+    /// Returns the overrides of a policy.
     pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {
         self.policies.get(name)
     }
@@ -117,7 +118,7 @@ impl SeenOverrides {
         Self(version)
     }
 
-    /// Returns what the document says of a policy.
+    /// Returns the overrides of a policy.
     #[inline]
     pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {
         self.0.as_ref()?.policy(name)

@@ -32,7 +32,8 @@ pub(crate) struct Demand {
     /// What is held of the bucket counts as used. `None`: its policy does not hold.
     pub(crate) hold: Option<Box<HoldDemand>>,
     /// Under a [`Penalty`](crate::Penalty): `Some` if a denial by another policy of the check is a
-    /// strike. Then so many strikes come first, of denials that this process repeated by itself.
+    /// strike. The number is that of the strikes that come first, for denials that this process
+    /// repeated on its own.
     pub(crate) strikes: Option<u64>,
 }
 
@@ -61,7 +62,7 @@ impl Demand {
         }
     }
 
-    /// Creates a demand of so many units of the same bucket, of which none are held.
+    /// Creates a demand for this many units of the same bucket. None of them are held.
     pub(crate) fn of_units(&self, units: u64) -> Self {
         Self {
             hold: self.hold_of(&self.quota),
@@ -69,8 +70,8 @@ impl Demand {
         }
     }
 
-    /// Returns what a check asks that holds nothing itself. A tier may hold permits or places in a
-    /// queue, although the policy's own quota does not.
+    /// Returns the demand on held units of a check that holds nothing itself. A tier may hold
+    /// permits or places in a queue, although the policy's own quota does not.
     fn hold_of(&self, quota: &Quota) -> Option<Box<HoldDemand>> {
         let hold = self.hold.as_ref().filter(|_| quota.may_hold())?;
         Some(Box::new(HoldDemand::new(hold.lifetime_ms, 0)))
@@ -165,7 +166,7 @@ impl Demand {
         }
     }
 
-    /// Returns what changes in its bucket, apart from what is held of it. `fitting` is 0, 1, or the
+    /// Returns the change of its bucket, without that of the held units. `fitting` is 0, 1, or the
     /// units taken.
     #[inline(always)]
     pub(crate) fn change(
@@ -192,7 +193,7 @@ impl Demand {
         }
     }
 
-    /// Returns what a debit charges beside what others take or hold.
+    /// Returns what a debit charges in addition to what others take or hold.
     fn chargeable(
         &self,
         rule: &impl Arithmetic,
@@ -223,7 +224,7 @@ impl Demand {
         penalty.map_or(0, |penalty| u64::from(!penalty.is_banned(before)))
     }
 
-    /// Returns whether a [`TakeUpTo`](Operation::TakeUpTo) takes nothing of it: of a penalty.
+    /// Returns whether a [`TakeUpTo`](Operation::TakeUpTo) takes nothing: under a penalty.
     pub(crate) fn grants_nothing(&self) -> bool {
         self.quota.penalty().is_some()
     }

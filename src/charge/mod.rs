@@ -24,18 +24,18 @@ pub enum Operation {
     TakeUpTo,
     /// Refunds units, but no more than were taken.
     Refund,
-    /// Charges each bucket by itself, up to the debt that it may have.
+    /// Charges each bucket on its own, up to the debt that it may have.
     Debit,
     /// States how many permits of a [`Concurrency`](crate::Concurrency) policy this process
     /// holds. These permits live for another lifetime, and all others of this process are free.
     /// Or moves units that are [held](crate::Policy::hold_for) into the present generation.
     Renew,
-    /// Ends a hold: of the units used, which are the cost, so many are charged as were held, and of
-    /// more as much as the bucket may owe. If the policy does not hold, it is a [`Debit`](Self::Debit)
-    /// that passes in any flood.
+    /// Ends a hold. The cost is the units used. It charges those that were held, and of any more as
+    /// much as the bucket may owe. If the policy does not hold, it is a [`Debit`](Self::Debit) that
+    /// passes in any flood.
     Settle,
-    /// Bans the callers of [`Penalty`](crate::Penalty) policies for as many milliseconds as the
-    /// cost says, or longer if they are banned for longer.
+    /// Bans the callers of [`Penalty`](crate::Penalty) policies. The cost is the time in
+    /// milliseconds. A longer ban stays.
     Ban,
 }
 
@@ -71,8 +71,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Adds charges of shadow policies. A store may decide each by itself, on its way; those that a
-    /// decision does not have are asked apart.
+    /// Adds charges of shadow policies. A store may decide each on its own, together with this
+    /// check; those that a decision lacks are asked separately.
     pub(crate) const fn beside(self, shadows: &'a [Charge<'a>]) -> Self {
         Self { shadows, ..self }
     }
@@ -85,7 +85,7 @@ impl<'a> Check<'a> {
         self.shadows
     }
 
-    /// Returns the charges, each of a policy of its own. Never empty.
+    /// Returns the charges, each of a different policy. Never empty.
     #[must_use]
     pub const fn charges(&self) -> &'a [Charge<'a>] {
         self.charges
@@ -142,7 +142,7 @@ impl Charge<'_> {
         Some(Duration::from_millis(hold.lifetime_ms))
     }
 
-    /// Has so many units of its cost held in place of charged, if its policy holds.
+    /// Holds this many units of its cost instead of charging them, if its policy holds.
     pub(crate) fn hold(&mut self, units: u64) {
         if self.demand.held_units() != units {
             if let Some(hold) = &mut self.demand.to_mut().hold {

@@ -51,7 +51,7 @@ impl Change {
         self
     }
 
-    /// Says why: a ticket, for example.
+    /// Records why: a ticket, for example.
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self

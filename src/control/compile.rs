@@ -11,9 +11,9 @@ use crate::{
     overrides::{Ban, Overrides},
 };
 
-/// Returns what a document says now, and what of it cannot be taken.
+/// Returns the overrides of a document, and the entries that cannot be taken.
 ///
-/// `clock`: by which bans end.
+/// `clock`: the clock by which bans end.
 pub(super) fn compile(
     document: &Document,
     now: SystemTime,

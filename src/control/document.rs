@@ -38,7 +38,7 @@ pub(super) struct Document {
     pub(super) changes: HashMap<Subject, Last>,
 }
 
-/// Returns why a text is no document.
+/// Returns why a text is not a document.
 fn not_one(reason: impl fmt::Display) -> String {
     format!("it is no control document: {reason}")
 }
@@ -156,8 +156,8 @@ impl Document {
         lacking.count()
     }
 
-    /// Drops what was removed or has ended a day ago, and the oldest of these if there is no
-    /// room for all.
+    /// Drops entries that were removed or have ended a day ago, and the oldest removed or ended
+    /// ones if there is no room for all.
     pub(super) fn tidy(&mut self, now: SystemTime) {
         let is_over = |last: &Last, ago: Duration| {
             let end = last.over_at().and_then(|at| at.checked_add(ago));

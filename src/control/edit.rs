@@ -24,8 +24,8 @@ pub(super) enum Edit {
 }
 
 impl Edit {
-    /// Returns the next document, and whether other entries apply by it. `None`: this one says so
-    /// already.
+    /// Returns the next document, and whether other entries apply by it. `None`: the document needs
+    /// no change.
     pub(super) fn apply(
         &self,
         document: &Document,
@@ -46,7 +46,7 @@ impl Edit {
                 next.changes
                     .insert(entry.action.subject(), Last::Made(entry));
             }
-            // A process that may not write may know an entry that is lost, so what is not there is
+            // A process that may not write may know an entry that is lost, so an absent entry is
             // removed, too.
             Self::Remove(subject) => {
                 let last = next.changes.insert(subject.clone(), Last::Removed { ms });

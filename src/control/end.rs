@@ -1,4 +1,4 @@
-//! When an entry ends, as an operator says it.
+//! When an entry ends, as an operator types it.
 
 use std::{
     str::FromStr,
@@ -37,7 +37,7 @@ impl End {
     pub(super) fn when_made(self, now: SystemTime) -> SystemTime {
         let end = match self.0 {
             EndKind::At(at) => at,
-            // An end that no clock can express is the last one: without any, a ban is no entry.
+            // An end that no clock can express becomes the last one, because a ban needs an end.
             EndKind::After(wait) => now.checked_add(wait).unwrap_or(last_time()),
         };
         time(milliseconds(end)).unwrap_or(end)

@@ -1,4 +1,4 @@
-//! What a control document says, entry by entry.
+//! The entries of a control document.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -51,8 +51,8 @@ impl ControlError {
         }
     }
 
-    /// Returns whether the change can never be made, whatever the document says: an end that has passed,
-    /// for example. Answer it with 400, and other errors with 409 or 503.
+    /// Returns whether the change can never be made, whatever is in the document: an end that has
+    /// passed, for example. Answer it with 400, and other errors with 409 or 503.
     #[must_use]
     pub const fn is_mistake(&self) -> bool {
         matches!(&self.0, ErrorKind::Config(_) | ErrorKind::Invalid(_))

@@ -46,7 +46,7 @@ pub(crate) struct Held {
     /// Held while the document is read or changed: no older version is applied after a newer one.
     pub(super) turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
-    /// What it says now. Each request reads it.
+    /// The overrides that apply now. Each request reads them.
     pub(super) overrides: ArcSwap<Overrides>,
     /// Held while a version takes effect, so that each follows the one before.
     pub(super) subscribers: Mutex<Vec<Weak<dyn Subscriber>>>,
@@ -110,7 +110,7 @@ impl Held {
     /// Looks at what is stored, and applies it if it is new.
     pub(super) async fn refresh(&self) -> Result<(), ControlError> {
         let _turn = self.turn.lock().await;
-        // What ends does not wait for a store that does not answer.
+        // An entry ends on time, even if the store does not answer.
         self.expire();
         let read = self.read().await;
         self.expire();
@@ -150,7 +150,7 @@ impl Held {
         subscribers.push(new);
     }
 
-    /// Returns what the document says now.
+    /// Returns the overrides that apply now.
     pub(crate) fn overrides(&self) -> Guard<Arc<Overrides>> {
         self.overrides.load()
     }
@@ -180,7 +180,7 @@ impl Held {
 
 async fn follow(held: Weak<Held>) {
     while let Some(held) = held.upgrade() {
-        // Its status and the log say what went wrong.
+        // A failure is in its status and in the log.
         let _ = held.refresh().await;
         drop(held);
         let (least, most) = INTERVAL;

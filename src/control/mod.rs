@@ -101,7 +101,7 @@ use crate::{
 ///
 /// **Keys** are kept as [`Fingerprint`]s, and may be given as such: hashes with the store's
 /// [secret](crate::RedisStoreBuilder::secret). So a document works for stores with the same secret,
-/// and nobody can read keys in it. A [label](Change::label) names a caller for people.
+/// and keys cannot be read from it. A [label](Change::label) names a caller for people.
 ///
 /// **A document that cannot be read** changes nothing: too large, of a newer version of this crate,
 /// or not a document. The process keeps what it knows, logs a warning under
@@ -145,9 +145,9 @@ impl Control {
         Self(held)
     }
 
-    /// Gives a caller of a policy another quota, in place of what the policy or its
-    /// [`quota_by`](crate::Policy::quota_by) says. Its bucket goes on: what it has used stays used.
-    /// A quota of another algorithm has a bucket of its own, which starts full.
+    /// Gives a caller of a policy another quota, in place of that of the policy or its
+    /// [`quota_by`](crate::Policy::quota_by). The caller keeps its bucket: used units stay used. A
+    /// quota of another algorithm has another bucket, which starts full.
     ///
     /// The policy need not exist here, and not yet.
     pub fn override_quota(&self, policy: &str, key: impl Into<Key>, quota: Quota) -> Change {
@@ -177,8 +177,7 @@ impl Control {
     /// Denies all requests of a caller to which a policy applies, until an end: a
     /// [`SystemTime`](std::time::SystemTime), or a [`Duration`](std::time::Duration) from now.
     ///
-    /// The policy may have any quota. To let a policy ban by itself, use a
-    /// [`Penalty`](crate::Penalty).
+    /// The policy may have any quota. For automatic bans, use a [`Penalty`](crate::Penalty).
     pub fn ban(&self, policy: &str, key: impl Into<Key>, until: impl Into<End>) -> Change {
         let caller = self.fingerprint(key);
         let action = policy_name(policy).map(|policy| Action::Ban { policy, caller });
@@ -201,7 +200,7 @@ impl Control {
         self.change(policy_name(policy).map(|policy| Action::Mode { policy, mode }))
     }
 
-    /// Lets a policy deny again as code or file say. Returns whether it had another mode.
+    /// Returns a policy to the mode that code or file set. Returns whether it had another mode.
     ///
     /// # Errors
     ///
@@ -210,24 +209,24 @@ impl Control {
         self.remove(Subject::Mode(policy.to_owned())).await
     }
 
-    /// Adds an address or a CIDR range to the allow list of all layers, beside their
+    /// Adds an address or a CIDR range to the allow list of all layers, in addition to their
     /// [`Lists`](crate::Lists). A range that was on the deny list is not on it anymore.
     pub fn allow_ip(&self, range: &str) -> Change {
         self.list_ip(List::Allow, range)
     }
 
-    /// Adds an address or a CIDR range to the deny list of all layers, beside their
+    /// Adds an address or a CIDR range to the deny list of all layers, in addition to their
     /// [`Lists`](crate::Lists). A range that was on the allow list is not on it anymore.
     pub fn deny_ip(&self, range: &str) -> Change {
         self.list_ip(List::Deny, range)
     }
 
-    /// Adds a key to the allow list of all layers, beside their [`Lists`](crate::Lists).
+    /// Adds a key to the allow list of all layers, in addition to their [`Lists`](crate::Lists).
     pub fn allow_key(&self, key: impl Into<Key>) -> Change {
         self.list_key(List::Allow, key.into())
     }
 
-    /// Adds a key to the deny list of all layers, beside their [`Lists`](crate::Lists).
+    /// Adds a key to the deny list of all layers, in addition to their [`Lists`](crate::Lists).
     pub fn deny_key(&self, key: impl Into<Key>) -> Change {
         self.list_key(List::Deny, key.into())
     }
@@ -312,7 +311,7 @@ impl Control {
         &self.0
     }
 
-    /// Returns what entries call a key.
+    /// Returns the name of a key in entries.
     #[must_use]
     pub fn fingerprint(&self, key: impl Into<Key>) -> Fingerprint {
         self.0.secret.fingerprint(key.into().as_bytes())

@@ -25,7 +25,7 @@ impl Held {
         if read.as_ref().is_ok_and(|head| !self.state().is_seen(head)) {
             read = self.source.text().await;
             if let Ok(text) = &read {
-                // The status says what is wrong with it.
+                // The status has the mistake.
                 let _ = self.take(text);
             }
         } else if read.is_ok() {
@@ -92,7 +92,7 @@ impl Held {
         let now = self.now();
         let mut state = self.state();
         state.accept(document, now, &self.clock);
-        // Before the status says that it applies.
+        // Stored before the status shows that it applies.
         self.overrides.store(Arc::clone(&state.applied.overrides));
         drop(state);
         self.publish();
@@ -133,10 +133,10 @@ impl Held {
         is_read && is_known && self.state().seen().1 == 0
     }
 
-    /// Changes what is stored. Returns `false` if it says so already.
+    /// Changes what is stored. Returns `false` if that needs no change.
     pub(super) async fn change(&self, edit: &Edit) -> Result<bool, ControlError> {
         for attempt in 0..MAX_ATTEMPTS {
-            // Another process was faster. Outside of a runtime nothing can wait.
+            // Another process was faster. Outside a runtime nothing can wait.
             if attempt > 0 && Handle::try_current().is_ok() {
                 let most = 0.002 * f64::from(attempt.min(25));
                 sleep(Duration::from_secs_f64(random_between(0.0, most))).await;

@@ -125,7 +125,7 @@ impl WireChange {
         }
     }
 
-    /// Reads the change. The error says what is wrong.
+    /// Reads the change. The error states what is wrong.
     pub(super) fn read(self) -> Result<(Subject, Last), String> {
         let texts = [&self.author, &self.reason, &self.label];
         for text in texts.into_iter().flatten() {

@@ -111,7 +111,7 @@ impl Decision {
         }
     }
 
-    /// Adds to a settlement of so many units what was charged when it lapsed.
+    /// Adds what was charged at the lapse to a settlement of `units` units.
     pub(crate) fn charged_before(&mut self, units: u64, lapsed: u64) {
         for policy in self.policies.as_mut_slice() {
             policy.charged_before(units, lapsed);
@@ -184,7 +184,7 @@ impl Decision {
         self
     }
 
-    /// Returns the outcomes of shadow policies, also of those that are not known yet.
+    /// Returns the outcomes of shadow policies, including those that are not known yet.
     pub(crate) fn shadows(&self) -> &[ShadowOutcome] {
         match &self.policies {
             Policies::WithShadows(all) => &all.shadows,
@@ -262,7 +262,7 @@ impl Decision {
         }
     }
 
-    /// Changes it to what a policy has left when so many units are charged, and no more are held.
+    /// Changes it to what a policy has left when `used` units are charged, and no more are held.
     /// The bucket may owe `debt` units.
     pub(crate) fn settle(&mut self, policy: &str, used: u64, debt: u64) {
         let mut policies = self.policies.as_mut_slice().iter_mut();

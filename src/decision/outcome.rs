@@ -100,12 +100,12 @@ impl PolicyOutcome {
     }
 }
 
-/// A caller that only what others hold denies asks again after this time: nobody knows when they
-/// release it.
+/// A caller that is denied only because of units that others hold asks again after this time: the
+/// time of their release is unknown.
 const ASK_AGAIN_US: u64 = 1_000_000;
 
-/// Returns the microseconds until the level is no longer higher than `most` together with what is
-/// held; at most [`ASK_AGAIN_US`], or until there is room without what is held.
+/// Returns the microseconds until the level and the held units together are no longer higher than
+/// `most`. At most [`ASK_AGAIN_US`], or until there is room without the held units.
 fn retry_us(
     rule: &impl Arithmetic,
     before: &BucketState,

@@ -22,11 +22,11 @@ pub struct PolicyDecision {
     standing: BucketState,
     now_us: u64,
     outcome: Outcome,
-    /// What few decisions have. `None` if this has nothing of it.
+    /// The rare parts. `None` if this decision has none.
     rare: Option<Box<Rare>>,
 }
 
-/// What few decisions have, apart so that the others stay small.
+/// Rare parts of a decision, boxed so that most decisions stay small.
 #[derive(Clone, Copy, Default)]
 struct Rare {
     /// What is held of the bucket after the check, if its policy holds. Found: what the check itself
@@ -90,7 +90,7 @@ impl PolicyDecision {
         });
     }
 
-    /// Adds to a settlement of so many units what was charged when it lapsed.
+    /// Adds what was charged at the lapse to a settlement of `units` units.
     pub(super) fn charged_before(&mut self, units: u64, lapsed: u64) {
         self.cost = units;
         self.moved = self.moved.saturating_add(lapsed);
@@ -246,7 +246,7 @@ impl PolicyDecision {
         self.rare.as_ref()?.hold.as_ref()
     }
 
-    /// Changes it to what is left when so many units are charged, and no more are held. The bucket
+    /// Changes it to what is left when `used` units are charged, and no more are held. The bucket
     /// may owe `debt` units.
     pub(super) fn settle(&mut self, used: u64, debt: u64) {
         let hold = self.rare.as_mut().and_then(|rare| rare.hold.as_mut());

@@ -22,7 +22,7 @@ pub enum DenialReason {
     Listed,
     /// The store cannot decide, and this process may not decide in its place. Status 503.
     StoreFailed,
-    /// The application is misconfigured. Status 500. The log says what to change.
+    /// The application is misconfigured. Status 500. The log names what to change.
     Misconfigured,
 }
 

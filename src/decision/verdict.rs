@@ -1,4 +1,4 @@
-//! [`Verdict`] and [`Source`]: what was decided, and by whom.
+//! [`Verdict`] and [`Source`]: the outcome, and where it comes from.
 
 use crate::charge::Operation;
 

@@ -1,4 +1,4 @@
-//! Asks the store about one caller, for each policy by itself.
+//! Asks the store about one caller, for each policy separately.
 
 use std::{borrow::Cow, collections::BTreeSet};
 

@@ -63,7 +63,7 @@ use crate::{
 /// [`RateLimitLayer::inspect`](crate::RateLimitLayer::inspect) or
 /// [`Limiter::inspect`](crate::Limiter::inspect).
 ///
-/// It keeps the settings that were in force when it was made: ask for it anew after a reload.
+/// It keeps the settings that were in force when it was made: ask for a new one after a reload.
 /// Nothing that it does counts as a request, except in the numbers of a store.
 #[derive(Clone)]
 pub struct Inspect(Arc<dyn Inspected>);
@@ -82,10 +82,10 @@ pub(crate) trait Inspected: HasEngine {
     ) -> Vec<Asked<'_>>;
 }
 
-/// The terms of a policy, beyond what it says itself.
+/// The terms of a policy, beyond its own settings.
 pub(crate) struct Terms<'a, 'o> {
     pub(crate) policy: &'a Compiled,
-    /// What a control document says of it.
+    /// Its overrides in a control document.
     pub(crate) given: Option<&'o PolicyOverrides>,
     pub(crate) counts_by: KeySource,
     /// Other quotas that requests have chosen.
@@ -125,7 +125,7 @@ impl Inspect {
         own.is_some_and(|own| own.is(control))
     }
 
-    /// Returns all policies, also those that a control document has switched off.
+    /// Returns all policies, including those that a control document has switched off.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyState> {
         let overrides = self.0.engine().store.overrides();
@@ -133,8 +133,8 @@ impl Inspect {
         terms.iter().map(PolicyState::new).collect()
     }
 
-    /// Returns what the store calls a caller of a policy, or why the policy has no key of that caller. It
-    /// asks nothing. `None` if there is no such policy.
+    /// Returns the store's name for a caller of a policy, or why the policy has no key of that
+    /// caller. It asks nothing. `None` if the policy does not exist.
     #[must_use]
     pub fn fingerprint(
         &self,
@@ -147,10 +147,10 @@ impl Inspect {
             .map(|asked| asked.fingerprint(&self.0.engine().store))
     }
 
-    /// Looks a caller up, under one policy or under all: one state for each, in their order. Empty if
-    /// there is no such policy.
+    /// Looks a caller up, under one policy or under all: one state for each, in their order. Empty
+    /// if the policy does not exist.
     ///
-    /// Each policy is peeked at by itself, so that each shows its own state whatever the others
+    /// Each policy is peeked at separately, so that each shows its own state whatever the others
     /// decide. That takes and writes nothing.
     pub async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
         self.look_up_in_tier(caller, policy, None).await
@@ -177,9 +177,9 @@ impl Inspect {
         states
     }
 
-    /// Resets a caller's buckets, also those of shadow policies and of policies that are off, and
-    /// lifts the bans of penalties. Returns what was reset: a policy is left out if its key is not
-    /// known, and one whose bucket all callers share unless it is named. A policy whose quota
+    /// Resets a caller's buckets, including those of shadow policies and of policies that are off,
+    /// and lifts the bans of penalties. Returns what was reset: a policy is left out if its key is
+    /// not known, and one whose bucket all callers share unless it is named. A policy whose quota
     /// depends on the request loses the buckets of all quotas that this process knows.
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl Inspect {
     }
 
     /// Returns the callers that are denied most: see
-    /// [`top_denied`](crate::RateLimitLayer::top_denied). A limiter lists only those whom a shadow
+    /// [`top_denied`](crate::RateLimitLayer::top_denied). A limiter lists only those that a shadow
     /// policy would deny.
     #[must_use]
     pub fn top_denied(&self, most: usize) -> TopDenied {

@@ -26,7 +26,7 @@ pub struct PolicyState {
     pub counts_by: KeySource,
     /// Its quota. `None`: each request chooses it.
     pub quota: Option<Quota>,
-    /// What a request takes, in units, unless it says its cost.
+    /// What a request takes, in units, unless it chooses its cost.
     pub cost: u64,
     /// Quotas that requests have chosen in this process, if each chooses it: at most eight.
     pub tiers: Vec<Quota>,
@@ -69,8 +69,8 @@ pub struct CallerState {
     pub bucket: Result<Bucket, String>,
     /// The name of the bucket in Redis.
     pub storage_key: Option<String>,
-    /// What the control document that its layer or limiter follows says of the policy and the caller,
-    /// and of lists that the caller is on.
+    /// The entries about the policy, the caller, and the lists that the caller is on, from the
+    /// control document that its layer or limiter follows.
     pub entries: Vec<Entry>,
 }
 
@@ -137,7 +137,7 @@ impl PolicyState {
     ///
     /// # Errors
     ///
-    /// Returns an error that says why they cannot.
+    /// Returns an error that states why they cannot.
     pub fn check_override(&self, quota: &Quota) -> Result<(), ConfigError> {
         let own = self.quota.as_ref();
         own.map_or(Ok(()), |own| check_override(own, self.cost, quota))

@@ -133,11 +133,11 @@ impl Limiter {
     /// time. A caller that is banned for longer stays so. [`reset`](Self::reset) lifts a ban, and
     /// forgets all strikes and how many bans there were.
     ///
-    /// Every check that reaches the store feels it at once. So do all in this process. A process
-    /// that repeats a [cached denial](crate::RedisStoreBuilder::denial_cache_ttl) of that caller
-    /// feels a ban, and the end of one, within that time, a second by default. The time is rounded
-    /// up to milliseconds. The ban does not count for
-    /// [longer bans](crate::Penalty::doubling_up_to).
+    /// The ban applies at once to every check that reaches the store, and to all checks in this
+    /// process. A process that repeats a [cached
+    /// denial](crate::RedisStoreBuilder::denial_cache_ttl) of that caller notices a ban, and the
+    /// end of one, within that time, a second by default. The time is rounded up to milliseconds.
+    /// The ban does not count for [longer bans](crate::Penalty::doubling_up_to).
     ///
     /// ```
     /// use std::time::Duration;

@@ -11,7 +11,7 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// Returns a [`ConfigError`] that says what to change.
+    /// Returns a [`ConfigError`] that names what to change.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         let engine = Live::new(self.engine(None)?);
         engine.subscribe();
@@ -33,21 +33,21 @@ impl Limiter {
     /// Checks other settings for this limiter and its clones. They have no effect until the result is
     /// [applied](Replacement::apply).
     ///
-    /// Buckets go on: a policy that keeps its name and its algorithm keeps what callers have used, and
-    /// the numbers of the limiter count on. So the store stays, whatever the builder says. A control
-    /// document of the builder is followed from then on; without one, the former one is. The name
-    /// should stay, too: numbers are published under it.
+    /// The limiter keeps its store, whatever the builder has, and its numbers. A policy that keeps
+    /// its name and its algorithm keeps what callers have used. If the builder has a control
+    /// document, the limiter follows it from then on. Otherwise it follows the former one. Keep the
+    /// name, because numbers are published under it.
     ///
     /// # Errors
     ///
-    /// Returns a [`ConfigError`] that says what to change.
+    /// Returns a [`ConfigError`] that names what to change.
     pub fn prepare(&self, builder: &LimiterBuilder) -> Result<Replacement, ConfigError> {
         let engine = builder.engine(Some(&self.engine.load()))?;
         Ok(self.engine.replacement(engine))
     }
 
-    /// Returns whether another clone of this limiter is alive, in a service for example. For a registry
-    /// of limiters, which may forget one that nobody else has.
+    /// Returns whether another clone of this limiter is alive, in a service for example. For a
+    /// registry of limiters, which may forget a limiter that is not used anywhere else.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.engine.is_shared()

@@ -43,11 +43,11 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets which keys are not limited and which are denied, whatever the policies say. Default:
+    /// Sets which keys are not limited and which are denied, whatever the policies decide. Default:
     /// none.
     ///
     /// The limiter keeps a clone: [`Lists::replace`] takes effect with the next check. Listed
-    /// addresses have no effect here, because there is no request: see [`Lists::find_ip`].
+    /// addresses have no effect here, because a limiter has no request: see [`Lists::find_ip`].
     ///
     /// A listed key is decided without a store: [`Decision::source`](crate::Decision::source) is
     /// [`Source::List`](crate::Source::List). Checks of a key on the allow list are admitted, and never

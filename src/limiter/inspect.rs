@@ -54,7 +54,7 @@ impl Inspected for Engine {
         let overrides = self.store.overrides();
         let policies = self.policies.iter();
         let policies = policies.filter(|own| policy.is_none_or(|policy| policy == &*own.name.text));
-        // A limiter's lists have the key that it is asked about, also for a shared policy.
+        // A limiter's lists have the key that it is asked about, even for a shared policy.
         let list = caller.key();
         let list = list.and_then(|key| self.list_of(&overrides, &key));
         let asked = policies.map(|policy| {

@@ -1,4 +1,4 @@
-//! Lists of a control document, and those of a layer or limiter beside them.
+//! Lists of a control document, together with those of a layer or limiter.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ pub(crate) struct ListsByHand {
     pub(crate) keys: HashMap<Fingerprint, List>,
 }
 
-/// The lists of a layer or limiter at one moment, and those of a control document beside them.
+/// The lists of a layer or limiter at one moment, together with those of a control document.
 pub(crate) struct LoadedLists<'a> {
     own: Option<Guard<Arc<Entries>>>,
     by_hand: Option<&'a ListsByHand>,
@@ -31,7 +31,7 @@ impl ListsByHand {
 }
 
 impl<'a> LoadedLists<'a> {
-    /// Returns `None` if there are no lists.
+    /// Returns `None` without any lists.
     pub(crate) fn new(own: Option<&Lists>, by_hand: Option<&'a ListsByHand>) -> Option<Self> {
         let is_any = own.is_some() || by_hand.is_some();
         is_any.then(|| Self {

@@ -69,8 +69,8 @@ pub(crate) fn lists_every_caller() -> ConfigError {
     )
 }
 
-/// Returns the error for an entry that is on a list already. `entry` says no key, which may be a
-/// credential.
+/// Returns the error for an entry that is on a list already. `entry` must not name a key, which may
+/// be a credential.
 fn listed_twice(entry: &str, is_on_both: bool) -> ConfigError {
     let on = match is_on_both {
         true => "on the allow list and on the deny list",

@@ -109,8 +109,8 @@ impl Lists {
     /// usually with 500, as the application is misconfigured.
     ///
     /// Errors of the reader are reported when the layer is built, and by
-    /// [`replace`](Self::replace). So is an allowed range within the proxies that the reader trusts: a
-    /// client behind them could claim an address in it.
+    /// [`replace`](Self::replace). An allowed range within the proxies that the reader trusts is an
+    /// error, too: a client behind them could claim an address in it.
     ///
     /// [`key::client_ip`]: crate::key::client_ip
     /// [`key::peer`]: crate::key::peer
@@ -125,8 +125,8 @@ impl Lists {
     /// # Errors
     ///
     /// Returns an error for an entry that is neither, for a range with bits set beyond its prefix
-    /// or with a prefix of 0, and for a range that is listed already, on either list. Ranges
-    /// inside others are no error.
+    /// or with a prefix of 0, and for a range that is listed already, on either list. Ranges inside
+    /// others are allowed.
     pub fn allow_ips<I>(self, networks: I) -> Result<Self, ConfigError>
     where
         I: IntoIterator,

@@ -1,4 +1,4 @@
-//! Lookups beside a scan of all ranges, and texts of any bytes.
+//! Lookups compared with a scan of all ranges, and texts of any bytes.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Counters that many threads add to, and none waits for.
+//! Counters that many threads add to without waiting.
 //!
 //! Each thread adds to counters of its own, its shard. (That of a memory store is a part of its buckets,
 //! under one lock.)
@@ -188,7 +188,7 @@ mod tests {
         for _ in 0..times {
             counters.add(0, 3);
             counters.add(1, 0);
-            // There is no such counter.
+            // This counter does not exist.
             counters.add(2, 0);
             counters.add(0, LINE);
         }

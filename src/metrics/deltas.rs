@@ -32,7 +32,8 @@ pub struct Deltas {
 
 impl Deltas {
     /// Returns what was counted since the last call: an entry for each name of a layer or limiter, and
-    /// for each name of a store. What is not a count, such as [`waiting`](Snapshot::waiting), is as it is now.
+    /// for each name of a store. A number that is not a count, such as
+    /// [`waiting`](Snapshot::waiting), is as it is now.
     ///
     /// A layer that was not there at the last call has counted nothing yet, because it is unknown
     /// when it began. So the first call finds nothing.

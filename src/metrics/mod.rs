@@ -65,12 +65,13 @@
 //!
 //! `limiter` is the [name](crate::RateLimitLayerBuilder::name) of the layer or limiter,
 //! `policy` that of the policy, and `store` that of the store: `redis`, `memory`, or `custom` for
-//! a store of your own. `file` is the name of a configuration file. All are fixed when it is built,
-//! and so are all other values. No request can add a series, whatever its caller sends.
+//! a store of your own. `file` is the name of a configuration file. All these values, and those of
+//! the other labels, are fixed when it is built. No request can add a series, whatever its caller
+//! sends.
 //!
-//! A layer or limiter is exported once, also if several of its clones are listed, and so is a store
-//! that several of them use. Those of one name are added up,
-//! and `tower_throttle_store_up` is then 1 if all are up.
+//! A layer or limiter is exported once, even if several of its clones are listed. A store that
+//! several of them use is exported once, too. Those of one name are added up, and
+//! `tower_throttle_store_up` is then 1 if all are up.
 //!
 //! # What is counted
 //!

@@ -17,10 +17,10 @@ pub const OPENMETRICS_CONTENT_TYPE: &str =
 /// Writes the snapshots of several layers and limiters as one text, in the format of
 /// Prometheus, version 0.0.4. [`PROMETHEUS_CONTENT_TYPE`] is its type.
 ///
-/// Each layer or limiter is counted once, also if several clones are listed. Those of one name are
-/// added up. So give each [a name](crate::RateLimitLayerBuilder::name) of its own, to tell them apart.
-/// Give one also to those that come and go: if one of several with the same name is not listed any
-/// more, their counters go down, and Prometheus takes that for a restart.
+/// Each layer or limiter is counted once, even if several clones are listed. Those of one name are
+/// added up. So give each a different [name](crate::RateLimitLayerBuilder::name), to tell them
+/// apart. Give one also to those that come and go: if one of several with the same name is not
+/// listed any more, their counters go down, and Prometheus takes that for a restart.
 ///
 /// ```
 /// use tower_throttle::{Limiter, TokenBucket, metrics};

@@ -35,8 +35,8 @@ use super::{
 /// **Counters and gauges** have the names and labels that [Prometheus' text](super#names) has. A
 /// counter is set to its total ([`absolute`](::metrics::Counter::absolute)). A recorder takes that as
 /// a maximum, so a counter never goes down. A recorder that resets its counters when it sends them,
-/// such as `DebuggingRecorder`, counts the total again each time: do not use one. Counters of which
-/// nothing was counted are set to 0, so that their series exist.
+/// such as `DebuggingRecorder`, counts the total again each time: do not use one. Counters that
+/// have counted nothing are set to 0, so that their series exist.
 ///
 /// **Histograms are published as counters**, because the facade's histograms take single values,
 /// and those are not kept. What the facade would get instead (each value as a bound of its range)

@@ -91,7 +91,7 @@ counts! {
 /// [`Limiter::metrics`](crate::Limiter::metrics) return it. Taking one costs less than a
 /// millisecond, and no request waits for longer than one part of a store's memory is looked at.
 ///
-/// Numbers are read one after the other while requests go on. So a request may be in one of
+/// Numbers are read one after the other while requests are served. So a request may be in one of
 /// them and not yet in another.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -146,8 +146,8 @@ impl Snapshot {
         policies.map(|(name, _, bans)| (&*name.text, *bans))
     }
 
-    /// Returns what was counted after a former look at the same layer or limiter. What is there now
-    /// stays, and so does the store.
+    /// Returns what was counted after a former look at the same layer or limiter. Numbers that are
+    /// not counts stay as they are now, and the store does, too.
     pub(super) fn since(&self, former: &Self) -> Self {
         let policies = self.policies.iter().map(|(name, checks, bans)| {
             let mut known = former.policies.iter();

@@ -29,8 +29,8 @@ pub struct StoreMetrics {
     /// a server. Otherwise a store without checks keeps its last state. Overload and unexpected data
     /// count as failures, and do not change this.
     pub is_up: bool,
-    /// How many servers have an open circuit breaker, of those that the store has in use. A
-    /// breaker closes when a probe is answered.
+    /// How many of the servers in use have an open circuit breaker. A breaker closes when a probe
+    /// is answered.
     pub breakers_open: Option<u64>,
     /// How many checks wait for the store now. Refunds do not count.
     pub in_flight: Option<u64>,
@@ -106,7 +106,8 @@ impl StoreMetrics {
         by_name(listed)
     }
 
-    /// Returns what was counted after a former look at the same store. What is there now stays.
+    /// Returns what was counted after a former look at the same store. Numbers that are not counts
+    /// stay as they are now.
     pub(super) fn since(&self, former: &Self) -> Self {
         let histogram = |now: &Option<Histogram>, former: &Option<Histogram>| match (now, former) {
             (Some(now), Some(former)) => Some(now.since(former)),
@@ -190,9 +191,9 @@ fn add_histogram(sum: &mut Option<Histogram>, more: Option<&Histogram>) {
 }
 
 counts! {
-    /// How often a store did not decide. The kinds are those of the log, and
-    /// [the page of errors](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/)
-    /// says what each means for a caller.
+    /// How often a store did not decide. The kinds are those of the log, and [the page of
+    /// errors](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/) explains what each
+    /// means for a caller.
     StoreFailures, by "kind", as by_kind {
         /// No reply came in time.
         timeout,

@@ -1,7 +1,7 @@
 //! The callers that are denied most, and the last denials.
 //!
 //! Each layer has a list of callers and a ring of denials, under one lock. Only denials write to
-//! them, also those that a shadow policy would have made. No request waits for the lock: a
+//! them, including those that a shadow policy would have made. No request waits for the lock: a
 //! denial that finds it taken is only counted, as missed.
 
 mod known;
@@ -69,13 +69,13 @@ impl Offenders {
         })
     }
 
-    /// `shadow`: whether the policy is a shadow policy, whose callers are listed apart.
+    /// `shadow`: whether the policy is a shadow policy, whose callers have a list of their own.
     fn id(&self, policy: &Name, shadow: bool, key: &Key) -> u64 {
         self.hash
             .hash_64(policy.hash, shadow.into(), key.as_bytes())
     }
 
-    /// Returns a caller whom a policy denied.
+    /// Returns a caller that a policy denied.
     pub(crate) fn caller<'a>(&self, policy: &'a Name, key: Option<&'a Key>) -> DeniedCaller<'a> {
         DeniedCaller {
             policy,
@@ -119,7 +119,8 @@ impl Offenders {
         }
     }
 
-    /// Counts a caller whom a shadow policy would have denied. `identify` is called if it is not listed.
+    /// Counts a caller that a shadow policy would have denied. `identify` is called if the caller
+    /// is not listed.
     pub(crate) fn would_be_denied(
         &self,
         policy: &Name,

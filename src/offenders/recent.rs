@@ -24,15 +24,15 @@ pub struct RecentDenial {
     /// The policies that denied, or the one that found no key. Empty if the store failed or the
     /// application is misconfigured.
     pub policies: Vec<String>,
-    /// The caller, as each of `policies` identifies it. Empty if there is no key.
+    /// The caller, as each of `policies` identifies it. Empty without a key.
     pub fingerprints: Vec<Fingerprint>,
     /// How long the caller should wait, as in `Retry-After`, but exact and without jitter.
     /// `None` if waiting does not help.
     pub retry_after: Option<Duration>,
     /// The method. `None` for methods that are neither in RFC 9110 nor `PATCH` or `QUERY`.
     pub method: Option<&'static str>,
-    /// The route that axum matched, such as `/users/{id}`. `None` outside of axum's `Router`,
-    /// and without the feature `axum`.
+    /// The route that axum matched, such as `/users/{id}`. `None` outside axum's `Router`, and
+    /// without the feature `axum`.
     pub route: Option<String>,
 }
 

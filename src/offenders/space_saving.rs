@@ -22,7 +22,7 @@ pub(super) struct SpaceSaving<T> {
     floor: u64,
     /// All counts together.
     total: u64,
-    /// Where the search for the lowest count goes on.
+    /// Where the search for the lowest count continues.
     cursor: usize,
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{DenialReason, Fingerprint, Key, policy_name::Name, util::split_mix::SplitMix64};
 
-/// A list of callers beside their exact counts.
+/// A list of callers, with their exact counts.
 struct Counted {
     list: SpaceSaving<u64>,
     exact: HashMap<u64, u64>,

@@ -48,8 +48,8 @@ pub struct TopDenied {
     /// All denials by a policy, of listed and other callers, halved in the same way. A request
     /// that two policies deny counts twice.
     pub total: u64,
-    /// How many requests since the process started, never halved, of which a denial is not counted:
-    /// another thread was writing to the list or reading it just then.
+    /// How many requests since the process started have a denial that was not counted, because
+    /// another thread was writing to the list or reading it just then. Never halved.
     pub missed: u64,
 }
 

@@ -168,7 +168,7 @@ impl Policy {
             return Ok(None);
         };
         if quota.penalty().is_some() && self.readers.settles() {
-            // What it is settled as are strikes, of which none are held.
+            // Its settlements are strikes, which are never held.
             return Ok(None);
         }
         let conflict = if self.leases {
@@ -265,7 +265,7 @@ pub(crate) fn check_strikes<'a>(
     Err(cannot_strike(conflict).in_policy(&striking.name.text))
 }
 
-/// Returns an error if there is no policy, or if two have one name.
+/// Returns an error if the list is empty, or if two policies have one name.
 pub(crate) fn check_names<'a>(
     names: impl IntoIterator<Item = &'a Name>,
 ) -> Result<(), ConfigError> {

@@ -184,7 +184,7 @@ impl Policy {
     /// **The danger** is a larger burst: units may be used up to a second after they were
     /// leased. In any span of time, a key may be admitted the units that its bucket grants, and in
     /// addition those that all processes held when the span began. For each process these are at most
-    /// an eighth of the burst. For all processes together they are no more than the refill of a second,
+    /// an eighth of the burst. For all processes together they are at most the refill of a second,
     /// as long as Redis answers within 100 ms and no process stalls. The long-run rate is never
     /// exceeded.
     ///

@@ -21,8 +21,8 @@ pub(crate) fn store_failed(error: &StoreError) {
     );
 }
 
-/// Logs another cause of the same outage. The first cause may say least: a server that has just
-/// died is silent at first.
+/// Logs another cause of the same outage. The first cause may be the least exact: a server that has
+/// just died is silent at first.
 pub(crate) fn store_fails_otherwise(error: &StoreError) {
     tell!(
         error,

@@ -20,8 +20,8 @@ use crate::{
     StoreError, TokenBucket, store::Store, util::split_mix::SplitMix64 as Random,
 };
 
-/// Makes `steps` random checks on the store that `make` returns, for every algorithm by itself
-/// and for a mixture of them.
+/// Makes `steps` random checks on the store that `make` returns, for every algorithm alone and for
+/// a mixture of them.
 ///
 /// `make` is called once for each of them, and once for policies whose requests
 /// [hold units](holds_conformance). The store must use the clock that it gets, and

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counts requests without something, until one has it or so many lack it that the application
-/// seems to be misconfigured. A single request may lack it.
+/// Counts requests without something, until one has it or the application seems to be
+/// misconfigured. A single request may lack it.
 #[derive(Debug, Default)]
 pub(crate) struct Absences(AtomicU32);
 

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-/// Returns a number that cannot be predicted outside of this process, and that practically no other
+/// Returns a number that cannot be predicted outside this process, and that practically no other
 /// process draws.
 pub(crate) fn random() -> u64 {
     // The standard library reads the system's randomness once in each thread, and a fork copies what

@@ -28,7 +28,7 @@ impl AbortOnDrop<()> {
 }
 
 impl<T> AbortOnDrop<T> {
-    /// Returns whether the task has ended: by itself, or with its runtime.
+    /// Returns whether the task has ended: on its own, or with its runtime.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.is_finished()
     }

@@ -17,7 +17,7 @@ const WITHOUT: usize = usize::MAX - 1;
 static TAKEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
 thread_local! {
-    // Without a destructor, so that reading it costs nothing, also while a thread ends.
+    // Without a destructor, so that reading it costs nothing, even while a thread ends.
     static NUMBER: Cell<usize> = const { Cell::new(UNKNOWN) };
     static OWNED: Owned = const { Owned };
 }

@@ -26,7 +26,7 @@ use crate::{
 /// | 22 characters, `fingerprint:..` | the [`Fingerprint`](crate::Fingerprint) of a key |
 /// | `text:ann`, `number:7` | a key of several parts |
 /// | `everyone:` | the key of a bucket that all callers share |
-/// | `header:x-api-key=k1`, `cookie:session=s1`, `bearer:TOKEN`, `method:GET` | parts of a request, from which a policy reads its key. `ip:203.0.113.9` may stand beside them |
+/// | `header:x-api-key=k1`, `cookie:session=s1`, `bearer:TOKEN`, `method:GET` | parts of a request, from which a policy reads its key. `ip:203.0.113.9` may be added to them |
 ///
 /// A text of 22 characters that is a fingerprint is taken for one; `text:` before it makes it a text.
 ///
@@ -88,8 +88,8 @@ impl Caller {
 
     /// Returns the key for a policy. `read` reads its key from a request.
     ///
-    /// Parts of a request are read. So is an address, as the peer of a request, unless the policy
-    /// does not ask for it. Any other caller is its key.
+    /// Parts of a request are read. An address is read, too, as the peer of a request, unless the
+    /// policy does not ask for it. Any other caller is its key.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl Caller {
 }
 
 impl fmt::Debug for Caller {
-    /// Shows how the caller is named. What it is named is secret, as it may be a credential.
+    /// Shows how the caller is named, but not the name, which may be a credential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Named::Key(_) => "Caller(key)",

@@ -6,14 +6,14 @@ use http::{HeaderName, HeaderValue, Method, Request, header};
 
 use crate::key::{PeerAddr, request_head::made_up};
 
-/// Returns whether a part says where a value is in a request.
+/// Returns whether a part names a place in a request.
 pub(super) fn has_places<'a>(mut parts: impl Iterator<Item = &'a str>) -> bool {
     const PLACES: [&str; 4] = ["header:", "cookie:", "bearer:", "method:"];
 
     parts.any(|part| PLACES.iter().any(|place| part.starts_with(place)))
 }
 
-/// Makes up a request of these parts.
+/// Makes a request from these parts.
 pub(super) fn request<'a>(
     parts: impl Iterator<Item = &'a str>,
 ) -> Result<Request<()>, &'static str> {

@@ -22,7 +22,7 @@ async fn each_content_and_each_reason_is_logged_once() {
         ..Layer::default()
     });
     control.held().subscribe(&layer);
-    // Each is looked at three times, and the log says what is wrong.
+    // Each is looked at three times, and the log reports what is wrong.
     let logs = async |expected: &[&str]| {
         for _ in 0..3 {
             let _ = control.refresh().await;
@@ -70,7 +70,7 @@ async fn each_content_and_each_reason_is_logged_once() {
     ])
     .await;
 
-    // A right that is missing does not come by itself. An outage may be short.
+    // A missing right does not appear on its own. An outage may be short.
     shelf.fail(Some(StoreError::new(StoreErrorKind::Refused)));
     logs(&["WARN control document cannot be read (the store refused the check); keeping version 1 kind=\"refused\""]).await;
     shelf.fail(None);

@@ -25,7 +25,7 @@ async fn a_look_reads_the_text_only_if_its_head_is_new() {
     shelf.put(modes(&["a", "b"]));
     control.refresh().await.expect("it is read");
     assert_eq!(policies(&control), ["a", "b"]);
-    // What is no document is read once, too.
+    // A text that is not a document is read once, too.
     let mut cut = modes(&["c"]);
     cut.pop();
     shelf.reads();
@@ -95,7 +95,7 @@ async fn what_cannot_be_read_changes_nothing_and_is_not_overwritten() {
     );
 }
 
-/// The latest that is read: somebody wrote it by hand, or the clock of the server was wrong.
+/// The latest version that is read: it was written by hand, or the clock of the server was wrong.
 #[tokio::test]
 async fn a_document_of_a_far_version_can_be_changed() {
     let clock = Arc::new(ManualClock::new());

@@ -125,7 +125,7 @@ async fn what_has_ended_or_was_removed_is_not_brought_back_for_a_day() {
     assert_eq!((names(&cut_off), fleet.shelf.text()), ("b".into(), stored));
 }
 
-/// What it knows alone may have been removed, by whom is forgotten.
+/// A change that only it knows may have been removed, and the removal forgotten.
 #[tokio::test]
 async fn a_process_that_was_cut_off_for_a_day_takes_what_is_stored() {
     let fleet = Fleet::new();

@@ -1,4 +1,4 @@
-//! The kinds of failures, and what sets them apart.
+//! The kinds of failures, and how they differ.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreErrorKind {
@@ -6,7 +6,7 @@ pub(crate) enum StoreErrorKind {
     Unavailable,
     /// Unavailable, and nothing was sent.
     NotSent,
-    /// Nothing was sent, because there is no connection. The source says why.
+    /// Nothing was sent, because the store is not connected. The source has the cause.
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     NotConnected,
     Overloaded,
@@ -28,7 +28,7 @@ pub(crate) enum StoreErrorKind {
 
 // A `match` names all kinds, so that none gets the answer of another by default.
 impl StoreErrorKind {
-    /// The [sign](Self::sign) of a missing answer, which says the least about the cause.
+    /// The [sign](Self::sign) of a missing answer, which is the least exact about the cause.
     pub(super) const SILENCE: u8 = 1;
 
     /// Returns what happened, for people.

@@ -73,7 +73,7 @@ impl StoreError {
         Self::with_source(StoreErrorKind::NotSent, why)
     }
 
-    /// Returns the error for a check of which nothing was sent.
+    /// Returns the error for a check that was not sent.
     #[cfg(feature = "redis")]
     pub(crate) fn before_sending(mut self) -> Self {
         if self.is_no_answer() {
@@ -110,8 +110,8 @@ impl StoreError {
         self.kind == StoreErrorKind::Timeout
     }
 
-    /// Returns whether there is no connection, or it was lost before the answer came, or no node
-    /// of the cluster serves the key.
+    /// Returns whether the store has no connection or lost it before the answer came, or whether no
+    /// node of the cluster serves the key.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind == StoreErrorKind::Unavailable || self.is_not_sent()
@@ -198,7 +198,7 @@ impl StoreError {
         )
     }
 
-    /// The [sign](Self::sign) of a missing answer, which says the least about the cause.
+    /// The [sign](Self::sign) of a missing answer, which is the least exact about the cause.
     pub(crate) const SILENCE: u8 = StoreErrorKind::SILENCE;
 
     /// Returns whether every other check would fail now, too.

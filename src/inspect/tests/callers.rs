@@ -277,7 +277,7 @@ async fn one_bucket_for_all_is_anyone_s() {
     assert_eq!(shared, [true, true, false]);
 }
 
-/// A key that no request has by itself, as that of an authenticated user.
+/// A key that is not in the request itself, such as that of an authenticated user.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_the_application_adds_is_named_as_itself() {
     #[derive(Clone)]
@@ -374,7 +374,7 @@ async fn a_key_is_asked_of_a_made_up_request_only_if_one_is_named() {
     assert_eq!(reset.expect("it is reset").len(), 1);
 }
 
-/// Requests without a key may share one, which nobody can type.
+/// Requests without a key may share one, which no operator can type.
 #[tokio::test(start_paused = true)]
 async fn the_bucket_of_requests_without_a_key_is_found_by_its_fingerprint() {
     let world = World::in_memory();
@@ -443,7 +443,7 @@ fn a_source_refuses_keys_of_other_kinds() {
     assert_eq!(either.source().to_string(), expected);
 }
 
-/// A limiter lists callers whom its shadow policies would deny.
+/// A limiter lists callers that its shadow policies would deny.
 #[tokio::test(start_paused = true)]
 async fn a_listed_caller_of_a_limiter_in_memory_is_found_by_its_fingerprint() {
     let world = World::in_memory();

@@ -1,4 +1,4 @@
-//! What a control document says of a caller.
+//! The entries of a control document about a caller.
 
 use std::time::{Duration, SystemTime};
 

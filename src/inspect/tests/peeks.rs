@@ -34,7 +34,7 @@ fn policies() -> Vec<Policy> {
     ]
 }
 
-/// All that a decision says of a policy.
+/// All parts of a decision about a policy.
 fn all_of(decision: &PolicyDecision) -> (String, String, [u64; 5], [Duration; 2]) {
     (
         format!("{decision:?}"),

@@ -63,7 +63,7 @@ impl Server {
         SecretHasher::from_seed(self.stores)
     }
 
-    /// Replies as Redis would. It is no node of a cluster, and lists no keys.
+    /// Replies as Redis would. It is not a node of a cluster, and lists no keys.
     pub(super) fn reply(&mut self, command: Command) -> Reply {
         let begun_at = self.begin(0);
         match command {

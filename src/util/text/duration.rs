@@ -59,7 +59,8 @@ impl Words<'_> {
         self.times(count, number.range().start)
     }
 
-    /// Takes a unit, and returns so many of it. `start` is where they start in the text.
+    /// Takes a unit, and returns `count` times that unit. `start` is where the count starts in the
+    /// text.
     pub(crate) fn times(&mut self, count: u64, start: usize) -> Result<Duration, Mistake> {
         let piece = self.next_piece();
         let Some(unit) = UNITS.iter().find(|unit| unit.is_spelled(&piece)) else {

@@ -3,7 +3,7 @@
 /// Words beyond this length are not compared, so that no text takes long.
 const LONGEST: usize = 64;
 
-/// Beyond so many, the words are counted and not listed.
+/// The most words that are listed. Beyond that, they are only counted.
 const MOST_LISTED: usize = 32;
 
 /// Returns the word that was probably meant, if one is close. Case does not count.
