@@ -1,4 +1,4 @@
-//! `check`, `diff` and `schema`: what a file says, without a request and without Redis.
+//! `check`, `diff` and `schema`: look at a file alone, without a request and without Redis.
 
 use std::path::{Path, PathBuf};
 

@@ -39,15 +39,15 @@ pub(crate) struct SetMode {
     place: Place,
     /// The name of the policy.
     policy: String,
-    /// Deny callers that are over the limit, count only, or do not even count. `default` is the mode
-    /// that file or code say.
+    /// Deny callers that are over the limit, count only, or do not even count. `default` is the
+    /// mode that file or code set.
     #[arg(value_parser = ["enforce", "shadow", "off", "default"])]
     mode: String,
     #[command(flatten)]
     entry: NewEntry,
 }
 
-/// What a new entry says beside its change.
+/// The parts of a new entry in addition to its change.
 #[derive(Args, Debug)]
 struct NewEntry {
     /// When it ends: a time from now such as `7d`, or a date such as `2026-12-24` or

@@ -53,7 +53,7 @@ enum Command {
     ///
     /// The exit code is 1 if a bucket is not kept, or if the change needs a restart.
     Diff(Diff),
-    /// List which policies of a file apply to a request, whom they charge and how much.
+    /// List which policies of a file apply to a request, which callers they charge and how much.
     ///
     /// It asks no Redis, and knows no routes. The exit code is 1 if nothing limits the request.
     Explain(Explain),
@@ -83,7 +83,7 @@ enum Command {
     /// Remove the quota of a caller that was made by `override`.
     #[command(after_help = CALLERS)]
     Clear(OneCaller),
-    /// Set whether a policy denies, whatever its file or code says.
+    /// Set whether a policy denies, whatever its file or code sets.
     Mode(SetMode),
 }
 

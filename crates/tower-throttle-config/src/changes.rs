@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::Config;
 
-/// What another version of a file changes, for people: which buckets go on, and which do not.
+/// The changes in another version of a file, for people: which buckets are kept, and which are not.
 ///
 /// ```
 /// use tower_throttle_config::Config;
@@ -31,31 +31,32 @@ use super::Config;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes(Vec<Change>);
 
-/// What becomes of one policy, layer, limiter or other table.
+/// The change of one policy, layer, limiter or other table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
     /// What it is, such as `policy "burst"`.
     pub path: String,
-    /// What becomes of it.
+    /// The effect of the change.
     pub effect: Effect,
     /// The fields that change.
     pub fields: Vec<FieldChange>,
 }
 
-/// What becomes of a part of the file.
+/// The effect of a change on a part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
-    /// It goes on. Buckets of a policy keep what callers have used, under the new numbers.
+    /// It is kept. Buckets of a policy keep what callers have used, under the new numbers.
     Kept,
-    /// A policy whose callers all start with full buckets: its algorithm or its key is another one.
-    /// Or those with IPv6 addresses do, as these are grouped by another prefix.
+    /// All callers of the policy start with full buckets, because its algorithm or its key is
+    /// another one. Or only callers with IPv6 addresses do, because these are grouped by another
+    /// prefix.
     StartsAfresh,
     /// It was not there before. A layer or limiter has no effect until code asks for it.
     New,
-    /// It is not there any more. Buckets of a policy expire. A layer or limiter that is in use keeps
-    /// the limits that it had last.
+    /// It was removed. Buckets of a policy expire. A layer or limiter that is in use keeps its last
+    /// limits.
     Gone,
     /// It cannot change at run time: the whole file is rejected.
     NeedsRestart,
@@ -67,9 +68,9 @@ pub enum Effect {
 pub struct FieldChange {
     /// The name of the field. That of a policy may be in another table: `peer.ipv6_prefix`.
     pub name: String,
-    /// What it said, as TOML. `None` if it was not there.
+    /// The former value, as TOML. `None` if the field was not there.
     pub before: Option<String>,
-    /// What it says now, as TOML. `None` if it is not there.
+    /// The new value, as TOML. `None` if the field was removed.
     pub after: Option<String>,
 }
 
@@ -82,8 +83,8 @@ impl Config {
 }
 
 impl Changes {
-    /// Returns every policy, layer, limiter and other table of both versions, also those that stay
-    /// as they are.
+    /// Returns every policy, layer, limiter and other table of both versions, including unchanged
+    /// ones.
     #[must_use]
     pub fn all(&self) -> &[Change] {
         &self.0
@@ -100,7 +101,7 @@ impl Changes {
         self.iter().next().is_none()
     }
 
-    /// Returns whether a table or a field is not there any more, as in a file that is half written.
+    /// Returns whether a table or a field was removed, as in a file that is half written.
     pub(super) fn take_away(&self) -> bool {
         let is_gone = |change: &Change| {
             let mut fields = change.fields.iter();
@@ -109,7 +110,7 @@ impl Changes {
         self.iter().any(is_gone)
     }
 
-    /// Returns the policies that are not there any more.
+    /// Returns the policies that were removed.
     pub(super) fn lost_policies(&self) -> impl Iterator<Item = &Change> {
         let is_policy = |change: &&Change| change.path.starts_with("policy ");
         let changes = self.iter().filter(is_policy);

@@ -14,7 +14,7 @@ use super::{
 use crate::suggest::{intended, is_word, not_a_quota, proposal, quoted};
 use tower_throttle::{Quota, parse_duration};
 
-/// So many mistakes have a proposal. To find one takes time.
+/// The most mistakes that have a proposal, because finding one takes time.
 const MOST_PROPOSALS: usize = 100;
 
 /// Checks a whole file.
@@ -27,7 +27,7 @@ pub(super) fn check(file: &Value) -> Vec<Problem> {
     };
     let version = &file["version"];
     if (version.is_u64() || version.is_i64()) && *version != VERSION {
-        // Its other mistakes may be none in that version.
+        // Its other mistakes may be correct in that version.
         check.at.enter("version");
         let message = format!(
             "version {version} of the file is not known; this release reads version {VERSION}"
@@ -237,7 +237,7 @@ fn texts(list: &Value) -> impl Iterator<Item = &str> {
     texts.filter_map(Value::as_str)
 }
 
-/// Returns the fields of which alternatives require one each.
+/// Returns the field that each alternative requires.
 fn required_by(alternatives: &Value) -> impl Iterator<Item = &str> {
     let alternatives = alternatives.as_array().into_iter().flatten();
     alternatives.flat_map(|one| texts(&one["required"]))

@@ -10,7 +10,7 @@ use crate::file;
 /// The most bytes of a file of lists: those of `Lists::from_file`.
 const MAX_LIST_BYTES: u64 = 64 << 20;
 
-/// What was read.
+/// The content that was read, or the failure.
 #[derive(Debug)]
 pub(super) struct Content {
     path: Arc<Path>,
@@ -24,9 +24,9 @@ pub(super) struct Content {
 impl Content {
     /// Reads a configuration file, and the file of lists that it names, as they are now.
     ///
-    /// Files are read in full. Their times say less: an editor may keep them, and a network file
-    /// system may be late with them. No event says when a file has changed, as events are lost where a
-    /// path is a link, or a mount.
+    /// Files are read in full. Their times are not reliable: an editor may keep them, and a network
+    /// file system may update them late. Events of the file system are not reliable either: they
+    /// are lost where a path is a link, or a mount.
     pub(super) fn read(path: &Arc<Path>) -> Self {
         // One byte more shows that it is too large.
         let main = file::read(path, MAX_BYTES as u64 + 1).map_err(|error| error.to_string());
@@ -51,7 +51,7 @@ impl Content {
         content
     }
 
-    /// Reads what the content says.
+    /// Parses the content.
     ///
     /// # Errors
     ///

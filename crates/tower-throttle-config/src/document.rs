@@ -101,7 +101,7 @@ impl Document {
         let remainder = remainder::keep(&mut value, &problems);
         let tables = match (tables::File::deserialize(&value), &*problems) {
             (Ok(tables), _) if remainder.is_some() => tables,
-            // The check takes no more than serde does. If it did, this would say so.
+            // The check accepts no more than serde does. If it did, this reports it.
             (Err(error), []) => {
                 return Err(alone(
                     0,

@@ -20,7 +20,7 @@
 //!
 //! All mistakes of a file are reported at once, each with its line, before anything has an effect:
 //! see [`ConfigErrors`]. The [guide] explains the file, the [reference] lists every field, and
-//! [reload] says what a change does.
+//! [reload] explains the effects of a change.
 //!
 //! | word | meaning |
 //! |---|---|

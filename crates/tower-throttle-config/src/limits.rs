@@ -30,14 +30,14 @@ use tower_throttle::{
 /// ```
 ///
 /// **A new version of the file** is read, checked and built in full before it has any effect. Then
-/// each layer and limiter takes its new settings at once: a request has either the former ones or
-/// the new ones, for all of its way. Layers and limiters change one right after the other. Waits,
-/// permits and holds end under the version that they began with. A [`Responder`](tower_throttle::Responder)
-/// keeps the settings that its layer had when it was made.
+/// each layer and limiter takes its new settings at once: a request uses either the former ones or
+/// the new ones, from start to end. Layers and limiters change one right after the other. Waits,
+/// permits and holds end under the version that they began with. A
+/// [`Responder`](tower_throttle::Responder) keeps the settings that its layer had when it was made.
 ///
-/// **Buckets go on** if a policy keeps its name and its algorithm: callers keep what they have used,
-/// under the new numbers. [`Config::diff`] says what becomes of each policy. Counts in
-/// [metrics](tower_throttle::metrics) go on, too.
+/// **Buckets are kept** if a policy keeps its name and its algorithm: callers keep what they have
+/// used, under the new numbers. [`Config::diff`] returns the effect on each policy. Counts in
+/// [metrics](tower_throttle::metrics) continue, too.
 ///
 /// **A wrong version** has no effect. It is logged once, with all mistakes, and shown by
 /// [`status`](Self::status) and by the metrics until the file is right again.
@@ -50,7 +50,7 @@ use tower_throttle::{
 #[derive(Clone)]
 pub struct Limits {
     shared: Arc<Shared>,
-    /// Is counted, to know when nothing uses the limits any more.
+    /// Counted, to notice when nothing uses the limits any more.
     _in_use: Arc<()>,
 }
 
@@ -110,8 +110,8 @@ impl Limits {
         layers.chain(limiters.iter().map(of_limiter)).collect()
     }
 
-    /// Explains what a layer does with a request: which policies apply, who is charged, and how much.
-    /// It asks no store, and charges nothing.
+    /// Explains what a layer does with a request: which policies apply, which callers they charge,
+    /// and how much. It asks no store, and charges nothing.
     ///
     /// ```
     /// use http::Request;
@@ -196,12 +196,12 @@ impl Limits {
     /// network file system. A file that is gone or wrong changes nothing: see
     /// [`status`](Self::status).
     ///
-    /// It goes on until all of these limits, their layers and limiters are dropped, or the runtime ends.
-    /// Call it again to change the interval.
+    /// Watching continues until all of these limits, their layers and limiters are dropped, or the
+    /// runtime ends. Call it again to change the interval.
     ///
     /// # Errors
     ///
-    /// Returns an error outside of a Tokio runtime, and if the limits are not from a file.
+    /// Returns an error outside a Tokio runtime, and if the limits are not from a file.
     pub fn watch(&self, interval: Duration) -> Result<(), ReloadError> {
         const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -225,7 +225,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Replaces the limits by those of another configuration: of one that is not in a file. The [readers](Config::readers) are those of the first one. It may wait for the file system.
+    /// Replaces the limits by those of another configuration, such as one that is not in a file.
+    /// The [readers](Config::readers) are those of the first one. It may wait for the file system.
     ///
     /// While a file is watched, its next change replaces this one.
     ///
@@ -346,7 +347,7 @@ impl fmt::Debug for Limits {
     }
 }
 
-/// There is no layer or limiter of a name.
+/// The error for a name that no layer or limiter has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     kind: &'static str,

@@ -35,7 +35,7 @@ impl ReaderName {
         "headers_when", "client_address", "store", "clock",
     ];
 
-    /// Creates a name. `None` if there is no such kind.
+    /// Creates a name. `None` if the kind does not exist.
     pub fn new(kind: &str, name: impl Into<String>) -> Option<Self> {
         let kind = Self::KINDS.into_iter().find(|known| *known == kind)?;
         let name = name.into();

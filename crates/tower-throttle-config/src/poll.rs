@@ -1,19 +1,20 @@
-//! [`Poller`]: when there is something new.
+//! [`Poller`]: decides when there is something new.
 
 use std::time::Duration;
 
 use blake3::Hash;
 use tokio::time::Instant;
 
-/// So many readings in a row that differ in the file of lists alone are not waited for.
+/// After this many readings in a row that differ only in the file of lists, the poller stops
+/// waiting.
 const MOST_RESTLESS: u32 = 5;
 
-/// A writer that pauses between two tables has gone on by then.
+/// A writer that pauses between two tables has continued by then.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Decides when content that is read again and again is to be taken: when it is new, and two
 /// readings in a row agree. So a file that is being written is not taken, and a moment without a
-/// file is no failure.
+/// file is not a failure.
 #[derive(Debug)]
 pub(super) struct Poller {
     /// What was taken last, whether it was good or bad.

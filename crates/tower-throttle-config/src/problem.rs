@@ -109,7 +109,7 @@ impl ConfigErrors {
         }])
     }
 
-    /// Makes an error of mistakes, of which there is one at least. `text`: that of the file.
+    /// Makes an error of at least one mistake. `text`: that of the file.
     pub(super) fn new(problems: Vec<Problem>, path: Option<&Path>, text: &str) -> Self {
         let (tree, _) = DeTable::parse_recoverable(text);
         let find = |problem: Problem| (find(tree.get_ref(), &problem), problem);
@@ -182,7 +182,7 @@ impl Problem {
         }
     }
 
-    /// Creates a problem from what a builder says.
+    /// Creates a problem from the error of a builder.
     pub(super) fn of_error(at: &At, error: &ConfigError) -> Self {
         Self::new(at, error.code(), wording::in_a_file(error))
     }

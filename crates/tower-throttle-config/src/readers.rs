@@ -1,4 +1,4 @@
-//! [`Readers`]: what a file names and only code can say.
+//! [`Readers`]: closures that a file refers to by name.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -25,8 +25,8 @@ pub(super) type TierBy = dyn for<'a> Fn(&RequestHead<'a>) -> Option<&'a str> + S
 
 /// The closures that a file refers to by name.
 ///
-/// A file has no expressions. What it cannot say, such as which plan a customer has, is a closure
-/// that the application registers under a name:
+/// A file has no expressions. For decisions that need code, such as which plan a customer has, the
+/// application registers a closure under a name:
 ///
 /// ```
 /// use tower_throttle::{Key, RequestHead, key};
@@ -45,7 +45,8 @@ pub(super) type TierBy = dyn for<'a> Fn(&RequestHead<'a>) -> Option<&'a str> + S
 /// ```
 ///
 /// Each kind has names of its own. A name in the file that is not registered is an error. A
-/// registered name that the file does not use is none, so that a file may be changed and reloaded.
+/// registered name that the file does not use is not an error, so that a file may be changed and
+/// reloaded.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Readers {

@@ -18,7 +18,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     schema.to_value()
 });
 
-/// Lets a schema take what a file may say, and no more.
+/// Restricts a schema to the values that a file may have.
 fn strict(schema: &mut Schema) {
     let Some(object) = schema.as_object_mut() else {
         return;
@@ -105,7 +105,7 @@ impl Form {
         word?.as_str()
     }
 
-    /// Says what it is for, to people. `field`: where it is.
+    /// Describes it for people. `field`: where it is.
     pub(super) fn kind(&self, field: &str) -> String {
         let Self { schema, .. } = self;
         let is_table = |item: &Self| item.schema["type"] == "object";
@@ -129,13 +129,13 @@ impl Form {
     }
 }
 
-/// Says which kinds of values a schema takes.
+/// Describes the kinds of values that a schema accepts.
 pub(super) fn kinds(schema: &'static Value, field: &str) -> String {
     let forms = Form::all(schema).into_iter();
     in_words(forms.map(|form| form.kind(field)).collect())
 }
 
-/// Says what a value is, to people.
+/// Describes a value for people.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "a date",

@@ -96,7 +96,7 @@ impl Shared {
             telemetry::restless();
         }
         watched.is_restless = is_restless;
-        // The status and the log say what was wrong.
+        // A failure is in the status and in the log.
         let _ = self.take(&mut watched, &content);
     }
 
@@ -138,7 +138,7 @@ impl Shared {
             return Ok(Changes::default());
         }
         let check = || content.config().and_then(|config| self.apply(config));
-        // A panic in a task of its own would be seen by nobody.
+        // A panic in a task of its own would go unnoticed.
         let applied = catch_unwind(AssertUnwindSafe(check));
         let applied = applied.unwrap_or_else(|panic| Err(content.panicked(&*panic)));
         let mut live = self.live();

@@ -28,8 +28,8 @@ pub struct Status {
 
 /// Files that were not applied.
 ///
-/// **The danger**: the process goes on with the version before. It cannot start again with a file that
-/// has mistakes. A change that needs a restart is no mistake.
+/// **The danger**: the process continues with the former version. It cannot start again with a file
+/// that has mistakes. A change that needs a restart is not a mistake.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rejected {

@@ -10,7 +10,7 @@ use crate::wording;
 /// Words beyond this length are not compared, so that no text takes long.
 const LONGEST: usize = 64;
 
-/// Beyond so many, the words are counted and not listed.
+/// The most words that are listed. Beyond that, they are only counted.
 const MOST_LISTED: usize = 32;
 
 /// Returns the word that was probably meant, if one is close. Case does not count.
@@ -61,7 +61,7 @@ pub(crate) fn in_words(mut alternatives: Vec<String>) -> String {
     }
 }
 
-/// Says what is wrong with a text that is no quota.
+/// Returns what is wrong with a text that is not a quota.
 pub(crate) fn not_a_quota(text: &str, error: &ConfigError) -> String {
     let spelled: Vec<_> = text.split('/').map(str::trim).collect();
     let spelled = spelled.join(" per ");
@@ -85,7 +85,7 @@ pub(crate) fn is_word(word: &str, text: &str) -> bool {
     }
 }
 
-/// Says which of some words a text may be meant for.
+/// Returns the word that a text may be meant for.
 pub(crate) fn intended(words: &[&str], text: &str) -> String {
     let (start, rest) = split(text);
     let starts = words.iter().map(|word| split(word).0);

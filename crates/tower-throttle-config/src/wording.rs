@@ -1,8 +1,8 @@
-//! What builders say, in the words of a file.
+//! Rewrites messages of builders in the words of a file.
 
 use tower_throttle::ConfigError;
 
-/// Names of Rust in the messages of builders that a file says in another way.
+/// Names of Rust in the messages of builders that have another form in a file.
 const NAMES: &[(&str, &str)] = &[
     ("HeaderFormat::Draft10", "headers = \"draft10\""),
     ("Limiter", "limiter"),
@@ -21,7 +21,7 @@ const NAMES: &[(&str, &str)] = &[
     ("share_of", "share of"),
 ];
 
-/// Returns the message of an error, as a file would say it: `` `cost` `` for `` `cost(30)` ``. The
+/// Returns the message of an error in the words of a file: `` `cost` `` for `` `cost(30)` ``. The
 /// name of the policy and the word `quota` are left out, which are in the path.
 pub(super) fn in_a_file(error: &ConfigError) -> String {
     let message = error.message();
@@ -40,7 +40,7 @@ fn in_words(message: &str) -> String {
     pieces.collect::<Vec<_>>().join("`")
 }
 
-/// Returns what says the same in a file as a piece of code, without its arguments.
+/// Returns the counterpart in a file of a piece of code, without its arguments.
 pub(super) fn word(code: &str) -> &str {
     let name = code.split('(').next().unwrap_or(code);
     let is_known = |(known, _): &&(&str, &str)| *known == code || *known == name;

@@ -1,4 +1,4 @@
-//! The tables `[client_ip]` and `[peer]`: what these words mean in keys and lists.
+//! The tables `[client_ip]` and `[peer]`: the meaning of these words in keys and lists.
 
 use super::reading::Reading;
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
 };
 use tower_throttle::key::{self, ClientIp, KeyExtractor, Peer};
 
-/// What reads addresses.
+/// The readers of addresses.
 #[derive(Default)]
 pub(super) struct Addresses {
-    /// `None` if the file does not say. `Some(None)` if what it says is wrong.
+    /// `None` without the table. `Some(None)` if the table has a mistake.
     pub(super) client_ip: Option<Option<ClientIp>>,
     peer: Option<Peer>,
 }
@@ -36,7 +36,7 @@ fn client_ip_of(reading: &mut Reading<'_>, table: &tables::ClientIp) -> Option<C
     let (before, trusted_at) = (reading.problems.len(), at.to("trusted"));
     let ranges = table.trusted.iter().map(|range| &*range.0);
     for (index, range) in ranges.clone().enumerate() {
-        // Each by itself, to say which one is wrong.
+        // Each separately, to report which one is wrong.
         reading.keep(&trusted_at.to(&index), key::client_ip([range]).validate());
     }
     let mut client_ip = key::client_ip(ranges);

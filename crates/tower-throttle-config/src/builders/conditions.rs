@@ -51,7 +51,7 @@ pub(super) fn read(reading: &mut Reading<'_>, at: &At, table: &When) -> Matcher 
     Matcher(conditions)
 }
 
-/// Asks each condition of a table by itself.
+/// Asks each condition of a table separately.
 pub(super) fn explain(
     reading: &mut Reading<'_>,
     at: &At,

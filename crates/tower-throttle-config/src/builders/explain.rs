@@ -1,4 +1,4 @@
-//! What a layer of a file does with one request.
+//! Explains what a layer of a file does with one request.
 
 use std::slice;
 
@@ -64,7 +64,7 @@ pub struct FoundKey {
 pub(crate) type Found = (Vec<FoundCondition>, Vec<FoundPolicy>);
 
 impl Config {
-    /// Asks each condition and each key of a layer by itself.
+    /// Asks each condition and each key of a layer separately.
     pub(crate) fn find(&self, layer: &str, head: &RequestHead<'_>) -> Found {
         let mut reading = Reading::new(self);
         reading.addresses = Addresses::read(&mut reading);
@@ -83,7 +83,7 @@ impl Config {
     }
 }
 
-/// Asks each key of a policy by itself, to say which one counts.
+/// Asks each key of a policy separately, to report which one counts.
 fn keys_of(
     reading: &mut Reading<'_>,
     FilePolicy { table, at, .. }: &FilePolicy<'_>,

@@ -72,8 +72,8 @@ pub(super) fn read_all(
     (layers, limiters)
 }
 
-/// Reports each policy that no layer and no limiter names: it would limit nothing. And each that only
-/// limiters name and that settles by responses, which they do not have.
+/// Reports each policy that no layer and no limiter names: it would limit nothing. Also reports
+/// each policy that settles by responses and that only limiters name, as they have no responses.
 fn report_unused(reading: &mut Reading<'_>, policies: &[FilePolicy<'_>]) {
     let file = reading.file();
     let layers = file.layer.iter().flatten().map(|(_, table)| &table.common);

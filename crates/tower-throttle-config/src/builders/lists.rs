@@ -59,7 +59,8 @@ fn report_proxies(reading: &mut Reading<'_>, at: &At, table: &tables::Lists, lis
     }
 }
 
-/// Returns what reads addresses. After a mistake it is the peer, so that nothing else seems wrong.
+/// Returns the reader of addresses. After a mistake it is the peer, so that nothing else seems
+/// wrong.
 fn client_address(
     reading: &mut Reading<'_>,
     at: &At,
@@ -99,7 +100,7 @@ fn add_addresses(
             Ok(added) => return added,
             Err(error) => error,
         };
-        // Of an entry that is there twice, the last one is too much.
+        // If an entry is there twice, the last one is reported.
         let entry = error.subject();
         let wrong = items.iter().rposition(|(_, text)| Some(*text) == entry);
         let Some((index, _)) = wrong.map(|index| items.remove(index)) else {

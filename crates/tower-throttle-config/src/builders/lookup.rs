@@ -1,4 +1,4 @@
-//! What tools ask of a file: its mistakes, its readers and its store.
+//! The parts of a file that tools need: its mistakes, its readers and its store.
 
 use tower_throttle::{RateLimitLayer, control::Control, inspect::Inspect, store::Store};
 
@@ -15,9 +15,9 @@ impl Config {
         Builders::read(self).map(drop)
     }
 
-    /// Returns all policies of the file on a store, for tools that look at callers or change what a fleet
-    /// does with them. It reads neither lists nor what the tables of layers and limiters say, which a tool
-    /// may not have.
+    /// Returns all policies of the file on a store, for tools that look at callers or change their
+    /// limits in a fleet. It reads neither lists nor the tables of layers and limiters, whose
+    /// readers and files a tool may not have.
     ///
     /// # Errors
     ///

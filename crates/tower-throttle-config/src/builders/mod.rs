@@ -1,8 +1,8 @@
 //! From a checked file to the builders of layers and limiters.
 //!
-//! The [check](super::check) of the form has found all fields in their place. What is left are
-//! mistakes in values, which the constructors of the crate report, and names of readers. Each
-//! mistake is reported at its field, and all of them at once.
+//! The [check](super::check) of the form has found all fields in their place. The builders find the
+//! rest: mistakes in values, which the constructors of the crate report, and wrong names of
+//! readers. Each mistake is reported at its field, and all of them at once.
 
 mod addresses;
 mod blame;
@@ -36,8 +36,7 @@ pub(super) use self::{
 };
 use super::{Config, ConfigErrors, problem::Problem};
 
-/// What a file says, as the builders that say the same in code. They have no store yet: all of
-/// them get the one of the file.
+/// The builders that a file describes. They have no store yet: all of them get that of the file.
 #[derive(Debug)]
 pub(super) struct Builders {
     pub(super) store: StoreChoice,
@@ -60,7 +59,7 @@ impl Builders {
 
     /// Returns the mistakes in those tables of a file that have none of form.
     pub(super) fn mistakes_beside(config: &Config, of_form: &[Problem]) -> Vec<Problem> {
-        // The application has not said its readers yet, nor whether it replaces the URL.
+        // The application has not registered its readers yet, and may still replace the URL.
         let config = config.clone().redis_url("redis://127.0.0.1/");
         let mut reading = Reading::new(&config);
         Self::collect(&mut reading);
@@ -69,7 +68,7 @@ impl Builders {
         let is_layer_broken = of_form.iter().any(is_in_layer);
         reading.problems.retain(|problem| match problem.code {
             "unknown-reader" | "duplicate-policy" => false,
-            // The broken ones may have the policy.
+            // The broken layers may have the policy.
             "unused-policy" | "no-request-to-read" if is_layer_broken => false,
             _ => !broken.contains(problem.at.table()),
         });

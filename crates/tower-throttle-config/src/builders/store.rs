@@ -12,7 +12,7 @@ use tower_throttle::{
 #[cfg(feature = "redis")]
 use tower_throttle::{RedisStore, RedisStoreBuilder};
 
-/// Where the file says to keep buckets.
+/// Where the file keeps buckets.
 pub(crate) enum StoreChoice {
     Memory(MemoryStoreBuilder),
     #[cfg(feature = "redis")]
@@ -25,7 +25,7 @@ impl StoreChoice {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no Tokio runtime for a store that needs one.
+    /// Returns an error without a Tokio runtime, if the store needs one.
     pub(crate) fn open(self) -> Result<OpenStore, ConfigError> {
         Ok(match self {
             Self::Memory(builder) => {
@@ -52,7 +52,7 @@ pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,
     /// Makes its control document, which runs a task, if the type of the store has one.
     pub(crate) control: Option<Box<dyn Fn() -> Control + Send + Sync>>,
-    /// What this process has started, and ends.
+    /// The Redis store that this process has started, and must end.
     #[cfg(feature = "redis")]
     pub(crate) redis: Option<RedisStore>,
 }
@@ -80,8 +80,8 @@ impl fmt::Debug for StoreChoice {
     }
 }
 
-/// Reads the table. It is in memory if there is none, and after a mistake.
-/// `url`: in place of that in the file.
+/// Reads the table. The store is in memory without a table, and after a mistake. `url`: in place of
+/// that in the file.
 pub(super) fn read(reading: &mut Reading<'_>) -> StoreChoice {
     let in_memory = || StoreChoice::Memory(MemoryStore::builder());
     let Some(table) = &reading.file().store else {

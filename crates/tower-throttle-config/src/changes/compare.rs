@@ -85,7 +85,7 @@ fn parts(file: &Document) -> Parts<'_> {
     parts
 }
 
-/// Returns how the addresses in the key of a policy are grouped, by the setting that says so.
+/// Returns how the addresses in the key of a policy are grouped, and the setting that decides it.
 fn prefixes<'a>(file: &Document, policy: &Policy) -> Vec<(&'a str, String)> {
     let (mut peer, mut client_ip) = (policy.key.is_none() && policy.shared != Some(true), false);
     let mut keys: Vec<&Key> = policy.key.iter().collect();
@@ -164,7 +164,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The quota of each tier of a policy. That without a name is of the policy, or of its other callers.
+/// The quota of each tier of a policy. The quota without a name is that of the policy, or of its
+/// other callers.
 type Quotas<'a> = BTreeMap<&'a str, Quota>;
 
 fn quotas(policy: &Policy) -> Quotas<'_> {

@@ -1,6 +1,6 @@
 //! Patterns of host names.
 //!
-//! If a request has no [host](Host) that is clear, neither is this condition.
+//! If the [host](Host) of a request is not clear, this condition is not, either.
 
 use std::net::{IpAddr, Ipv6Addr};
 

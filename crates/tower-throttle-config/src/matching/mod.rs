@@ -25,7 +25,7 @@ pub(super) use self::{
 use crate::readers::When;
 use tower_throttle::RequestHead;
 
-/// Which requests are meant: those of which all conditions hold.
+/// Matches the requests for which all conditions hold.
 #[derive(Clone, Default)]
 pub(super) struct Matcher(pub(super) Vec<Condition>);
 

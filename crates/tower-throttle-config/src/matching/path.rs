@@ -9,7 +9,7 @@
 
 use super::Finding;
 
-/// A pattern of paths: `*` is any one segment, `**` is any number of segments, also none.
+/// A pattern of paths: `*` is any one segment, `**` is any number of segments, even none.
 #[derive(Clone, Debug)]
 pub(crate) struct PathPattern(Vec<Segment>);
 
@@ -111,7 +111,7 @@ pub(super) fn find(patterns: &[PathPattern], path: &str) -> Finding {
     Some(patterns.iter().any(|pattern| pattern.matches(&path)))
 }
 
-/// Splits off the first segment. `None` after it if there are no more.
+/// Splits off the first segment. The rest is `None` after the last segment.
 fn split(path: &str) -> Option<(&str, Option<&str>)> {
     Some(match path.split_once('/') {
         Some((first, rest)) => (first, Some(rest)),

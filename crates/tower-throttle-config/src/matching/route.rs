@@ -10,10 +10,10 @@ use axum::extract::MatchedPath;
 use crate::telemetry;
 use tower_throttle::RequestHead;
 
-/// After so many requests without a matched route, the application seems to be misconfigured.
+/// After this many requests without a matched route, the application seems to be misconfigured.
 const SUSPICIOUS: u32 = 100;
 
-/// Routes as axum declares them, of which a request has matched one.
+/// Routes as axum declares them. The condition holds if a request has matched one of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     routes: Vec<String>,

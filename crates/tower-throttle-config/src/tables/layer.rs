@@ -14,7 +14,7 @@ pub(crate) struct Limiter {
     pub(crate) policies: Option<Vec<PolicyName>>,
     /// Whether it has the lists of `[lists]`. Default: true.
     pub(crate) lists: Option<bool>,
-    /// What happens while the store cannot decide, for policies that do not say it themselves.
+    /// What happens while the store cannot decide, for policies without a setting of their own.
     /// Default: `local`.
     pub(crate) on_store_failure: Option<StoreFailure>,
     /// Whether all its policies only count what they would deny. Default: false.
@@ -23,7 +23,7 @@ pub(crate) struct Limiter {
     pub(crate) max_waiting: Option<usize>,
     /// Its name in metrics. Default: the name of this table.
     pub(crate) name: Option<Text>,
-    /// What sees each request or check after it was counted. Default: nothing.
+    /// The observer that receives each request or check after it was counted. Default: nothing.
     pub(crate) observe: Option<Reader>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Limiter {
 #[derive(Default, Deserialize, JsonSchema)]
 #[schemars(extend("minProperties" = 0))]
 pub(crate) struct Layer {
-    /// What limiters have, too.
+    /// The fields that limiters have, too.
     #[serde(flatten)]
     pub(crate) common: Limiter,
     /// Which requests it limits. Default: all.
@@ -52,9 +52,9 @@ pub(crate) struct Layer {
     pub(crate) shadow_with_headers: Option<bool>,
     /// Which requests are denied with a gRPC status. Default: `auto`.
     pub(crate) grpc_denials: Option<Grpc>,
-    /// What makes the response to a denied request. Default: the layer's own response.
+    /// The closure that makes the response to a denied request. Default: the layer's own response.
     pub(crate) on_denied: Option<Reader>,
-    /// What names callers that are often denied. Default: a fingerprint of the key.
+    /// The names of callers that are often denied. Default: a fingerprint of the key.
     pub(crate) name_offenders: Option<Reader>,
 }
 

@@ -1,8 +1,8 @@
-//! What a file may say: its tables, as serde reads them.
+//! The tables of a file, as serde reads them.
 //!
-//! These types are the one home of that. The [schema](crate::schema) is made from them and their
-//! comments, and by the schema a file is [checked](crate::check) before serde reads it. In a comment,
-//! `Default: ..` says what holds without a field.
+//! Only these types define the form of a file. The [schema](crate::schema) is made from them and
+//! their comments. A file is [checked](crate::check) by the schema before serde reads it. In a
+//! comment, `Default: ..` is the value without the field.
 
 mod layer;
 mod policy;
@@ -41,10 +41,10 @@ pub(crate) struct File {
     version: u64,
     /// Where buckets are kept. Default: in memory.
     pub(crate) store: Option<Store>,
-    /// What the key `client_ip` means: the client's address behind trusted proxies. Default: no key
-    /// may be `client_ip`.
+    /// The meaning of the key `client_ip`: the client's address behind trusted proxies. Default: no
+    /// key may be `client_ip`.
     pub(crate) client_ip: Option<ClientIp>,
-    /// What the key `peer` means: the address of the connection.
+    /// The meaning of the key `peer`: the address of the connection.
     pub(crate) peer: Option<Peer>,
     /// Callers that are not limited, and callers that are denied. Default: none.
     pub(crate) lists: Option<Lists>,
@@ -68,7 +68,7 @@ pub(crate) struct Text(#[schemars(length(min = 1))] pub(crate) String);
 #[schemars(title = "a text with `${NAME}`")]
 pub(crate) struct Variables(pub(crate) String);
 
-/// What the application registers under this name.
+/// A closure that the application registers under this name.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(title = "the name of a reader")]
 pub(crate) struct Reader(#[schemars(length(min = 1))] pub(crate) String);

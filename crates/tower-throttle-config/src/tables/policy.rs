@@ -15,7 +15,8 @@ pub(crate) struct Policy {
     pub(crate) name: Text,
     /// How much: a quota, or one for each tier of callers.
     pub(crate) quota: QuotaOrTiers,
-    /// Who is asking. A list is the first of its keys that is there. Default: `peer`.
+    /// The key that identifies the caller. In a list, the first key that the request has counts.
+    /// Default: `peer`.
     pub(crate) key: Option<Key>,
     /// What happens to a request without the key. Default: `deny`.
     pub(crate) on_missing_key: Option<MissingKey>,
@@ -25,7 +26,8 @@ pub(crate) struct Policy {
     pub(crate) when: Option<When>,
     /// How many units a request takes. Default: 1.
     pub(crate) cost: Option<Cost>,
-    /// How many units may be charged beyond the capacity. Default: what can be counted exactly.
+    /// How many units may be charged beyond the capacity. Default: as many as can be counted
+    /// exactly.
     pub(crate) max_debt: Option<u64>,
     /// Whether it denies, or only counts what it would deny. Default: `enforce`.
     pub(crate) mode: Option<Mode>,
@@ -35,7 +37,7 @@ pub(crate) struct Policy {
     pub(crate) lease: Option<bool>,
     /// What a request costs in the end, by its response. Default: its cost.
     pub(crate) settle_by: Option<SettleBy>,
-    /// How long units are held at least until it is known what a request costs. Default: 60s with
+    /// How long units are held at least until the cost of a request is known. Default: 60s with
     /// `settle_by`.
     pub(crate) hold_for: Option<Time>,
     /// Whether denials by other policies are strikes of this penalty. Default: false.
@@ -154,13 +156,13 @@ pub(crate) struct Settler {
     /// Charges responses with one of these statuses. All else is free.
     #[schemars(inner(range(min = 100, max = 999)))]
     pub(crate) status: Option<Vec<u16>>,
-    /// Charges as many units as this header of the response says.
+    /// Charges the number of units in this header of the response.
     pub(crate) header: Option<Text>,
     /// Whether clients see that header. Default: false.
     pub(crate) pass_on: Option<bool>,
-    /// Charges a unit for so many bytes of the response's body.
+    /// Charges a unit for each block of this many bytes of the response's body, rounded up.
     #[schemars(range(min = 1))]
     pub(crate) body_bytes: Option<u64>,
-    /// What the application registers says what a request costs.
+    /// A settler of the application decides what a request costs.
     pub(crate) reader: Option<Reader>,
 }

@@ -1,4 +1,4 @@
-//! What is read from a request: addresses, keys, conditions, listed callers.
+//! Tables for what is read from a request: addresses, keys, conditions, listed callers.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(crate) struct Address {
     pub(crate) ipv6_prefix: u8,
 }
 
-/// Who is asking. A list is the first of its keys that is there.
+/// The key that identifies the caller. In a list, the first key that the request has counts.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Key {
@@ -94,21 +94,21 @@ pub(crate) struct KeyTable {
     pub(crate) peer: Option<Address>,
 }
 
-/// Conditions on a request. All of them have to be met, and of a list one of its values.
+/// Conditions on a request. All of them must hold. A list holds if one of its values does.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct When {
-    /// Methods, as `GET`, which includes `HEAD`.
+    /// Methods such as `GET`, which includes `HEAD`.
     pub(crate) method: Option<Texts>,
     /// Paths. `*` stands for a part between slashes, `**` for any number of them.
     pub(crate) path: Option<Texts>,
-    /// Routes as axum has them, `/users/{id}`.
+    /// Routes as axum declares them, such as `/users/{id}`.
     pub(crate) route: Option<Texts>,
-    /// Names of the host that the request names.
+    /// Names of the requested host.
     pub(crate) host: Option<Texts>,
     /// Headers with one of these values, or with `true` for any value.
     #[schemars(title = "a table with a name for each header")]
     pub(crate) header: Option<BTreeMap<String, HeaderValue>>,
-    /// Conditions that are not to be met together.
+    /// Conditions that must not all hold.
     pub(crate) not: Option<Box<Self>>,
     /// A condition that the application registers.
     pub(crate) reader: Option<Reader>,
@@ -133,10 +133,10 @@ pub(crate) struct Lists {
     pub(crate) allow_keys: Option<Vec<ListedKey>>,
     /// Keys that are denied: texts, or numbers. Default: none.
     pub(crate) deny_keys: Option<Vec<ListedKey>>,
-    /// A file with more entries, one on each line. Its path starts at the folder of this file.
+    /// A file with more entries, one on each line. Its path is relative to the folder of this file.
     /// Default: none.
     pub(crate) file: Option<Text>,
-    /// What reads the client's address. Default: `client_ip` if there is a table `[client_ip]`,
+    /// The reader of the client's address. Default: `client_ip` if there is a table `[client_ip]`,
     /// otherwise `peer`.
     pub(crate) client_address: Option<ClientAddress>,
 }

@@ -35,8 +35,7 @@ pub(crate) struct Store {
     pub(crate) reader: Option<Reader>,
     /// The label `store` in metrics. Default: `redis` or `memory`.
     pub(crate) name: Option<Variables>,
-    /// What tells the time, instead of Redis or the machine's clock. Default: Redis, or the machine's
-    /// clock.
+    /// A clock of the application. Default: that of Redis, or of the machine for a store in memory.
     pub(crate) clock: Option<Reader>,
     /// How many buckets are kept at most. Default: 1000000.
     #[schemars(range(min = 1))]

@@ -1,4 +1,4 @@
-//! Whatever a builder can say, a file can say.
+//! A file can express all settings of a builder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const BUILDERS: &[&str] = &[
     "RedisStoreBuilder",
 ];
 
-/// What a file does not say, and why.
+/// The settings that a file does not have, and why.
 #[rustfmt::skip]
 const ELSEWHERE: &[(&str, &str)] = &[
     ("key::ClientIp::or", "a list of keys"),
@@ -62,7 +62,7 @@ fn functions(api: &str) -> BTreeSet<&str> {
     paths.collect()
 }
 
-/// What says the same in code as a field, by `table.field`.
+/// The counterparts of fields in code, by `table.field`.
 pub(crate) fn code() -> BTreeMap<&'static str, Vec<&'static str>> {
     let lines = include_str!("code.txt").lines();
     let fields = lines.map(|line| {

@@ -56,7 +56,7 @@ impl Reference {
         self.seen.push(name);
         let about = table["description"].as_str().expect(name);
         self.line(&format!("\n## {title}\n\n{about}\n"));
-        self.line("| field | what it says | value | default | in code |");
+        self.line("| field | meaning | value | default | in code |");
         self.line("|---|---|---|---|---|");
         let mut fields: Vec<_> = fields(table).collect();
         fields.sort_by_key(|(field, _)| (need(table, field).is_none(), *field));
@@ -92,7 +92,7 @@ impl Reference {
                     continue;
                 };
                 if is_first {
-                    self.line("\n| field | word | what it means |\n|---|---|---|");
+                    self.line("\n| field | word | meaning |\n|---|---|---|");
                     is_first = false;
                 }
                 let about = form.schema["description"].as_str().expect(word);
@@ -156,10 +156,10 @@ fn beside(table: &Value, field: &str) -> Option<String> {
         .iter();
     let others =
         others.map(|other| format!("`{}`", other["required"][0].as_str().expect("a field")));
-    Some(format!("only beside {}", in_words(others.collect())))
+    Some(format!("only with {}", in_words(others.collect())))
 }
 
-/// Says what a field takes.
+/// Describes the values of a field.
 fn value(schema: &'static Value, field: &str) -> String {
     let mut values: Vec<_> = Form::all(schema)
         .into_iter()

@@ -10,8 +10,8 @@ mod of_policies;
 mod of_requests;
 mod of_stores;
 
-/// A field, requests that show a difference, a file with it and without it, and the same in code. In
-/// brackets stands what the file says with the field, and after a bar what it says without.
+/// A field, requests that show a difference, a file with it and without it, and the same in code.
+/// In brackets is the effect of the file with the field, and after a bar its effect without.
 type Case = (
     &'static str,
     &'static str,

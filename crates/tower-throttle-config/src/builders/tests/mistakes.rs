@@ -119,7 +119,7 @@ settle_by = "failures"
             "limiter.x.policies = [\"a\"]\nlimiter.y.name = 7\nlayer = {}",
             &["2 wrong-type", "3 empty-value"],
         ),
-        // What the application says later.
+        // Registered by the application later.
         (
             "store = { redis = \"${NOT_SET_HERE}\", clock = \"mine\" }\npeer = 7",
             &["2 wrong-type"],

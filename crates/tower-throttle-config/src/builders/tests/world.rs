@@ -125,7 +125,7 @@ impl World {
             .clock("manual", Arc::clone(&self.clock))
     }
 
-    /// Builds the first layer of a file. Its store is in memory, unless it says otherwise.
+    /// Builds the first layer of a file. Its store is in memory, unless the file names another.
     pub(super) fn layer_of_file(&self, file: &str) -> RateLimitLayer {
         let store = match file.contains("[store]") {
             true => "",
@@ -168,7 +168,7 @@ impl World {
         self.clock.advance(time);
     }
 
-    /// Waits for a future, in time that does not pass by itself.
+    /// Waits for a future, in time that does not pass on its own.
     pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -243,7 +243,7 @@ fn request_of(words: &[&str]) -> Request {
         .expect("a request")
 }
 
-/// Answers with the status of the field `respond`, and what it was asked to say.
+/// Answers with the status of the field `respond`, and the requested text.
 async fn handle(request: Request) -> Response {
     let field = |name: &str| request.headers().get(name).cloned();
     let status = field("respond").map_or(200, |status| {

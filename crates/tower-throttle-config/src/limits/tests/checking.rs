@@ -71,7 +71,7 @@ fn the_status_does_not_wait_for_a_version_that_is_checked() {
     let limits = checked(&folder, move || {
         if check.load(Ordering::Relaxed) {
             begins.send(()).expect("a test");
-            // It goes on when the other end is dropped.
+            // It continues when the other end is dropped.
             let _ = lock(&ends).recv();
         }
     });

@@ -59,7 +59,7 @@ fn a_link_that_points_elsewhere_is_followed() {
 fn a_file_that_is_being_written_is_not_taken() {
     let (folder, limits) = deployed();
     let whole = format!("{}[layer.default]\npolicies = [\"burst\"]\n", of(20));
-    // Each part is a right file by itself.
+    // Each part alone is a correct file.
     let parts = [&of(20)[..], &whole[..], &whole[..]];
     for (index, part) in parts.into_iter().enumerate() {
         assert_eq!(standing(&limits), (1, false, 10), "part {index}");

@@ -1,4 +1,4 @@
-//! Fields that say what is read from requests: keys, conditions, addresses, lists.
+//! Fields for what is read from requests: keys, conditions, addresses, lists.
 
 use super::Case;
 use crate::builders::tests::world::paying;
