@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use crate::Key;
 
-/// The type of a key that was made of a fingerprint.
+/// The type of a key that was made from a fingerprint.
 const KEY_TAG: u8 = b'#';
 /// The length of the text: 128 bits in Base64.
 pub(crate) const CHARACTERS: usize = 22;
@@ -23,9 +23,9 @@ pub(crate) const CHARACTERS: usize = 22;
 /// control documents: `limiter.peek(fingerprint)` looks at a caller that
 /// [`top_denied`](crate::RateLimitLayer::top_denied) lists.
 ///
-/// **The danger**: without a secret, a fingerprint hides only a key that cannot be guessed.
-/// A reader who hashes all IPv4 addresses finds the address of a fingerprint.
-/// A [`MemoryStore`](crate::MemoryStore) has no secret.
+/// **The danger**: without a secret, a fingerprint hides only a key that cannot be guessed. An
+/// attacker that hashes all IPv4 addresses finds the address of a fingerprint. A
+/// [`MemoryStore`](crate::MemoryStore) has no secret.
 ///
 /// ```
 /// use tower_throttle::{Fingerprint, Key};
@@ -39,7 +39,7 @@ pub(crate) const CHARACTERS: usize = 22;
 pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
-    /// Reads what [`Display`](fmt::Display) writes. `None` if the text is something else.
+    /// Parses a text that [`Display`](fmt::Display) has written. `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         // A longer text does not fit into the 18 bytes that the decoder asks for.
@@ -111,7 +111,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What callers' keys are hashed with: a secret, or none.
+/// The secret that callers' keys are hashed with, or none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Secret(pub(crate) Option<[u8; 32]>);
 
@@ -122,8 +122,8 @@ impl Secret {
         Self(secret.map(derive))
     }
 
-    /// Returns the fingerprint of a key with these bytes. That of a key which was made of a
-    /// fingerprint is this one, so it is the same caller.
+    /// Returns the fingerprint of a key with these bytes. A key that was made from a fingerprint
+    /// has that fingerprint, so it is the same caller.
     #[expect(clippy::expect_used, reason = "a hash has 32 bytes")]
     pub(crate) fn fingerprint(&self, key: &[u8]) -> Fingerprint {
         if let Some(fingerprint) = Fingerprint::in_key(key) {
@@ -157,7 +157,7 @@ mod tests {
                 let fingerprint = secret.fingerprint(key.as_bytes());
                 let hashed = Key::from(fingerprint);
                 assert_eq!(secret.fingerprint(hashed.as_bytes()), fingerprint);
-                // What a client sends is never taken for one.
+                // Input of a client is never taken for a fingerprint.
                 let sent = Key::from(hashed.as_bytes());
                 assert_ne!(secret.fingerprint(sent.as_bytes()), fingerprint);
                 let several = Key::from((hashed, "b"));

@@ -81,7 +81,7 @@ pub fn slots(reply: Value) -> Result<Vec<(u16, u16, String)>, StoreError> {
     Ok(ranges.into_iter().map(parts).collect())
 }
 
-/// The word and, but for TRYAGAIN, `host:port`.
+/// The word and, except for TRYAGAIN, `host:port`.
 pub fn redirect(message: &str, slot: u16) -> Option<(&'static str, Option<String>)> {
     Some(match Redirect::parse(message, slot, &asked())? {
         Redirect::Moved(address) => ("MOVED", Some(address.to_string())),

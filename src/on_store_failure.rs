@@ -9,8 +9,8 @@ use crate::{
 
 /// Chooses how a policy decides while its store fails.
 ///
-/// [`Decision::source`](crate::Decision::source) reports who decided. An outage is logged when
-/// it starts and when it ends.
+/// [`Decision::source`](crate::Decision::source) reports where the decision came from. An outage is
+/// logged when it starts and when it ends.
 ///
 /// In a check of several policies, one with [`Deny`](Self::Deny) denies the check. The
 /// [local](Self::Local) ones decide together, all or none, and those with
@@ -39,11 +39,11 @@ pub enum OnStoreFailure {
     /// The local buckets start full and are kept, so a store that fails again and again grants
     /// no new burst each time.
     ///
-    /// **What that admits**: during an outage, each process grants its share in addition to what
-    /// the store has granted. If `share_of` is the number of processes, all of them together
-    /// grant the quota, rounded up to one unit for each process. A window is rounded up each
-    /// time: with a limit of 1, ten processes grant 10 in each window. If `share_of` is 1,
-    /// *n* processes grant *n* times the quota.
+    /// **The cost**: during an outage, each process grants its share in addition to what the store
+    /// has granted. If `share_of` is the number of processes, all of them together grant the quota,
+    /// rounded up to one unit for each process. A window is rounded up each time: with a limit of
+    /// 1, ten processes grant 10 in each window. If `share_of` is 1, *n* processes grant *n* times
+    /// the quota.
     ///
     /// A request that costs more than the share is denied as under [`Deny`](Self::Deny), because
     /// no share can grant it. A share that would take more than 104 days to fill fills in 104

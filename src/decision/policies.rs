@@ -16,7 +16,7 @@ pub(super) enum Policies {
     WithShadows(Arc<WithShadows>),
 }
 
-/// What was asked of a request that shadow policies apply to.
+/// The part of a decision for requests that shadow policies apply to.
 #[derive(Clone)]
 pub(super) struct WithShadows {
     pub(super) enforced: SmallVec<[PolicyDecision; 1]>,

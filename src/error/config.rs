@@ -8,9 +8,9 @@ use std::{borrow::Cow, convert::Infallible, error::Error, fmt, ops::Range};
 /// An error in the configuration, found before the first request.
 ///
 /// The message states what is wrong and what to change. [`code`](Self::code) returns a word for
-/// programs, which is also in the [table of
-/// errors](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/). `Debug` shows the
-/// message and the code, because a `main` that returns the error prints it so.
+/// programs, which is also in the
+/// [table of errors](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/). `Debug`
+/// shows the message and the code, because a `main` that returns the error prints it so.
 ///
 /// ```
 /// use tower_throttle::{Quota, TokenBucket};

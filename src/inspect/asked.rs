@@ -95,7 +95,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Returns what a peek asks for. Or why the bucket cannot be looked at.
+    /// Returns the charge of a peek, or why the bucket cannot be looked at.
     fn peeked(&self, store: &StoreHandle) -> Result<&[Charge<'a>], String> {
         let charges = self.charges.as_ref().map_err(Clone::clone)?;
         self.check_fingerprint(store, charges)?;

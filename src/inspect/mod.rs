@@ -1,5 +1,5 @@
-//! What operators ask of a layer or limiter: which policies it has, what each does with a caller,
-//! and how to reset one.
+//! Answers questions of operators about a layer or limiter: which policies it has, what each does
+//! with a caller, and how to reset one.
 //!
 //! The [admin page] asks this. So may a page of your own, for people who answer
 //! customers:

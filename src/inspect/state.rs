@@ -1,4 +1,4 @@
-//! What operators see of a policy, and of a caller.
+//! The state of a policy, and of a caller, for operators.
 
 use std::{
     net::IpAddr,
@@ -22,11 +22,12 @@ use crate::{
 pub struct PolicyState {
     /// Its name.
     pub name: String,
-    /// What it counts by: one bucket for each. [`Everyone`](KeySource::Everyone) if all callers have one.
+    /// The identity that it counts by: one bucket for each. [`Everyone`](KeySource::Everyone) if
+    /// all callers have one.
     pub counts_by: KeySource,
     /// Its quota. `None`: each request chooses it.
     pub quota: Option<Quota>,
-    /// What a request takes, in units, unless it chooses its cost.
+    /// The cost of a request, in units, unless the request chooses its cost.
     pub cost: u64,
     /// Quotas that requests have chosen in this process, if each chooses it: at most eight.
     pub tiers: Vec<Quota>,
@@ -44,7 +45,7 @@ pub struct PolicyState {
     pub on_store_failure: OnStoreFailure,
 }
 
-/// What one policy does with a caller.
+/// The state of a caller under one policy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CallerState {
@@ -78,7 +79,7 @@ pub struct CallerState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bucket {
-    /// What the policy decides about a request of its own cost.
+    /// The decision of the policy about a request of its own cost.
     pub decision: PolicyDecision,
     /// What decided it.
     pub source: Source,

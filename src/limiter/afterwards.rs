@@ -1,5 +1,4 @@
-//! What is charged and refunded afterwards, struck, banned and reset: [`Buckets`](crate::Buckets) by a
-//! key.
+//! Debits, credits, strikes, bans and resets by a key: see [`Buckets`](crate::Buckets).
 
 use std::time::Duration;
 
@@ -130,14 +129,14 @@ impl Limiter {
     }
 
     /// Bans a caller by hand, under all policies that are a [`Penalty`](crate::Penalty), for this
-    /// time. A caller that is banned for longer stays so. [`reset`](Self::reset) lifts a ban, and
-    /// forgets all strikes and how many bans there were.
+    /// time. A longer ban stays. [`reset`](Self::reset) lifts a ban, and forgets all strikes and
+    /// how many bans there were.
     ///
     /// The ban applies at once to every check that reaches the store, and to all checks in this
-    /// process. A process that repeats a [cached
-    /// denial](crate::RedisStoreBuilder::denial_cache_ttl) of that caller notices a ban, and the
-    /// end of one, within that time, a second by default. The time is rounded up to milliseconds.
-    /// The ban does not count for [longer bans](crate::Penalty::doubling_up_to).
+    /// process. A process that repeats a
+    /// [cached denial](crate::RedisStoreBuilder::denial_cache_ttl) of that caller notices a ban,
+    /// and the end of one, within that time, a second by default. The time is rounded up to
+    /// milliseconds. The ban does not count for [longer bans](crate::Penalty::doubling_up_to).
     ///
     /// ```
     /// use std::time::Duration;

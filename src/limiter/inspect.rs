@@ -1,4 +1,4 @@
-//! What operators ask a limiter.
+//! Shows a limiter to operators.
 
 use super::Limiter;
 use crate::{

@@ -1,4 +1,4 @@
-//! From a key to what its caller is charged.
+//! From a key to the charges of its caller.
 
 use std::{borrow::Cow, future::poll_fn, pin::Pin, sync::Arc};
 
@@ -40,7 +40,7 @@ impl Engine {
         Some(decision)
     }
 
-    /// Returns what a caller is charged. Or the decision, if a list, a ban or the lack of policies
+    /// Returns the charges of a caller, or the decision if a list, a ban or the lack of policies
     /// decides.
     pub(super) fn charges_or_decision<'a>(
         &'a self,

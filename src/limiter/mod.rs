@@ -102,8 +102,8 @@ impl Limiter {
         Self::decide(asked).await
     }
 
-    /// Decides as [`check`](Self::check) does, without `.await`: for code that is not
-    /// async, or that uses a [`MemoryStore`](crate::MemoryStore) very often.
+    /// Decides as [`check`](Self::check) does, without `.await`: for code that is not async, or
+    /// that uses a [`MemoryStore`](crate::MemoryStore) very often.
     ///
     /// ```
     /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};

@@ -42,8 +42,9 @@ impl Limiter {
     /// ```
     ///
     /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
-    /// reserve a place at once. So no process delays the callers of another, to the millisecond
-    /// in which timers tick. A caller that would have to wait too long is denied at once.
+    /// reserve a place at once. So no process delays the callers of another, except by the
+    /// millisecond in which timers tick. A caller that would have to wait too long is denied at
+    /// once.
     ///
     /// Under windows and logs, the callers of one process form a queue. When units come back,
     /// the first caller checks again, and then the others, at most 64 units in a millisecond. A
@@ -168,8 +169,8 @@ impl Limiter {
 }
 
 impl Engine {
-    /// Returns what a caller is charged. Or the decision, which is counted, if a list, a ban or the
-    /// lack of policies decides.
+    /// Returns the charges of a caller, or the decision if a list, a ban or the lack of policies
+    /// decides. That decision is counted.
     fn charges_or_counted<'a>(
         &'a self,
         key: &'a Key,

@@ -73,7 +73,7 @@ impl LoadedLists<'_> {
         has_own || self.keys_by_hand().is_some()
     }
 
-    /// Returns the list of a key. `fingerprint`: what the store calls the key.
+    /// Returns the list of a key. `fingerprint`: the store's name for the key.
     pub(crate) fn find_key(
         &self,
         key: &Key,
@@ -91,7 +91,7 @@ impl LoadedLists<'_> {
     }
 }
 
-/// An entry of an allow list counts more than one of a deny list.
+/// An entry of an allow list has precedence over one of a deny list.
 fn stronger(one: Option<List>, other: Option<List>) -> Option<List> {
     match (one, other) {
         (Some(List::Allow), _) | (_, None) => one,

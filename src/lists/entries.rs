@@ -1,4 +1,4 @@
-//! [`Entries`]: what is on the lists at one moment.
+//! [`Entries`]: the content of the lists at one moment.
 //!
 //! An entry is one address range or one key.
 
@@ -18,7 +18,7 @@ use crate::{
     util::{hash::SecretHasher, network},
 };
 
-/// What is on the lists at one moment.
+/// The content of the lists at one moment.
 #[derive(Clone)]
 pub(crate) struct Entries {
     networks: BTreeMap<IpNet, List>,

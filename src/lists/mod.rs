@@ -59,10 +59,10 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Clones share their entries: [`replace`](Self::replace) changes all of them. The other methods
 /// that add something return lists of their own.
 ///
-/// **Addresses** are what a reader finds that you name: [`client_address`](Self::client_address).
-/// A range counts for all addresses in it. IPv4-mapped IPv6 addresses are IPv4 addresses, on the
-/// lists and in requests. An address takes less than 100 ns to find among 10,000 ranges, without
-/// an allocation.
+/// **Addresses** come from the reader that you name: [`client_address`](Self::client_address). A
+/// range counts for all addresses in it. IPv4-mapped IPv6 addresses are IPv4 addresses, on the
+/// lists and in requests. An address takes less than 100 ns to find among 10,000 ranges, without an
+/// allocation.
 ///
 /// **Keys** are those of the policies that apply to a request. While keys are listed, a request
 /// whose key is ambiguous is denied, as it cannot be looked up. Lists keep a secret hash of each
@@ -102,8 +102,8 @@ impl Lists {
         Ok(Self::from_entries(entries))
     }
 
-    /// Sets what reads the client's address from a request: [`key::client_ip`] behind proxies,
-    /// [`key::peer`] without.
+    /// Sets the reader of the client's address: [`key::client_ip`] behind proxies, [`key::peer`]
+    /// without.
     ///
     /// If addresses are listed and a request has none, it is denied as by a policy with that key:
     /// usually with 500, as the application is misconfigured.
@@ -209,8 +209,8 @@ impl Lists {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read, is larger, or is a pipe or a device. Or with the
-    /// number of a wrong line.
+    /// Returns an error if the file cannot be read, is larger, or is a pipe or a device. An error
+    /// in a line has its number.
     pub fn from_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let file = path.display().to_string();
@@ -282,7 +282,7 @@ impl Lists {
 }
 
 impl fmt::Debug for Lists {
-    /// Shows how much is listed.
+    /// Shows how many entries are listed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (networks, keys) = self.load().counts();
         f.debug_struct("Lists")

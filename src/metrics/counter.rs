@@ -31,7 +31,7 @@ pub(super) struct Counters {
     shared: Box<[Line]>,
 }
 
-/// Threads write to different lines, so that none has to fetch the line of another.
+/// Threads write to different lines, so that no thread has to fetch the line of another.
 #[derive(Default)]
 #[repr(align(64))]
 struct Line([AtomicU64; LINE]);
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Threads of which most end before others start, so that numbers change hands.
+    /// Most threads end before others start, so that numbers change owners.
     #[test]
     fn threads_that_come_and_go_lose_nothing() {
         const ADDITIONS: u64 = 2_000;

@@ -1,4 +1,4 @@
-//! [`Deltas`]: what was counted between two deltas.
+//! [`Deltas`]: the counts between two looks.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::{
     sums::{Numbers, by_name, distinct},
 };
 
-/// Turns totals into what was counted between two calls: for a live chart, which looks once a second.
+/// Turns totals into the counts between two calls: for a live chart, which looks once a second.
 ///
 /// ```
 /// use tower_throttle::{Limiter, MemoryStore, TokenBucket, metrics::Deltas};

@@ -5,8 +5,7 @@
 //! and [`Limiter::metrics`](crate::Limiter::metrics) return the numbers as a [`Snapshot`].
 //!
 //! **It costs memory**: the counters of each layer and limiter take 4 KB. Each thread that counts
-//! there adds 704 bytes, and 64 for each policy. Of more than 128 threads at a time, the others
-//! share counters.
+//! there adds 704 bytes, and 64 for each policy. Threads beyond 128 at a time share counters.
 //!
 //! **Counters outlive the settings of a file**: a new version of the file continues those of its
 //! layers and limiters, and those of each policy whose name stays. The counters of the last 64
@@ -39,10 +38,10 @@
 //! | name | type | labels | meaning |
 //! |---|---|---|---|
 //! | `tower_throttle_requests_total` | counter | `limiter`, `result` | Requests by [result](Requests). Each is counted once, so the sum is the traffic. |
-//! | `tower_throttle_checks_total` | counter | `limiter`, `policy`, `result` | What each policy [said](Checks). `near`: there was room, and less than a fifth of the capacity is left. |
+//! | `tower_throttle_checks_total` | counter | `limiter`, `policy`, `result` | The [outcomes](Checks) of each policy. `near`: there was room, and less than a fifth of the capacity is left. |
 //! | `tower_throttle_bans_total` | counter | `limiter`, `policy` | Bans that a [`Penalty`](crate::Penalty) [started](#bans). 0 for other policies. |
 //! | `tower_throttle_decisions_total` | counter | `limiter`, `source` | Where decisions [came from](Decisions). **Alarm** on `local` and `store_failure`: the store fails. |
-//! | `tower_throttle_wait_seconds` | histogram | `limiter` | How long callers [waited](Snapshot::wait_seconds) for room, of those that had to wait. |
+//! | `tower_throttle_wait_seconds` | histogram | `limiter` | How long callers that had to wait [waited](Snapshot::wait_seconds) for room. |
 //! | `tower_throttle_waiting` | gauge | `limiter` | Callers that wait for room. |
 //! | `tower_throttle_store_call_seconds` | histogram | `store` | How long script calls to Redis took. |
 //! | `tower_throttle_store_checks_per_call` | histogram | `store` | How many checks shared a call. |
@@ -52,7 +51,7 @@
 //! | `tower_throttle_store_in_flight` | gauge | `store` | Checks that wait for Redis. |
 //! | `tower_throttle_held_units` | gauge | `store` | Units of [`Concurrency`](crate::Concurrency) policies that this process holds. |
 //! | `tower_throttle_unsettled_units` | gauge | `store` | Units that requests of this process [hold](crate::Policy::hold_for) and have not settled. |
-//! | `tower_throttle_settlements_total` | counter | `store`, `result` | Holds by [what became of them](Settlements). |
+//! | `tower_throttle_settlements_total` | counter | `store`, `result` | Holds by [outcome](Settlements). |
 //! | `tower_throttle_memory_buckets` | gauge | `store` | Buckets and cells of a [`MemoryStore`](crate::MemoryStore). |
 //! | `tower_throttle_local_buckets` | gauge | `store` | Buckets that this process keeps to decide while the store fails. At most 100,000, and cells. |
 //! | `tower_throttle_cached_denials` | gauge | `store` | Denials in the cache. At most 16,384. |
@@ -75,7 +74,7 @@
 //!
 //! # What is counted
 //!
-//! * A layer counts each request: also those that lack a key, that no policy applies to, that
+//! * A layer counts each request, including those that lack a key, that no policy applies to, that
 //!   wait, and that are dropped before they are decided.
 //! * A limiter counts each [`check`](crate::Limiter::check), `check_n`, `check_now`, `take_up_to`,
 //!   `acquire` and `acquire_n`. It does not count `peek`, `debit`, `credit` and `reset`. A
@@ -105,8 +104,8 @@
 //!   if the caller dropped the future.
 //! * While the store fails, a policy that is [local](crate::OnStoreFailure::Local) counts strikes and
 //!   starts bans in each process.
-//! * A request or a strike that [prolongs](crate::Penalty::prolonging) a ban starts none, and neither
-//!   does a call to `ban` for a caller that is banned.
+//! * A request or a strike that [prolongs](crate::Penalty::prolonging) a ban starts none. A call to
+//!   `ban` for a caller that is banned starts none, either.
 //! * A [shadow policy](crate::Policy::shadow) denies no request, so it counts none.
 //! * A full memory store keeps no strikes of new callers. If a single strike of one starts a ban there, it is
 //!   counted although the ban is not kept.
@@ -129,10 +128,10 @@
 //! * Anything else: a [`Snapshot`] is plain numbers, and [`Observe`] sees each decision and each
 //!   change of the store.
 //!
-//! # Beside ASP.NET Core
+//! # Compared with ASP.NET Core
 //!
 //! OpenTelemetry has no common names for rate limiting. Its names for ASP.NET Core are stable.
-//! This is what they are here:
+//! Their counterparts here are:
 //!
 //! | ASP.NET Core | here |
 //! |---|---|

@@ -1,10 +1,10 @@
-//! [`Observe`]: what an application does with each decision, and with each change of the store.
+//! [`Observe`]: an application's hook for each decision and each change of the store.
 
 use std::{fmt, sync::Arc};
 
 use crate::{Decision, Source, StoreError, decision::DenialReason};
 
-/// What became of a request. The [text](Self::as_str) of each is a value of the label `result`.
+/// The outcome of a request. The [text](Self::as_str) of each is a value of the label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RequestResult {
@@ -92,8 +92,8 @@ impl RequestResult {
     }
 }
 
-/// Sees each request of a layer, and each check of a limiter, after it was counted, and each change
-/// of the store: for numbers that a [`Snapshot`](super::Snapshot) does not have.
+/// Receives each request of a layer, and each check of a limiter, after it was counted, and each
+/// change of the store: for numbers that a [`Snapshot`](super::Snapshot) does not have.
 ///
 /// **The danger**: it runs in the path of the request, on the thread that decides it. It must
 /// not block. If it panics, the request panics.
@@ -156,7 +156,7 @@ impl<T: Observe + ?Sized> Observe for Arc<T> {
     }
 }
 
-/// What happened to a store, for [`Observe::store_changed`].
+/// A change of a store, for [`Observe::store_changed`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum StoreEvent<'a> {
@@ -185,13 +185,13 @@ impl<'a> Observed<'a> {
         self.limiter
     }
 
-    /// Returns what became of the request.
+    /// Returns the outcome of the request.
     #[must_use]
     pub const fn result(&self) -> RequestResult {
         self.result
     }
 
-    /// Returns the decision with its policies. `None` if there is none: the key is missing, the
+    /// Returns the decision with its policies. `None` without a decision: the key is missing, the
     /// application is misconfigured, the store failed, or the request was cancelled.
     #[must_use]
     pub const fn decision(&self) -> Option<&'a Decision> {

@@ -49,7 +49,7 @@ use super::{
 ///
 /// **Layers and limiters may come and go**: the function may return others each time. A gauge of one
 /// that is gone keeps its last value. If several have one name and one of them goes, the counters of
-/// the name do not increase until the others have counted as much. So give each a name of its own.
+/// the name do not increase until the others have counted as much. So give each a different name.
 ///
 /// Clones publish the same.
 #[derive(Clone)]

@@ -33,7 +33,7 @@ pub(crate) struct Recorder {
     /// A line for each [`RequestResult`], with a place for each [`Source`].
     requests: Arc<Counters>,
     policies: Box<[PolicyCounters]>,
-    /// Those of policies that former settings had, the latest first. They may return.
+    /// The counters of policies that former settings had, the latest first. They may return.
     gone: Box<[PolicyCounters]>,
     waits: Arc<Waits>,
     pub(crate) offenders: Arc<Offenders>,
@@ -84,8 +84,8 @@ impl Checked {
     }
 }
 
-/// How many policies that are gone keep their counters. Of more, those that went first start at 0
-/// if they return.
+/// How many removed policies keep their counters. Beyond that, those that were removed first start
+/// at 0 if they return.
 const GONE_POLICIES: usize = 64;
 
 impl Recorder {

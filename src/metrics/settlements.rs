@@ -1,22 +1,22 @@
-//! What became of the holds of a store.
+//! The outcomes of the holds of a store.
 
 use super::counts::counts;
 
 counts! {
-    /// What became of units that requests [held](crate::Policy::hold_for). Each hold is counted
+    /// The outcomes of units that requests [held](crate::Policy::hold_for). Each hold is counted
     /// once, when its settlement has ended.
     Settlements, by "result", as by_result {
-        /// All that was held was charged, or more.
+        /// All held units were charged, or more.
         charged,
-        /// A part of it was charged.
+        /// A part of them was charged.
         partial,
         /// Nothing was charged.
         released,
-        /// The hold had lapsed, at least in part, so that was charged before. It gives nothing
-        /// back.
+        /// The hold had lapsed, at least in part, so that part was charged before. Nothing is
+        /// refunded.
         late,
         /// The store did not confirm the settlement, and it is not sent again. If it did not run,
-        /// all that was held is charged when the hold lapses.
+        /// all held units are charged when the hold lapses.
         lost,
     }
 }
@@ -34,7 +34,7 @@ impl Settlements {
     }
 }
 
-/// What became of one hold, in the order of the fields of [`Settlements`].
+/// The outcome of one hold, in the order of the fields of [`Settlements`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettlementResult {
     Charged,

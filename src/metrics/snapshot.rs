@@ -6,7 +6,7 @@ use super::{counts::counts, histogram::Histogram, store::StoreMetrics, sums::Num
 use crate::policy_name::Name;
 
 counts! {
-    /// Requests by what became of them. A [`Limiter`](crate::Limiter) counts its checks here.
+    /// Requests by outcome. A [`Limiter`](crate::Limiter) counts its checks here.
     ///
     /// Each request is counted once, so the [total](Self::total) is the traffic.
     Requests, by "result", as by_result {
@@ -65,7 +65,8 @@ counts! {
 }
 
 counts! {
-    /// What one policy said to requests. A request that another policy denied is counted, too.
+    /// The outcomes of requests under one policy. A request that another policy denied is counted,
+    /// too.
     Checks, by "result", as by_result {
         /// There was room, and a fifth of the capacity or more is left.
         allowed,

@@ -191,9 +191,9 @@ fn add_histogram(sum: &mut Option<Histogram>, more: Option<&Histogram>) {
 }
 
 counts! {
-    /// How often a store did not decide. The kinds are those of the log, and [the page of
-    /// errors](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/) explains what each
-    /// means for a caller.
+    /// How often a store did not decide. The kinds are those of the log, and
+    /// [the page of errors](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/)
+    /// explains what each means for a caller.
     StoreFailures, by "kind", as by_kind {
         /// No reply came in time.
         timeout,

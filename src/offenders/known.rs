@@ -1,8 +1,8 @@
-//! What is known of a caller that is listed.
+//! The facts about a listed caller.
 
 use crate::{Fingerprint, Key, policy_name::Name};
 
-/// What is known of a listed caller.
+/// The facts about a listed caller.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) policy: Name,

@@ -45,7 +45,7 @@ pub(super) struct Kept {
     pub(super) details: Details,
 }
 
-/// What else is kept of a denied request.
+/// The other facts about a denied request.
 #[derive(Debug)]
 pub(crate) struct Details {
     pub(crate) retry_after: Option<Duration>,

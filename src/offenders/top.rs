@@ -28,7 +28,7 @@ pub struct Offender {
     pub error: u64,
     /// When the policy last denied the caller, by the clock of the process.
     pub last_seen: SystemTime,
-    /// What [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders) called the caller.
+    /// The name of the caller by [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders).
     pub name: Option<String>,
 }
 
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// What one list does not know of a caller is in its `unlisted`.
+    /// Denials of a caller that one list does not have are in its `unlisted`.
     #[test]
     fn a_merge_adds_what_each_list_knows_of_a_caller() {
         let list = |offenders: Vec<Offender>, unlisted| TopDenied {

@@ -23,7 +23,7 @@ pub(crate) struct Compiled {
     pub(crate) enforcement: Enforcement,
     /// Whether requests choose among several quotas.
     pub(crate) has_tiers: bool,
-    /// Whether what its requests hold is settled by their responses.
+    /// Whether the held units of its requests are settled by their responses.
     pub(crate) settles: bool,
 }
 
@@ -35,7 +35,7 @@ impl Compiled {
         enforcement.includes(self.name.hash, key.as_bytes())
     }
 
-    /// Has the cost held in place of charged, if it is settled and the policy holds.
+    /// Holds the cost instead of charging it, if it is settled and the policy holds.
     pub(crate) fn held(&self, mut demand: Demand) -> Demand {
         let units = demand.cost;
         if let Some(hold) = demand.hold.as_mut().filter(|_| self.settles) {

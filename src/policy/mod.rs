@@ -201,8 +201,8 @@ impl Policy {
     ///
     /// Only for a [`TokenBucket`](crate::TokenBucket) without [debts](Self::max_debt),
     /// in a layer without [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to):
-    /// anything else is a [`ConfigError`]. A check of several policies goes to Redis as
-    /// without a lease. Operations other than a plain check do as well
+    /// anything else is a [`ConfigError`]. A check of several policies goes to Redis as without a
+    /// lease. Operations other than a plain check always go to Redis
     /// ([`peek`](crate::Limiter::peek), [`acquire`](crate::Limiter::acquire), ..). A
     /// [`MemoryStore`](crate::MemoryStore) ignores leases, because it always decides at once.
     ///

@@ -1,4 +1,5 @@
-//! What a control document makes of a checked policy: another mode, and other quotas for callers.
+//! The effects of a control document on a checked policy: another mode, and other quotas for
+//! callers.
 
 use std::collections::BTreeSet;
 

@@ -20,7 +20,7 @@ pub(crate) enum StoreErrorKind {
     Unsupported,
     WouldWait,
     HoldsNothing,
-    /// Nothing but penalties was asked for units.
+    /// Only penalties were asked for units.
     OnlyPenalties,
     /// A ban or a strike without a penalty.
     NoPenalty,

@@ -146,9 +146,9 @@ impl StoreError {
 
     /// Returns whether this process asks for more than the store can answer in time.
     ///
-    /// Either too many checks wait. Or this one had no time left when its turn came, and was not
-    /// sent. Or it was sent and had no answer in time, because this process refunded very much
-    /// at once. A layer forwards no request unchecked on this error.
+    /// There are three cases. Too many checks wait. This one had no time left when its turn came,
+    /// and was not sent. It was sent and had no answer in time, because this process refunded very
+    /// much at once. A layer forwards no request unchecked on this error.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
         self.kind == StoreErrorKind::Overloaded || self.kind == StoreErrorKind::Crowded
@@ -167,7 +167,8 @@ impl StoreError {
         self.kind == StoreErrorKind::Redirected
     }
 
-    /// Returns whether the reply was not one to this check. It is ignored.
+    /// Returns whether the store sent a reply to something other than this check. The reply is
+    /// ignored.
     #[must_use]
     pub fn is_foreign_reply(&self) -> bool {
         self.kind == StoreErrorKind::ForeignReply

@@ -71,8 +71,8 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
-/// **What it is not**: a proof of the script, of the client or of Redis. It does not simulate
-/// bytes, rights, memory, forgotten scripts, failovers and clusters.
+/// **Limits**: it does not prove the script, the client or Redis. It does not simulate bytes,
+/// rights, memory, forgotten scripts, failovers and clusters.
 ///
 /// Cloning shares the server and the network.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ pub struct SimulatedRedis {
     timer: Arc<Timer>,
 }
 
-/// What a simulated server has done.
+/// The actions of a simulated server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Served {
@@ -180,8 +180,8 @@ impl SimulatedRedis {
         self.server().hash()
     }
 
-    /// Takes a call to the server and its reply back. What was sent arrives, even if its
-    /// caller has left.
+    /// Takes a call to the server and its reply back. A sent call arrives, even if its caller has
+    /// left.
     fn travel<T: Send + 'static>(
         &self,
         deadline: Deadline,
