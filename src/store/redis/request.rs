@@ -75,7 +75,7 @@ impl ScriptCall<'_> {
         let mut numbers = Vec::with_capacity(NUMBERS_BYTES);
         push(&mut numbers, self.nonce as f64);
         push(&mut numbers, self.now_us as f64);
-        // Equal checks in a row share their numbers, which follow how many they are.
+        // Equal checks in a row share their numbers, which follow the count of checks.
         let (mut run_at, mut run) = (numbers.len(), 0.0);
         let parts = self.checks.iter();
         let parts = parts.flat_map(|check| check.request.parts().map(move |part| (check, part)));
