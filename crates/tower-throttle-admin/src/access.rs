@@ -34,8 +34,8 @@ enum Kind {
 
 type Check = dyn Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync;
 
-/// The sender of a request. `None`: somebody who may log in. And the session, the user, or the peer:
-/// calls under one key are counted together.
+/// The sender of a request, or `None` for a visitor that may log in; and the session, the user or
+/// the peer: calls under one key are counted together.
 pub(crate) type Visitor = (Option<Who>, Key);
 
 impl Access {
@@ -164,7 +164,7 @@ impl Access {
         !matches!(self.0, Kind::Loopback { may_change: false })
     }
 
-    /// Checks what a request says of its way here, and which host it asks.
+    /// Checks the proxy fields and the host of a request.
     pub(crate) fn check_way(
         &self,
         head: &RequestHead<'_>,

@@ -69,7 +69,7 @@ impl Attempts {
     }
 
     /// Compares a token with the secret. After too many wrong ones from a peer, or from all peers
-    /// together, it compares none for a while, so that even the right one says nothing.
+    /// together, it compares none for a while, so that even the right token gets no answer.
     pub(crate) async fn check_token(
         &self,
         bearer: &Bearer,

@@ -38,7 +38,7 @@ impl Bearer {
     }
 
     /// Returns whether this is the secret. Hashes are compared, in constant time, so that the time
-    /// says nothing of the secret.
+    /// reveals nothing of the secret.
     pub(crate) fn is_token(&self, presented: &[u8]) -> bool {
         blake3::keyed_hash(&self.key, presented) == self.token
     }

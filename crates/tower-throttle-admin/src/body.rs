@@ -28,7 +28,7 @@ pub(crate) fn check(head: &RequestHead<'_>) -> Result<(), Problem> {
     let is_api = head.uri().path().starts_with("/api/");
     match &*media_type(headers) {
         "application/json" => Code::NoCustomHeader.unless(only(headers, CUSTOM) == Ok(Some("1"))),
-        // Only a browser sends a form, and it says which page the form is on.
+        // Only a browser sends a form, and it names the page of the form.
         FORM if !is_api => Code::CrossOrigin.unless(origin::is_stated(headers)),
         _ => Err(Code::ContentType.into()),
     }

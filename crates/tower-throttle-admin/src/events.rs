@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Logs that somebody logged in to the admin page.
+/// Logs a login to the admin page.
 pub(crate) fn session_began(peer: Option<IpAddr>) {
     tracing::info!(
         target: "tower_throttle::admin",

@@ -22,7 +22,7 @@ pub(crate) fn is_local(host: &str) -> bool {
     })
 }
 
-/// Returns a host without its port. `None` if that is no number.
+/// Returns a host without its port. `None` if the port is not a number.
 fn name_of(host: &str) -> Option<&str> {
     let (name, port) = match host.rsplit_once(':') {
         // The last colon of an IPv6 address is within brackets.

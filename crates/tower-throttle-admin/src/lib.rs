@@ -89,7 +89,7 @@ pub use self::{
     who::Who,
 };
 
-/// What the page and the API say of this crate.
+/// The version that the page and the API show.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Builds the admin page and its API: see the [crate](self).

@@ -21,10 +21,10 @@ pub(crate) fn host<'a>(head: &RequestHead<'a>) -> Result<Option<&'a str>, Proble
     }
 }
 
-/// Checks that no other site sends this request. Browsers say where a request comes from, and pages
-/// cannot change what they say. Programs say nothing.
+/// Checks that no other site sends this request. Browsers state the origin of a request, and pages
+/// cannot change that statement. Programs send none.
 ///
-/// Another site may link to the page: what it may do is to open it in a tab.
+/// Another site may link to the page: it may open the page in a tab.
 pub(crate) fn check(head: &RequestHead<'_>, host: Option<&str>) -> Result<(), Problem> {
     let field = |name| only(head.headers(), name).map_err(|()| Code::CrossOrigin);
     let is_read = [Method::GET, Method::HEAD].contains(head.method());
@@ -50,7 +50,7 @@ pub(crate) fn check(head: &RequestHead<'_>, host: Option<&str>) -> Result<(), Pr
     Code::CrossOrigin.unless(is_own)
 }
 
-/// Returns whether a browser says where a request comes from. It is checked by [`check`].
+/// Returns whether a browser states the origin of a request. It is checked by [`check`].
 pub(crate) fn is_stated(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) || headers.contains_key(SITE)
 }

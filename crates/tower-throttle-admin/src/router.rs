@@ -41,7 +41,7 @@ use super::{
 
 /// The paths whose `POST` changes nothing.
 const READS: [&str; 1] = ["/api/v1/lookup"];
-/// What somebody who is not known can ask for, to log in, and what it can send.
+/// What a visitor without access can request to log in, and what it can send.
 const OPEN: [&str; 5] = ["/", "/admin.css", "/admin.js", "/admin.svg", "/session"];
 const OPEN_TO_POST: [&str; 2] = ["/session", "/session-end"];
 

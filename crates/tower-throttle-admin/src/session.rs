@@ -1,4 +1,4 @@
-//! Sessions: a cookie that says until when it is valid, with a MAC.
+//! Sessions: a cookie with its end and a MAC.
 //!
 //! Each process with the same secret accepts them. A process keeps only which sessions were ended in it
 //! before their time.
@@ -22,7 +22,7 @@ const MOST_ENDED: usize = 10_000;
 /// Makes sessions, and finds them in requests.
 pub(crate) struct Sessions {
     key: [u8; 32],
-    /// The ends of sessions that somebody ended. Sessions that began in the same millisecond are one.
+    /// The ends of sessions that ended by a logout. Sessions that began in the same millisecond are one.
     ended: Mutex<BTreeSet<u64>>,
 }
 
@@ -188,7 +188,7 @@ mod tests {
         assert!(removed.to_str().unwrap().contains("Max-Age=0"));
         assert_eq!(here.find(&headers, NOW_MS), None);
         assert!(elsewhere.find(&headers, NOW_MS).is_some());
-        // Another one goes on.
+        // Another session continues.
         headers.insert(COOKIE, here.begin(NOW_MS + 1));
         assert!(here.find(&headers, NOW_MS).is_some());
         // It is forgotten once it would have ended.

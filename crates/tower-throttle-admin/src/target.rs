@@ -94,7 +94,7 @@ mod tests {
             shown(&targets),
             expected.map(|one| format!("{one}: 10 per second"))
         );
-        // While somebody looks, a file may drop what no application uses.
+        // During a look-up, a reload may drop a layer that no application uses.
         let looked_at = targets.all();
         limits.replace(config(OTHER)).expect("it is no use");
         let expected = ["layer api", "limiter jobs", "limiter mails"];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The name of somebody with access: the author of the changes that they make.
+/// The name of a visitor with access: the author of its changes.
 ///
 /// It is at most 256 bytes of plain text. The rest is cut off, and control characters are replaced:
 /// the name is written to logs and into control documents.
@@ -13,7 +13,7 @@ pub struct Who(Arc<str>);
 const LONGEST: usize = 256;
 
 impl Who {
-    /// Names somebody: a user of the application, for example.
+    /// Names a visitor: a user of the application, for example.
     #[must_use]
     pub fn new(name: impl AsRef<str>) -> Self {
         let mut plain = name.as_ref().replace(is_hidden, "\u{fffd}");

@@ -20,7 +20,7 @@ use crate::{
     shared::Handle,
 };
 
-/// What a call changes. Its body says of what.
+/// The change of a call. Its body names the subject.
 #[derive(Clone, Copy)]
 pub(super) enum Action {
     Reset,

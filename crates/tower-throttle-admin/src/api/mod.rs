@@ -135,7 +135,7 @@ async fn make(action: Action, shared: Handle, who: Who, body: Bytes) -> Answer {
         shared,
         who,
     };
-    // It is logged also if the client hangs up.
+    // It is logged even if the client hangs up.
     let made = tokio::spawn(change.make().in_current_span()).await;
     made.map_err(|_| Code::Panicked)?.map(Json)
 }

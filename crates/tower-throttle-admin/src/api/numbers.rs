@@ -74,7 +74,7 @@ pub(super) fn denial_json((limiter, denial): &Denial) -> Value {
     })
 }
 
-/// Returns each policy that denied, and what it calls the caller: `None` if there is no key.
+/// Returns each policy that denied, and its fingerprint of the caller: `None` if there is no key.
 pub(crate) fn callers(denial: &RecentDenial) -> impl Iterator<Item = (&str, Option<String>)> {
     let mut fingerprints = denial.fingerprints.iter();
     let policies = denial.policies.iter();

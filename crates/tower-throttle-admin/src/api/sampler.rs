@@ -29,7 +29,7 @@ const HISTORY: Duration = Duration::from_secs(300);
 /// and 80 for each policy.
 const MOST_SAMPLES: usize = 300;
 const MOST_BYTES: usize = 8 << 20;
-/// How long sampling goes on after the last look.
+/// How long sampling continues after the last look.
 const LINGER: Duration = Duration::from_secs(15 * 60);
 
 /// Takes a sample a second for all pages that are open, from the first look to 15 minutes after the
@@ -77,7 +77,7 @@ impl Sampler {
         }
     }
 
-    /// Sums up what happened in this time before now. `None` if nobody has looked before.
+    /// Sums up what happened in this time before now. `None` if there was no look before.
     pub(crate) fn totals(&self, time: Duration) -> Option<Totals> {
         let (state, now) = (self.state(), Instant::now());
         let latest = state.history.iter().rev();
@@ -98,7 +98,7 @@ impl Sampler {
     }
 }
 
-/// Samples until nobody has looked for a while, or the page is gone.
+/// Samples until there was no look for a while, or the page is gone.
 async fn run(page: Weak<Sampler>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);

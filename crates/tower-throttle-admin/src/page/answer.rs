@@ -63,7 +63,7 @@ fn denies(one: &CallerPolicy) -> bool {
     verdict(one).0 == Tone::Bad
 }
 
-/// Returns whether there is nothing to say of a policy, but what is left.
+/// Returns whether the remaining units are all that a policy has to show.
 fn is_brief(one: &CallerPolicy) -> bool {
     let is_good = verdict(one).0 == Tone::Good && one.state.list.is_none();
     is_good && one.state.entries.is_empty() && !is_low(one)

@@ -67,7 +67,7 @@ impl Ask {
 /// around it, which are pasted in by mistake.
 pub(super) fn parts_of(caller: &str) -> Vec<&str> {
     let words: Vec<&str> = caller.split_whitespace().collect();
-    // A word that is no part is read as a text of its own.
+    // A word that is not a part is a text of its own.
     let key = |word: &str| Caller::parse(&[word]).ok().and_then(|one| one.key());
     let is_part = |word: &&str| key(word) != Some(Key::from(*word));
     match words.len() > 1 && words.iter().all(is_part) {

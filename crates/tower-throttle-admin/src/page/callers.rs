@@ -34,7 +34,7 @@ pub(super) fn caller(of: (&str, Option<&str>, &str), name: Option<&str>) -> Mark
     }
 }
 
-/// Shows equal denials together. The list keeps still while somebody points at it.
+/// Shows equal denials together. The list keeps still while the pointer is on it.
 pub(super) fn denials(view: &View) -> Markup {
     let mut groups: Vec<(String, Denial, u64)> = Vec::new();
     for denial in numbers::denials(&view.inspected, 0) {

@@ -23,9 +23,9 @@ pub(super) struct Table<'a> {
     pub(super) note: Markup,
     /// The names of its columns. `#` before one: of numbers. `*` at its end: filled by the script.
     pub(super) columns: &'a [&'a str],
-    /// Whether it scrolls by itself, and keeps still while somebody points at it.
+    /// Whether it scrolls on its own, and keeps still while the pointer is on it.
     pub(super) is_list: bool,
-    /// What it says without rows.
+    /// Its text if there are no rows.
     pub(super) none: &'a str,
     pub(super) rows: Vec<Markup>,
 }

@@ -59,7 +59,7 @@ impl View {
         html! {
             @if self.shared.access.is_for_all_users() {
                 "open to all users of this machine"
-                // The name that a change is signed with says nothing to a reader who cannot change anything.
+                // A reader without changes needs no name to sign with.
                 @if changes { ", as " (foreign(who)) }
             } @else { "as " (foreign(who)) }
             " "

@@ -9,7 +9,7 @@
 //! | `data-part` | an element that the script renews |
 //! | `data-key` | names an element among its siblings, so that it stays while others come and go |
 //! | `data-own` | the script fills the element |
-//! | `data-still` | the element stays as it is while somebody points at it |
+//! | `data-still` | the element stays as it is while the pointer is on it |
 //! | `data-change` | a button that opens the dialog of this change, about the nearest `data-policy` |
 //!
 //! Texts of others stay texts: `maud` escapes all that is not markup of this crate.
@@ -155,7 +155,7 @@ impl View {
         recent.unwrap_or_else(|| Totals::new(0.0, &self.snapshots, &self.stores))
     }
 
-    /// Returns whether the names of layers and limiters say anything.
+    /// Returns whether names of layers and limiters are needed to tell policies apart.
     fn has_several_limiters(&self) -> bool {
         let mut limiters = self.policies.iter().map(|policy| policy.of.name());
         let first = limiters.next();

@@ -111,7 +111,7 @@ pub(super) fn source_name(source: Source) -> &'static str {
     found.map_or(source.name(), |(_, name, _)| name)
 }
 
-/// Shows who decided in the last five minutes, or since the process started if nobody has looked.
+/// Shows who decided in the last five minutes, or since the process started if there was no look.
 pub(super) fn sources(view: &View) -> Markup {
     let recent = view.totals(RECENTLY);
     let of = |source| recent.source(source);
