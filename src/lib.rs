@@ -68,7 +68,7 @@
 //! |---|---|
 //! | [how much](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/choosing_a_quota/) | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`]; [`Penalty`] bans. All can be [text](Quota#as-text): `"10 per second, burst 20"` |
 //! | the name, the cost and the quota of a request | [`Policy`], [`Policy::cost_by`], [`Policy::quota_by`] |
-//! | how callers are told apart | the functions of [`key`], or a closure |
+//! | how the layer identifies callers | the functions of [`key`], or a closure |
 //! | where counts are kept | [`MemoryStore`], for one process; [`RedisStore`], for all, on one node, a cluster or behind Sentinel |
 //! | what clients receive, [also over gRPC](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/grpc/) | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
 //! | [what happens while Redis is down](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/redis_down/) | [`OnStoreFailure`] |
