@@ -1,27 +1,15 @@
 //! Configuration errors are reported at build time, and say what to change.
 
-use std::time::Duration;
+use crate::prelude::*;
 
-use tower_throttle::{
-    ConfigError, FixedWindow, HeaderFormat, Limiter, OnMissingKey, Policy, Quota, RateLimitLayer,
-    TokenBucket, key,
-};
-
-use crate::support::{
-    assert_config_error,
-    web::{ask, at_once, layer_of, plain},
-};
-
-/// Each message is in the tests of quotas as text.
+/// Each message is in the tests of quotas as text, and so are the other codes.
 #[test]
 fn quotas_that_cannot_be_kept_exactly_are_errors() {
     for (text, code) in [
-        ("1 per 0 seconds", "zero-period"),
         ("fixed window of 1 per 0 seconds", "zero-period"),
         ("1000001 per second", "rate-too-high"),
         ("1 per day, burst 105", "bucket-too-deep"),
         ("0 per second, burst 1", "burst-without-refill"),
-        ("5 per second, burst 0", "zero"),
         ("5 per second, initial 6", "initial-above-burst"),
         ("fixed window of 1 per 3153600000001 ms", "window-too-long"),
         ("fixed window of 9007199254740992 per ms", "limit-too-large"),
@@ -71,48 +59,35 @@ fn policies_that_would_mislead_are_errors() {
         assert_config_error(layer(policies), code, start);
     };
     fails(vec![], "no-policies", "no policy;");
-    for name in [
-        "",
-        "a\nb",
-        "tab\t",
-        "caf\u{e9}",
-        "\u{7f}",
-        "\0",
-        &"x".repeat(65),
-    ] {
-        fails(
-            vec![named(name)],
-            "policy-name",
-            &format!("policy name {name:?} is not"),
-        );
+    let too_long = "x".repeat(65);
+    for name in ["", "a\nb", "tab\t", "caf\u{e9}", "\u{7f}", "\0", &too_long] {
+        let start = format!("policy name {name:?} is not");
+        fails(vec![named(name)], "policy-name", &start);
     }
     for name in [" ", "\"", "\\", "~", &"x".repeat(64)] {
         assert!(layer([named(name)]).is_ok(), "{name:?}");
     }
-    let start = r#"two policies named "a" would"#;
-    fails(
-        vec![named("a"), named("b"), named("a")],
-        "duplicate-policy",
-        start,
-    );
     let bare: Policy = TokenBucket::per_second(10).into();
-    let start = r#"two policies named "10-per-second" would"#;
-    fails(vec![bare.clone(), bare], "duplicate-policy", start);
-    let costly = |policy: Policy, text: &str| {
+    for (policies, name) in [
+        (vec![named("a"), named("b"), named("a")], "a"),
+        (vec![bare.clone(), bare], "10-per-second"),
+    ] {
+        let start = format!("two policies named {name:?} would");
+        fails(policies, "duplicate-policy", &start);
+    }
+    let window = Policy::new("a", FixedWindow::per_day(10));
+    for (policy, text) in [
+        (named("a").cost(21), "21)` exceeds the 20 units"),
+        (window.cost(11), "11)` exceeds the 10 units"),
+    ] {
         let start = format!(r#"policy "a": `cost({text}"#);
         fails(vec![policy], "cost-above-capacity", &start);
-    };
-    costly(named("a").cost(21), "21)` exceeds the 20 units");
-    let window = Policy::new("a", FixedWindow::per_day(10)).cost(11);
-    costly(window, "11)` exceeds the 10 units");
+    }
     assert!(layer([named("a").cost(20)]).is_ok());
     // The policy is named, also where the mistake is in its quota.
     let inside = Policy::new("slow", FixedWindow::new(1, Duration::ZERO));
-    fails(
-        vec![inside.clone()],
-        "zero-period",
-        r#"policy "slow": a period of zero;"#,
-    );
+    let start = r#"policy "slow": a period of zero;"#;
+    fails(vec![inside.clone()], "zero-period", start);
     // `main` prints the error that it returns by `Debug`.
     let text = r#"Err(policy "slow": a period of zero; use a longer one (zero-period))"#;
     assert_eq!(format!("{:?}", layer([inside]).map(drop)), text);
@@ -120,36 +95,35 @@ fn policies_that_would_mislead_are_errors() {
 
 #[test]
 fn settings_that_contradict_or_protect_nothing_are_errors() {
-    let fails = |policy, code, start| assert_config_error(layer([policy]), code, start);
-    // In either order.
-    let contradiction = r#"policy "a": "#;
-    fails(
-        named("a").shared().key(key::global()),
-        "shared-and-keyed",
-        contradiction,
-    );
-    fails(
-        named("a").key(key::peer()).shared(),
-        "shared-and-keyed",
-        contradiction,
-    );
+    for (policy, code, start) in [
+        // In either order.
+        (
+            named("a").shared().key(key::global()),
+            "shared-and-keyed",
+            "",
+        ),
+        (named("a").key(key::peer()).shared(), "shared-and-keyed", ""),
+        (
+            named("a").key(key::method()).cost(21),
+            "cost-above-capacity",
+            "`cost(21)`",
+        ),
+        (
+            named("a").key(key::header("not a header")),
+            "header-name",
+            r#""not a header" is not a header name;"#,
+        ),
+    ] {
+        let start = format!(r#"policy "a": {start}"#);
+        assert_config_error(layer([policy]), code, &start);
+    }
     assert!(layer([named("a").when(|_| true).shared().max_debt(1)]).is_ok());
-    let late = named("a").key(key::method()).cost(21);
-    fails(late, "cost-above-capacity", r#"policy "a": `cost(21)`"#);
-    let start = r#"policy "a": "not a header" is not a header name;"#;
-    fails(
-        named("a").key(key::header("not a header")),
-        "header-name",
-        start,
-    );
 
-    let secret = |secret: &[u8]| {
-        let builder = RateLimitLayer::builder().policy(named("a"));
-        builder.partition_key_secret(secret)
-    };
+    let builder = || RateLimitLayer::builder().policy(named("a"));
+    let empty = builder().partition_key_secret(b"").build();
     let start = "`partition_key_secret` is zero or empty;";
-    assert_config_error(secret(b"").build(), "zero", start);
-    // The fields of these have no place for it.
+    assert_config_error(empty, "zero", start);
+    // The fields of these have no place for it, and do not name policies.
     for headers in [
         HeaderFormat::Draft7,
         HeaderFormat::Draft6,
@@ -157,12 +131,12 @@ fn settings_that_contradict_or_protect_nothing_are_errors() {
         HeaderFormat::XRateLimitEpoch,
         HeaderFormat::None,
     ] {
-        let built = secret(b"secret").headers(headers).build();
-        assert_config_error(
-            built,
-            "partition-key-unsupported",
-            "`partition_key_secret(..)`",
-        );
+        let secret = builder().partition_key_secret(b"secret").headers(headers);
+        let (code, start) = ("partition-key-unsupported", "`partition_key_secret(..)`");
+        assert_config_error(secret.build(), code, start);
+        let shadow = builder().headers(headers).shadow_with_headers();
+        let start = "`shadow_with_headers()` with header fields that do not name policies";
+        assert_config_error(shadow.build(), "shadow-headers-unsupported", start);
     }
 }
 
@@ -190,7 +164,7 @@ fn a_limiter_refuses_policies_that_read_requests() {
 fn a_limit_of_zero_is_valid_and_denies_everything() {
     let limiter = limiter([Policy::new("closed", FixedWindow::per_second(0))]).expect("a limiter");
     let decision = limiter.check_now("ann").expect("a decision");
-    assert_eq!(decision.verdict(), tower_throttle::Verdict::Impossible);
+    assert_eq!(decision.verdict(), Verdict::Impossible);
     assert_eq!(decision.retry_after(), None);
     let (layer, _) = layer_of([Policy::new("closed", FixedWindow::per_day(0)).shared()]);
     ask(&layer, plain()).assert_is(
@@ -206,25 +180,19 @@ RateLimit: "closed";r=0
 
 #[test]
 fn a_bare_quota_is_named_after_itself() {
-    for (policy, name) in [
-        (TokenBucket::per_second(10).into(), "10-per-second"),
+    for (quota, name) in [
+        ("10 per second", "10-per-second"),
+        ("30 per minute, burst 60", "30-per-minute-burst-60"),
+        ("fixed window of 5000 per day", "5000-per-day-window"),
         (
-            TokenBucket::per_minute(30).burst(60).into(),
-            "30-per-minute-burst-60",
-        ),
-        (FixedWindow::per_day(5_000).into(), "5000-per-day-window"),
-        (
-            FixedWindow::per_day(5_000).aligned().into(),
+            "fixed window of 5000 per day, aligned",
             "5000-per-day-aligned",
         ),
-        (
-            TokenBucket::new(1, Duration::from_millis(1_500)).into(),
-            "1-per-1500ms",
-        ),
+        ("1 per 1500 ms", "1-per-1500ms"),
     ] {
-        let policy: Policy = policy;
-        let limiter = limiter([policy]).expect("a limiter");
-        let decision = at_once(limiter.peek("ann")).expect("a decision");
+        let quota: Quota = quota.parse().expect("a quota");
+        let decision = at_once(limiter([quota.into()]).expect("a limiter").peek("ann"));
+        let decision = decision.expect("a decision");
         let names: Vec<_> = decision.policies().map(|policy| policy.name()).collect();
         assert_eq!(names, [name]);
     }

@@ -1,20 +1,13 @@
 //! A layer with one policy in memory decides directly, without a list of charges. It responds
 //! as a layer that asks its store in general.
 
-use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
+use std::fmt;
 
-use bytes::Bytes;
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
-use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    Decision, HeaderFormat, ManualClock, MemoryStore, OnMissingKey, Policy, RateLimitLayer, key,
-    store::{Answer, Charge, Check, Store},
-};
+use tower_throttle::store::Answer;
 
-use crate::support::{
-    plans::{Algorithm, any_plan, any_scale_ms},
-    random::Random,
+use crate::{
+    prelude::*,
+    support::plans::{Algorithm, any_plan, any_scale_ms},
 };
 
 /// A store in memory that layers cannot recognize as one.

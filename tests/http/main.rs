@@ -1,5 +1,6 @@
 //! The layer over HTTP: standards, middleware, configuration errors, gRPC, metrics.
 
+mod common;
 mod config;
 mod direct;
 mod lists;
@@ -9,6 +10,7 @@ mod middleware;
 mod offenders;
 mod overrides;
 mod penalties;
+mod prelude;
 mod routes;
 mod settle;
 mod shadow;

@@ -1,63 +1,44 @@
 //! What a control document does in a layer: quotas and bans of single callers, modes, lists.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use tower_throttle::control::{Control, Mode};
 
-use bytes::Bytes;
-use http::Request;
-use http_body_util::Full;
-use serde_json::json;
-use tower_throttle::{
-    DenialReason, Fingerprint, FixedWindow, HeaderFormat, Hold, Key, Lists, ManualClock,
-    MemoryStore, OnStoreFailure, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, RequestHead,
-    TokenBucket,
-    control::{Control, Mode},
-    key::{self, PeerAddr},
-    settle,
-};
-
-use crate::support::{
-    overlaid::{KEYS, POLICIES, Told, quota, seen},
-    random::Random,
-    web::{Answer, Down, Slow, as_grpc, ask, at_once, get, hello, read, standing_store},
+use crate::{
+    prelude::*,
+    support::overlaid::{KEYS, POLICIES, Told, quota, seen},
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
-
-/// Makes a change.
-async fn made<T, E: std::fmt::Debug>(change: impl IntoFuture<Output = Result<T, E>>) -> T {
-    change.await.expect("it is made")
-}
 
 fn plan(limit: u64) -> Policy {
     Policy::new("plan", FixedWindow::per_hour(limit)).key(key::header("x-api-key"))
 }
 
-fn quota_of(quota: impl TryInto<Quota, Error: std::fmt::Debug>) -> Quota {
-    quota.try_into().expect("a quota")
-}
-
 /// A layer with this document, on a store whose clock stands.
-fn layer<const N: usize>(
-    policies: [Policy; N],
+fn layer(
+    policies: impl IntoIterator<Item = Policy>,
     set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
 ) -> (RateLimitLayer, Control, Arc<ManualClock>) {
     let (store, clock) = standing_store();
     let control = store.control();
-    let builder = RateLimitLayer::builder()
-        .store(store)
-        .decision_in_extensions();
-    let builder = policies
-        .into_iter()
-        .fold(builder, RateLimitLayerBuilder::policy);
-    let layer = set(builder).control(control.clone()).build();
-    (layer.expect("valid"), control, clock)
+    let (layer, _) = layer_with(policies, |builder| {
+        set(builder.store(store)).control(control.clone())
+    });
+    (layer, control, clock)
+}
+
+async fn set_quota(control: &Control, caller: &str, limit: u64) {
+    let quota = FixedWindow::per_hour(limit).try_into().expect("a quota");
+    let change = control.override_quota("plan", caller, quota);
+    change.await.expect("an override");
+}
+
+async fn ban_ann(control: &Control) {
+    let change = control.ban("plan", "ann", HOUR).because("scraping");
+    change.await.expect("a ban");
+}
+
+async fn set_mode(control: &Control, policy: &str, mode: Mode) {
+    control.set_mode(policy, mode).await.expect("a mode");
 }
 
 fn of(key: &str) -> Request<Full<Bytes>> {
@@ -80,24 +61,19 @@ async fn random_documents_decide_like_layers_in_code() {
         let ((store, clock), (other, other_clock)) = (standing_store(), standing_store());
         let control = store.control();
         let base = [quota(&mut random), quota(&mut random)];
-        let builder = |store: &MemoryStore| {
-            let builder = RateLimitLayer::builder().store(store.clone());
-            builder.decision_in_extensions()
+        let policy = |number: usize, quota: Quota| {
+            Policy::new(POLICIES[number], quota).key(key::header("x-api-key"))
         };
-        let policy =
-            |name: &str, quota: Quota| Policy::new(name, quota).key(key::header("x-api-key"));
-        let mut with_document = builder(&store).control(control.clone());
-        for (name, quota) in POLICIES.iter().zip(base) {
-            with_document = with_document.policy(policy(name, quota));
-        }
-        let layer = with_document.build().expect("valid");
+        let policies = [0, 1].map(|number| policy(number, base[number]));
+        let (layer, _) = layer_with(policies, |builder| {
+            builder.store(store).control(control.clone())
+        });
         let mut told = Told::default();
         for _ in 0..60 {
             let step = Duration::from_millis(random.below(900));
             clock.advance(step);
             other_clock.advance(step);
-            let now = std::time::UNIX_EPOCH
-                + Duration::from_micros(tower_throttle::Clock::now_us(&*clock));
+            let now = std::time::UNIX_EPOCH + Duration::from_micros(Clock::now_us(&*clock));
             if random.percent(15) {
                 told.change(&control, &mut random, now).await;
             }
@@ -107,81 +83,62 @@ async fn random_documents_decide_like_layers_in_code() {
                 assert_eq!(answer.reason, Some(DenialReason::Banned), "{told:?}");
                 continue;
             }
-            let mut in_code = builder(&other);
-            let mut is_any = false;
-            for (number, name) in POLICIES.iter().enumerate() {
+            let in_code = [0, 1].into_iter().filter_map(|number| {
                 let quota = told.quotas.get(&(number, key)).unwrap_or(&base[number]);
-                let policy = policy(name, *quota);
-                let policy = match told.modes.get(&number) {
-                    Some(Mode::Off) => continue,
-                    Some(Mode::Shadow) => policy.shadow(),
-                    _ => policy,
-                };
-                is_any = true;
-                in_code = in_code.policy(policy);
-            }
-            if !is_any {
-                assert_eq!(
-                    (answer.status.as_u16(), answer.field("ratelimit")),
-                    (200, None)
-                );
+                let policy = policy(number, *quota);
+                match told.modes.get(&number) {
+                    Some(Mode::Off) => None,
+                    Some(Mode::Shadow) => Some(policy.shadow()),
+                    _ => Some(policy),
+                }
+            });
+            let in_code: Vec<_> = in_code.collect();
+            if in_code.is_empty() {
+                answer.assert_is("HTTP/1.1 200 OK\n\nhello");
                 continue;
             }
-            let expected = asked(&in_code.build().expect("valid"), KEYS[key]);
-            let told_of = |answer: &Answer| {
+            let (in_code, _) = layer_with(in_code, |builder| builder.store(other.clone()));
+            let [found, expected] = [answer, asked(&in_code, KEYS[key])].map(|answer| {
                 let decision = answer.decision.as_ref().map(seen);
-                (
-                    answer.status,
-                    answer.headers.clone(),
-                    answer.body.clone(),
-                    decision,
-                )
-            };
-            assert_eq!(told_of(&answer), told_of(&expected), "{told:?} {base:?}");
+                (answer.status, answer.headers, answer.body, decision)
+            });
+            assert_eq!(found, expected, "{told:?} {base:?}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_quota_of_the_document_is_before_that_of_the_request() {
-    let tier = plan(1)
-        .quota_by(|_| quota_of(FixedWindow::per_hour(3)))
-        .cost_by(|_| 2);
+    let tier: Quota = "fixed window of 3 per hour".parse().expect("a quota");
+    let tier = plan(1).quota_by(move |_| tier).cost_by(|_| 2);
     let (layer, control, _) = layer([tier], |builder| builder);
-    assert_eq!((admitted(&layer, "ann"), admitted(&layer, "bob")), (1, 1));
-    let raised = control.override_quota("plan", "ann", quota_of(FixedWindow::per_hour(8)));
-    raised.await.expect("an override");
-    assert_eq!((admitted(&layer, "ann"), admitted(&layer, "bob")), (3, 0));
+    assert_eq!(["ann", "bob"].map(|key| admitted(&layer, key)), [1, 1]);
+    set_quota(&control, "ann", 8).await;
+    let other = layer.clone().store(standing_store().0);
+    assert_eq!(["ann", "bob"].map(|key| admitted(&layer, key)), [3, 0]);
     // A cost that the quota can never grant is impossible, as under a tier.
-    let lowered = control.override_quota("plan", "eve", quota_of(FixedWindow::per_hour(1)));
-    lowered.await.expect("an override");
-    assert_eq!(
-        asked(&layer, "eve").reason,
-        Some(DenialReason::CostImpossible)
-    );
+    set_quota(&control, "eve", 1).await;
+    let impossible = asked(&layer, "eve").reason;
+    assert_eq!(impossible, Some(DenialReason::CostImpossible));
+    // A layer on another store keeps the document as it was.
+    assert_eq!(["ann", "eve"].map(|key| admitted(&other, key)), [4, 1]);
 }
 
 #[tokio::test]
 async fn a_ban_by_hand_is_denied_as_one_by_a_penalty() {
     let (layer, control, clock) = layer([plan(2)], |builder| builder);
-    made(control.ban("plan", "ann", HOUR).because("scraping")).await;
+    ban_ann(&control).await;
     let denied = asked(&layer, "ann");
-    assert_eq!(
-        (denied.status.as_u16(), denied.reason),
-        (429, Some(DenialReason::Banned))
+    assert_eq!(denied.reason, Some(DenialReason::Banned));
+    denied.assert_is(
+        r#"HTTP/1.1 429 Too Many Requests
+Content-Type: application/problem+json
+Cache-Control: no-store
+Retry-After: 3600
+RateLimit: "plan";r=0;t=3600
+
+{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":429,"violated-policies":["plan"]}"#,
     );
-    assert_eq!(denied.field("retry-after").as_deref(), Some("3600"));
-    assert_eq!(
-        denied.field("ratelimit").as_deref(),
-        Some(r#""plan";r=0;t=3600"#)
-    );
-    assert_eq!(denied.field("ratelimit-policy"), None);
-    let problem: serde_json::Value = serde_json::from_slice(&denied.body).expect("JSON");
-    assert_eq!(
-        problem["type"],
-        json!("https://iana.org/assignments/http-problem-types#abnormal-usage-detected")
-    );
-    assert_eq!(problem["violated-policies"], json!(["plan"]));
     let grpc = ask(&layer, as_grpc(of("ann")));
     assert_eq!(
         (grpc.status.as_u16(), grpc.reason),
@@ -192,16 +149,13 @@ async fn a_ban_by_hand_is_denied_as_one_by_a_penalty() {
     let counts = layer.metrics();
     assert_eq!((counts.requests.banned, counts.requests.total()), (2, 2));
     assert_eq!(counts.policy("plan").map(|checks| checks.denied), Some(2));
-    let top = layer.top_denied(5);
-    let worst = &top.offenders[0];
+    let worst = &layer.top_denied(5).offenders[0];
     assert_eq!((worst.policy.as_str(), worst.count), ("plan", 2));
     assert_eq!(worst.fingerprint, Fingerprint::from(&Key::from("ann")));
     assert_eq!(layer.recent_denials()[0].reason, DenialReason::Banned);
 
-    let buckets = {
-        let request = of("ann");
-        layer.buckets(&RequestHead::from(&request)).expect("a key")
-    };
+    let request = of("ann");
+    let buckets = buckets_of(&layer, &request);
     assert!(!buckets.peek().await.expect("in memory").is_allowed());
     assert!(buckets.debit(1).await.expect("in memory").is_allowed());
     clock.advance(HOUR);
@@ -211,154 +165,120 @@ async fn a_ban_by_hand_is_denied_as_one_by_a_penalty() {
 #[tokio::test]
 async fn a_ban_sends_its_partition_and_other_formats_know_it() {
     let (layer, control, _) = layer([plan(2)], |builder| builder.partition_key_secret(&[7; 32]));
-    let pk = |answer: &Answer| {
-        let field = answer.field("ratelimit").expect("a field");
-        field.split_once(";pk=").map(|(_, key)| key.to_owned())
+    let pk = || {
+        let field = asked(&layer, "ann").field("ratelimit").expect("a field");
+        field.split_once(";pk=").expect("a partition").1.to_owned()
     };
-    let before = pk(&asked(&layer, "ann"));
-    made(control.ban("plan", "ann", HOUR)).await;
-    assert_eq!(pk(&asked(&layer, "ann")), before);
-    assert!(before.is_some());
+    let before = pk();
+    ban_ann(&control).await;
+    assert_eq!(pk(), before);
 
     for format in [HeaderFormat::Draft7, HeaderFormat::XRateLimitDelta] {
         let (layer, control, _) = self::layer([plan(2)], |builder| builder.headers(format));
-        made(control.ban("plan", "ann", HOUR)).await;
-        let denied = asked(&layer, "ann");
-        assert_eq!(denied.field("retry-after").as_deref(), Some("3600"));
+        ban_ann(&control).await;
+        assert_eq!(asked(&layer, "ann").number("retry-after"), 3_600);
     }
 }
 
+/// Allow before deny before bans before policies.
 #[tokio::test]
 async fn lists_by_hand_stand_beside_those_of_the_layer() {
     let lists = Lists::new().client_address(key::peer());
     let lists = lists.deny_ips(["198.51.100.0/24"]).expect("ranges");
     let (layer, control, _) = layer([plan(1)], |builder| builder.lists(lists));
-    let from = |peer: &str, key: &str| {
-        let mut request = of(key);
-        let peer: SocketAddr = format!("{peer}:4711").parse().expect("an address");
-        request.extensions_mut().insert(PeerAddr(peer));
-        ask(&layer, request).status.as_u16()
-    };
-    assert_eq!(from("198.51.100.9", "a"), 403);
     control.allow_ip("198.51.100.9").await.expect("an entry");
     control.deny_ip("203.0.113.0/24").await.expect("an entry");
     control.deny_key("bob").await.expect("an entry");
-    made(control.ban("plan", "ann", HOUR)).await;
-    assert_eq!(
-        [from("198.51.100.9", "a"), from("198.51.100.8", "a")],
-        [200, 403]
-    );
-    assert_eq!(
-        [from("203.0.113.5", "a"), from("192.0.2.1", "bob")],
-        [403, 403]
-    );
-    // Allow before deny before bans before policies.
-    assert_eq!(
-        [from("198.51.100.9", "bob"), from("198.51.100.9", "ann")],
-        [200, 200]
-    );
-    assert_eq!(
-        [from("203.0.113.5", "ann"), from("192.0.2.1", "ann")],
-        [403, 429]
-    );
-}
-
-#[tokio::test]
-async fn a_layer_that_reads_no_addresses_ignores_those_that_are_listed() {
-    let (layer, control, _) = layer([plan(1)], |builder| builder);
+    ban_ann(&control).await;
+    for (peer, key, status) in [
+        ("198.51.100.9", "a", 200),
+        ("198.51.100.9", "bob", 200),
+        ("198.51.100.9", "ann", 200),
+        ("198.51.100.8", "a", 403),
+        ("203.0.113.5", "a", 403),
+        ("203.0.113.5", "ann", 403),
+        ("192.0.2.1", "bob", 403),
+        ("192.0.2.1", "ann", 429),
+    ] {
+        let request = from_peer(peer, [("x-api-key", key)]);
+        assert_eq!(ask(&layer, request).status, status, "{peer} {key}");
+    }
+    // A layer that reads no addresses ignores those that are listed.
+    let (layer, control, _) = self::layer([plan(1)], |builder| builder);
     control.deny_ip("203.0.113.0/24").await.expect("an entry");
     control.deny_key("bob").await.expect("an entry");
-    assert_eq!((admitted(&layer, "ann"), admitted(&layer, "bob")), (1, 0));
+    assert_eq!(["ann", "bob"].map(|key| admitted(&layer, key)), [1, 0]);
 }
 
 #[tokio::test]
 async fn a_dropped_layer_is_forgotten_and_its_services_follow_on() {
-    let (store, _) = standing_store();
-    let control = store.control();
-    let build = || {
-        let builder = RateLimitLayer::builder()
-            .store(store.clone())
-            .policy(plan(1));
-        builder.control(control.clone()).build().expect("valid")
-    };
+    let (layer, control, _) = layer([plan(1)], |builder| builder);
     let unknown = async || {
         control.refresh().await.expect("in memory");
         control.status().unknown_policies
     };
-    made(control.set_mode("plan", Mode::Off)).await;
-    assert_eq!(unknown().await, ["plan"]);
-    let layer = build();
-    let service = tower::Layer::layer(&layer, tower::service_fn(hello));
+    let service = layer.layer(service_fn(hello));
     drop(layer);
+    set_mode(&control, "plan", Mode::Off).await;
     assert_eq!(unknown().await, Vec::<String>::new());
     let ask = || {
-        let answer = tower::ServiceExt::oneshot(service.clone(), of("ann"));
-        at_once(answer).expect("infallible").status().as_u16()
+        let answer = at_once(service.clone().oneshot(of("ann")));
+        answer.expect("infallible").status().as_u16()
     };
     assert_eq!([ask(), ask()], [200, 200]);
-    made(control.clear_mode("plan")).await;
+    control.clear_mode("plan").await.expect("no mode");
     assert_eq!([ask(), ask()], [200, 429]);
     drop(service);
-    made(control.set_mode("plan", Mode::Off)).await;
+    set_mode(&control, "plan", Mode::Off).await;
     assert_eq!(unknown().await, ["plan"]);
 }
 
 #[tokio::test]
-async fn keys_stay_listed_while_their_policy_is_off() {
-    let everyone = Policy::new("everyone", FixedWindow::per_hour(4)).shared();
+async fn keys_stay_listed_while_their_policy_or_another_is_off() {
+    let other = Policy::new("other", FixedWindow::per_hour(1)).key(key::header("x-other"));
     let lists = Lists::new().deny_keys(["stolen"]).expect("a key");
-    let lists = lists.allow_keys(["status"]).expect("a key");
-    let (layer, control, _) = layer([plan(5), everyone], |builder| builder.lists(lists));
-    made(control.deny_key("by hand")).await;
-    let seen = || ["stolen", "by hand", "status"].map(|key| asked(&layer, key).status.as_u16());
+    let lists = lists.allow_keys(["partner"]).expect("a key");
+    let (layer, control, _) = layer([plan(1), other], |builder| builder.lists(lists));
+    control.deny_key("by hand").await.expect("an entry");
+    let request = |key| get([("x-api-key", key), ("x-other", "bob")]);
+    let seen =
+        || ["stolen", "by hand", "partner"].map(|key| ask(&layer, request(key)).status.as_u16());
     assert_eq!(seen(), [403, 403, 200]);
-    made(control.set_mode("plan", Mode::Off)).await;
+    set_mode(&control, "other", Mode::Off).await;
+    for _ in 0..3 {
+        assert_eq!(seen(), [403, 403, 200]);
+    }
+    assert_eq!(layer.metrics().requests.exempt, 3);
+    // What is off denies nothing for its key.
+    let mut twice = request("partner");
+    twice
+        .headers_mut()
+        .append("x-other", "cid".parse().expect("a value"));
+    assert_eq!(ask(&layer, twice).status, 200);
+    set_mode(&control, "plan", Mode::Off).await;
     for _ in 0..3 {
         assert_eq!(seen(), [403, 403, 200]);
     }
 }
 
 #[tokio::test]
-async fn an_allowed_key_stays_exempt_while_another_policy_is_off() {
-    let other = Policy::new("other", FixedWindow::per_hour(1)).key(key::header("x-other"));
-    let lists = Lists::new().allow_keys(["partner"]).expect("a key");
-    let (layer, control, _) = layer([plan(1), other], |builder| builder.lists(lists));
-    made(control.set_mode("other", Mode::Off)).await;
-    let request = || get([("x-api-key", "partner"), ("x-other", "bob")]);
-    for _ in 0..3 {
-        assert_eq!(ask(&layer, request()).status, 200);
-    }
-    assert_eq!(layer.metrics().requests.exempt, 3);
-    // What is off denies nothing for its key.
-    let mut twice = request();
-    let second = "cid".parse().expect("a value");
-    twice.headers_mut().append("x-other", second);
-    assert_eq!(ask(&layer, twice).status, 200);
-}
-
-/// Its handler is the same, whether the policy is on or off.
-#[tokio::test]
 async fn a_handler_has_its_handle_while_the_policy_is_off() {
     let tokens = plan(9).settle_by(settle::header("x-tokens-used"));
     let (layer, control, _) = layer([tokens], |builder| builder);
-    let handler = tower::service_fn(async |request: Request<Full<Bytes>>| {
-        let hold = request.extensions().get::<Hold>();
-        let held = hold.map(|hold| hold.units("plan"));
-        let answer = http::Response::builder().header("x-tokens-used", "1");
-        Ok::<_, std::convert::Infallible>(answer.body(format!("{held:?}")).expect("valid"))
-    });
-    let service = tower::Layer::layer(&layer, handler);
-    let held = async || {
-        let answer = tower::ServiceExt::oneshot(service.clone(), of("ann")).await;
-        let answer = answer.expect("infallible");
-        // The field of the settler stays hidden.
-        assert!(!answer.headers().contains_key("x-tokens-used"));
-        let body = http_body_util::BodyExt::collect(answer.into_body()).await;
-        body.expect("a body").to_bytes()
+    let handler = |request: Request<Full<Bytes>>| {
+        let held = request.extensions().get::<Hold>();
+        let held = format!("{:?}", held.expect("a handle").units("plan"));
+        let answer = Response::builder().header("x-tokens-used", "1");
+        ready(answer.body(Full::<Bytes>::from(held)))
     };
-    assert_eq!(held().await, "Some(Some(1))");
-    made(control.set_mode("plan", Mode::Off)).await;
-    assert_eq!(held().await, "Some(None)");
+    let answer = || ask_service(layer.layer(service_fn(handler)), of("ann"));
+    let on = answer();
+    set_mode(&control, "plan", Mode::Off).await;
+    for (answer, held) in [(on, "Some(1)"), (answer(), "None")] {
+        assert_eq!(answer.text(), held);
+        // The field of the settler stays hidden.
+        assert_eq!(answer.field("x-tokens-used"), None);
+    }
 }
 
 /// The document changes while the first policy reads its cost, and while the store is asked.
@@ -369,10 +289,10 @@ async fn a_request_sees_one_version_of_the_document_for_all_of_its_way() {
 
     let (store, _) = standing_store();
     let control = store.control();
-    let is_off = Arc::new(AtomicBool::new(false));
-    let (changed, next) = (control.clone(), Arc::clone(&is_off));
+    let is_off = AtomicBool::new(false);
+    let changed = control.clone();
     let first = Policy::new("first", FixedWindow::per_hour(9)).cost_by(move |_| {
-        let mode = match next.fetch_xor(true, Ordering::Relaxed) {
+        let mode = match is_off.fetch_xor(true, Ordering::Relaxed) {
             true => Mode::Enforce,
             false => Mode::Off,
         };
@@ -380,49 +300,35 @@ async fn a_request_sees_one_version_of_the_document_for_all_of_its_way() {
         1
     });
     let slow = Slow::new(store);
-    let builder = RateLimitLayer::builder().store(slow.clone());
-    let builder = builder.policy(first.key(key::header("x-api-key")));
-    let layer = builder.policy(plan(9)).control(control.clone()).build();
-    let layer = layer.expect("valid");
+    let policies = [first.key(key::header("x-api-key")), plan(9)];
+    let (layer, _) = layer_with(policies, |builder| {
+        builder.store(slow.clone()).control(control.clone())
+    });
     for expected in [BOTH, FIRST, BOTH, FIRST] {
-        let mut service = tower::Layer::layer(&layer, tower::service_fn(hello));
-        let response = tower::Service::call(&mut service, of("ann"));
+        let response = layer.layer(service_fn(hello)).call(of("ann"));
         // The request has seen its version, and waits for the store.
-        made(control.ban("plan", "ann", HOUR)).await;
+        ban_ann(&control).await;
         slow.gate.add_permits(1);
         let answer = read(at_once(response).expect("infallible"));
         assert_eq!(answer.status, 200);
         assert_eq!(answer.field("ratelimit-policy").as_deref(), Some(expected));
         control.unban("plan", "ann").await.expect("no ban");
     }
-    assert!(!is_off.load(Ordering::Relaxed));
 }
 
 #[tokio::test]
 async fn policies_that_are_off_are_not_announced_while_the_store_fails() {
     let control = Control::in_memory();
-    let builder = RateLimitLayer::builder().store(Down);
-    let builder = builder
-        .on_store_failure(OnStoreFailure::Allow)
-        .policy(plan(3));
-    let burst = Policy::new("burst", TokenBucket::per_hour(1));
-    let layer = builder.policy(burst.key(key::header("x-api-key")));
-    let layer = layer.control(control.clone()).build().expect("valid");
+    let burst = Policy::new("burst", TokenBucket::per_hour(1)).key(key::header("x-api-key"));
+    let (layer, _) = layer_with([plan(3), burst], |builder| {
+        let builder = builder.store(Down).on_store_failure(OnStoreFailure::Allow);
+        builder.control(control.clone())
+    });
     let announced = || asked(&layer, "ann").field("ratelimit-policy");
     let both = r#""plan";q=3;w=3600, "burst";q=1;w=3600"#;
     assert_eq!(announced().as_deref(), Some(both));
-    made(control.set_mode("burst", Mode::Off)).await;
+    set_mode(&control, "burst", Mode::Off).await;
     assert_eq!(announced().as_deref(), Some(r#""plan";q=3;w=3600"#));
     control.clear_mode("burst").await.expect("no mode");
     assert_eq!(announced().as_deref(), Some(both));
-}
-
-#[tokio::test]
-async fn a_layer_on_another_store_keeps_the_document_as_it_was() {
-    let (layer, control, _) = layer([plan(1)], |builder| builder);
-    let raised = control.override_quota("plan", "ann", quota_of(FixedWindow::per_hour(5)));
-    raised.await.expect("an override");
-    let other = layer.clone().store(standing_store().0);
-    control.clear_override("plan", "ann").await.expect("none");
-    assert_eq!((admitted(&layer, "ann"), admitted(&other, "ann")), (1, 5));
 }

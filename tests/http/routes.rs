@@ -6,14 +6,13 @@ use axum::{
     http::{Method, Request},
     routing::get,
 };
-use tower::ServiceExt;
-use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
+
+use crate::prelude::*;
 
 fn limits() -> RateLimitLayer {
     RateLimitLayer::new(Policy::new("all", TokenBucket::per_minute(5)).key(key::global()))
 }
 
-/// Returns the status, and whether the layer saw the request.
 async fn ask(app: &Router, method: Method, path: &str) -> (u16, bool) {
     let request = Request::builder().method(method).uri(path);
     let request = request.body(Body::empty()).unwrap();

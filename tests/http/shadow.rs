@@ -1,20 +1,8 @@
 //! A layer with shadow policies, as clients and handlers see it.
 
-use std::sync::Arc;
+use tower_throttle::metrics::Checks;
 
-use bytes::Bytes;
-use http::StatusCode;
-use http_body_util::Full;
-use tower::Layer;
-use tower_throttle::{
-    Concurrency, FixedWindow, HeaderFormat, Limiter, OnMissingKey, OnStoreFailure, Policy,
-    RateLimitLayer, RequestHead, TokenBucket, key, metrics::Checks,
-};
-
-use crate::support::{
-    assert_config_error,
-    web::{Down, ask, ask_service, get as request_with, layer_with, plain, standing_store},
-};
+use crate::{prelude::*, support::web::get as request_with};
 
 fn old() -> Policy {
     Policy::new("old", FixedWindow::per_hour(4)).shared()
@@ -32,14 +20,13 @@ fn checks_of(layer: &RateLimitLayer, policy: &str) -> Checks {
 
 #[test]
 fn clients_see_no_shadow_policy() {
-    let (layer, _) = layer_with([old(), new()], |builder| builder);
-    let (without, _) = layer_with([old()], |builder| builder);
+    let (layer, _) = layer_of([old(), new()]);
+    let (without, _) = layer_of([old()]);
     for _ in 0..6 {
-        let (answer, expected) = (ask(&layer, plain()), ask(&without, plain()));
-        assert_eq!(answer.status, expected.status);
-        assert_eq!(answer.headers, expected.headers);
-        assert_eq!(answer.body, expected.body);
-        assert_eq!(answer.reason, expected.reason);
+        let answers = [&layer, &without].map(|layer| ask(layer, plain()));
+        let [answer, expected] =
+            answers.map(|answer| (answer.status, answer.headers, answer.body, answer.reason));
+        assert_eq!(answer, expected);
     }
     let decision = ask(&layer, plain()).decision.expect("a decision");
     assert_eq!(decision.denied_by().count(), 1);
@@ -49,44 +36,33 @@ fn clients_see_no_shadow_policy() {
 #[test]
 fn shadow_with_headers_announces_shadow_policies_under_their_names() {
     let (layer, _) = layer_with([old(), new()], |builder| builder.shadow_with_headers());
+    let limiter = Limiter::builder().policy(old()).policy(new()).build();
+    let limiter = limiter.expect("a limiter");
     let policies = r#""old";q=4;w=3600, "new";q=2;w=3600"#;
-    for limits in [
-        r#""old";r=3;t=3600, "new";r=1;t=3600"#,
-        r#""old";r=2;t=3600, "new";r=0;t=3600"#,
+    for (status, limits) in [
+        (200, r#""old";r=3;t=3600, "new";r=1;t=3600"#),
+        (200, r#""old";r=2;t=3600, "new";r=0;t=3600"#),
         // It would be denied.
-        r#""old";r=1;t=3600, "new";r=0;t=3600"#,
-        r#""old";r=0;t=3600, "new";r=0;t=3600"#,
+        (200, r#""old";r=1;t=3600, "new";r=0;t=3600"#),
+        (200, r#""old";r=0;t=3600, "new";r=0;t=3600"#),
+        // A denial names what denied.
+        (429, r#""old";r=0;t=3600"#),
     ] {
         let answer = ask(&layer, plain());
-        assert_eq!(answer.status, 200);
+        assert_eq!(answer.status, status);
         assert_eq!(answer.field("ratelimit-policy").as_deref(), Some(policies));
         assert_eq!(answer.field("ratelimit").as_deref(), Some(limits));
+        let names_old = answer.text().contains(r#""violated-policies":["old"]"#);
+        assert_eq!(names_old, status == 429);
     }
-    // A denial names what denied.
-    let answer = ask(&layer, plain());
-    assert_eq!(answer.status, 429);
-    assert_eq!(
-        answer.field("ratelimit").as_deref(),
-        Some(r#""old";r=0;t=3600"#)
-    );
-    assert_eq!(answer.field("ratelimit-policy").as_deref(), Some(policies));
-    assert!(answer.text().contains(r#""violated-policies":["old"]"#));
-}
-
-#[test]
-fn shadow_with_headers_needs_fields_with_names() {
-    let formats = [
-        HeaderFormat::Draft7,
-        HeaderFormat::Draft6,
-        HeaderFormat::XRateLimitDelta,
-        HeaderFormat::XRateLimitEpoch,
-        HeaderFormat::None,
-    ];
-    for format in formats {
-        let builder = RateLimitLayer::builder().policy(new()).headers(format);
-        let start = "`shadow_with_headers()` with header fields that do not name policies";
-        let built = builder.shadow_with_headers().build();
-        assert_config_error(built, "shadow-headers-unsupported", start);
+    for (responder, policies) in [
+        (Responder::default(), r#""old";q=4;w=3600"#),
+        (layer.responder(), policies),
+    ] {
+        let decision = limiter.check_now("ann").expect("a decision");
+        let mut response = Response::new(());
+        responder.add_headers(&RequestHead::from(&plain()), &decision, &mut response);
+        assert_eq!(response.headers()["ratelimit-policy"], policies);
     }
 }
 
@@ -121,94 +97,62 @@ fn shadow_all_denies_no_request() {
 
 #[test]
 fn a_request_without_the_key_of_a_shadow_policy_passes_and_is_counted() {
-    let by_header = || Policy::new("keyed", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
-    let (layer, _) = layer_with([by_header().shadow(), old()], |builder| builder);
-    for _ in 0..3 {
-        let answer = ask(&layer, plain());
-        assert_eq!(answer.status, 200);
-        let decision = answer.decision.expect("a decision");
-        assert_eq!(decision.shadow_policies().count(), 0);
-    }
-    let answer = ask(&layer, request_with([("x-api-key", "k1")]));
-    assert_eq!(
-        answer
-            .decision
-            .expect("a decision")
-            .shadow_policies()
-            .count(),
-        1
-    );
-    assert_eq!(checks_of(&layer, "keyed").key_missing, 3);
-    assert_eq!(
-        checks_of(&layer, "old").allowed + checks_of(&layer, "old").near,
-        4
-    );
-
-    // The other choices are as for enforced policies.
-    let skipped = by_header().on_missing_key(OnMissingKey::Skip).shadow();
-    let (layer, _) = layer_with([skipped], |builder| builder);
-    assert_eq!(ask(&layer, plain()).status, 200);
-    assert_eq!(checks_of(&layer, "keyed"), Checks::default());
-    let sharing = by_header().on_missing_key(OnMissingKey::Share).shadow();
-    let (layer, _) = layer_with([sharing], |builder| builder);
-    for _ in 0..2 {
-        assert_eq!(ask(&layer, plain()).status, 200);
-    }
-    assert_eq!(checks_of(&layer, "keyed").shadow_denied, 1);
-
+    let keyed = || Policy::new("new", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
     // A layer that cannot read the peer's address answers with 500 only for enforced policies.
-    let by_peer = Policy::new("peer", FixedWindow::per_hour(1)).shadow();
-    let (layer, _) = layer_with([by_peer, old()], |builder| builder);
-    assert_eq!(ask(&layer, plain()).status, 200);
-    assert_eq!(checks_of(&layer, "peer").unknown, 1);
-    assert!(layer.buckets(&RequestHead::from(&plain())).is_ok());
+    let by_peer = Policy::new("new", FixedWindow::per_hour(1));
+    for (policy, expected) in [
+        (keyed(), &[("key_missing", 3)][..]),
+        // The other choices are as for enforced policies.
+        (keyed().on_missing_key(OnMissingKey::Skip), &[]),
+        (
+            keyed().on_missing_key(OnMissingKey::Share),
+            &[("near", 1), ("shadow_denied", 2)],
+        ),
+        (by_peer, &[("unknown", 3)]),
+    ] {
+        let is_shared = expected.len() > 1;
+        let (layer, _) = layer_of([policy.shadow(), old()]);
+        for _ in 0..3 {
+            let answer = ask(&layer, plain());
+            assert_eq!(answer.status, 200);
+            let decision = answer.decision.expect("a decision");
+            assert_eq!(decision.shadow_policies().count(), usize::from(is_shared));
+        }
+        let checks = checks_of(&layer, "new");
+        let checks: Vec<_> = checks.by_result().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(checks, expected);
+        assert_eq!(checks_of(&layer, "old").allowed, 3);
+        assert!(layer.buckets(&RequestHead::from(&plain())).is_ok());
+    }
 }
 
 /// All requests without a key are one caller, whatever the share.
 #[test]
 fn a_request_without_a_key_is_on_one_side() {
-    let status = |name: &str, percent| {
+    let is_denied = |name: &str, percent| {
         let policy = Policy::new(name, FixedWindow::per_hour(9)).key(key::header("x-api-key"));
-        let policy = policy.enforce_for_percent(percent);
-        let (layer, _) = layer_with([policy], |builder| builder);
+        let (layer, _) = layer_of([policy.enforce_for_percent(percent)]);
         let statuses = [(); 3].map(|()| ask(&layer, plain()).status);
-        assert!(
-            statuses.iter().all(|status| *status == statuses[0]),
-            "{statuses:?}"
-        );
-        statuses[0]
+        assert_eq!(statuses, [statuses[0]; 3]);
+        statuses[0] == 403
     };
-    let names = (0..40).map(|number| format!("policy {number}"));
-    let denied = names
-        .clone()
-        .filter(|name| status(name, 50) == StatusCode::FORBIDDEN);
-    let denied = denied.count();
+    let names: Vec<_> = (0..40).map(|number| format!("policy {number}")).collect();
+    let denied = names.iter().filter(|name| is_denied(name, 50)).count();
     assert!((5..=35).contains(&denied), "{denied} of 40");
-    assert!(
-        names
-            .clone()
-            .all(|name| status(&name, 100) == StatusCode::FORBIDDEN)
-    );
+    assert!(names.iter().all(|name| is_denied(name, 100)));
 }
 
 /// A tier may hold permits, although the policy's own quota does not.
 #[test]
 fn a_tier_of_permits_is_not_shadowed() {
-    let permits = tower_throttle::Quota::try_from(Concurrency::new(1)).expect("a quota");
+    let permits: Quota = "1 at once".parse().expect("a quota");
     let policy = Policy::new("tiers", TokenBucket::per_minute(5)).shared();
-    let policy = policy.quota_by(move |_| permits).shadow();
-    let (layer, _) = layer_with([policy], |builder| builder);
+    let (layer, _) = layer_of([policy.quota_by(move |_| permits).shadow()]);
     for _ in 0..3 {
         let answer = ask(&layer, plain());
         assert_eq!(answer.status, 200);
-        assert_eq!(
-            answer
-                .decision
-                .expect("a decision")
-                .shadow_policies()
-                .count(),
-            0
-        );
+        let decision = answer.decision.expect("a decision");
+        assert_eq!(decision.shadow_policies().count(), 0);
     }
     assert_eq!(checks_of(&layer, "tiers").unknown, 3);
 }
@@ -239,72 +183,31 @@ fn a_share_of_callers_is_denied_and_sees_the_policy() {
 #[test]
 fn a_store_that_fails_announces_no_policy_that_may_be_in_shadow() {
     let half = Policy::new("half", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
-    let layer = RateLimitLayer::builder()
-        .store(Down)
-        .on_store_failure(OnStoreFailure::Allow)
-        .policy(old())
-        .policy(half.enforce_for_percent(50))
-        .build()
-        .expect("a layer");
+    let (layer, _) = layer_with([old(), half.enforce_for_percent(50)], |builder| {
+        builder.store(Down).on_store_failure(OnStoreFailure::Allow)
+    });
     for number in 0..20 {
         let answer = ask(&layer, request_with([("x-api-key", number)]));
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.field("ratelimit-policy"), None);
+        answer.assert_is("HTTP/1.1 200 OK\n\nhello");
     }
     assert!(checks_of(&layer, "half").unknown > 0);
 }
 
 #[test]
 fn stacked_layers_list_the_shadow_policies_of_all() {
-    let (store, _) = standing_store();
-    let layer = |policies: [Policy; 2]| {
-        let builder = RateLimitLayer::builder()
-            .store(store.clone())
-            .decision_in_extensions();
-        let builder = policies
-            .into_iter()
-            .fold(builder, |all, one| all.policy(one));
-        builder.build().expect("a layer")
-    };
     let named = |name: &str| Policy::new(name, FixedWindow::per_hour(1)).shared();
-    let outer = layer([named("outer"), named("outer-new").shadow()]);
-    let inner = layer([named("inner-new").shadow(), named("inner")]);
-    let hello = tower::service_fn(crate::support::web::hello::<Full<Bytes>>);
-    let service = outer.layer(inner.layer(hello));
+    let (outer, _) = layer_of([named("outer"), named("outer-new").shadow()]);
+    let (inner, _) = layer_of([named("inner-new").shadow(), named("inner")]);
+    let service = outer.layer(inner.layer(service_fn(hello)));
     let decision = ask_service(service, plain()).decision.expect("a decision");
-    let names = |policies: &mut dyn Iterator<Item = &tower_throttle::PolicyDecision>| {
-        policies
-            .map(|policy| policy.name().to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(names(&mut decision.policies()), ["outer", "inner"]);
-    assert_eq!(
-        names(&mut decision.shadow_policies()),
-        ["outer-new", "inner-new"]
-    );
+    let enforced: Vec<_> = decision.policies().map(|policy| policy.name()).collect();
+    let shadow: Vec<_> = decision
+        .shadow_policies()
+        .map(|policy| policy.name())
+        .collect();
+    assert_eq!(enforced, ["outer", "inner"]);
+    assert_eq!(shadow, ["outer-new", "inner-new"]);
     assert_eq!(decision.shadow_denied().count(), 0);
-}
-
-/// What the responder adds for a limiter's decision follows the same settings.
-#[test]
-fn a_responder_announces_shadow_policies_if_it_is_told_to() {
-    let limiter = Limiter::builder().policy(old()).policy(new()).build();
-    let limiter = Arc::new(limiter.expect("a limiter"));
-    let field = |responder: tower_throttle::Responder| {
-        let request = plain();
-        let head = RequestHead::from(&request);
-        let decision = limiter.check_now("ann").expect("a decision");
-        let mut response = http::Response::new(());
-        responder.add_headers(&head, &decision, &mut response);
-        let field = response.headers().get("ratelimit-policy").expect("a field");
-        field.to_str().expect("ASCII").to_owned()
-    };
-    assert_eq!(
-        field(tower_throttle::Responder::default()),
-        r#""old";q=4;w=3600"#
-    );
-    let with = RateLimitLayer::builder().shadow_with_headers().responder();
-    assert_eq!(field(with), r#""old";q=4;w=3600, "new";q=2;w=3600"#);
 }
 
 #[cfg(feature = "tracing")]
@@ -312,53 +215,49 @@ fn a_responder_announces_shadow_policies_if_it_is_told_to() {
 fn a_shadow_denial_is_an_event_without_a_key() {
     use crate::logged::logged;
     use crate::support::assert_one_line;
-
-    let by_header = Policy::new("keyed", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
-    let by_peer = Policy::new("peer", FixedWindow::per_hour(1)).shadow();
-    let cheap = Policy::new("cheap", FixedWindow::per_hour(3)).shared();
-    let cheap = cheap.cost_by(crate::support::web::cost_in("cost"));
-    let (layer, _) = layer_with([by_header.shadow(), cheap.shadow()], |builder| builder);
-    let send = |key: &str, cost: &str| {
-        let request = request_with([("x-api-key", key), ("cost", cost)]);
-        logged(|| assert_eq!(ask(&layer, request).status, 200))
-    };
-    assert_eq!(send("sk-secret", "1"), [] as [&str; 0]);
-    let log = send("sk-secret", "9");
-    assert_eq!(log.len(), 2, "{log:?}");
-    for (line, parts) in log.iter().zip([
-        [r#"["keyed"]"#, "reason=QuotaExceeded", "retry_after=Some("],
-        [r#"["cheap"]"#, "reason=CostImpossible", "retry_after=None"],
-    ]) {
-        for part in ["DEBUG", "tower_throttle::denied", "shadow=true"]
-            .iter()
-            .chain(&parts)
-        {
-            assert!(line.contains(part), "{part} in {line}");
-        }
-        assert!(!line.contains("sk-secret"), "{line}");
-    }
-    let log = logged(|| assert_eq!(ask(&layer, plain()).status, 200));
-    assert_one_line(
-        &log,
-        r#"DEBUG|["keyed"]|reason=KeyMissing|x-api-key|shadow=true"#,
-    );
-    // What an enforced policy would be a failure for is said once, and as what it is.
-    let (layer, _) = layer_with([by_peer], |builder| builder);
-    let log = logged(|| {
-        for _ in 0..3 {
-            assert_eq!(ask(&layer, plain()).status, 200);
-        }
-    });
-    assert_one_line(
-        &log,
-        "ERROR|tower_throttle::wiring|a shadow policy has no key for any request",
-    );
     #[derive(Clone)]
     struct User;
-    let by_user = Policy::new("user", FixedWindow::per_hour(1));
-    let by_user = by_user.key(key::extension(|_: &User| 1_u64)).shadow();
-    let (layer, _) = layer_with([by_user], |builder| builder);
-    let log = logged(|| assert_eq!(ask(&layer, plain()).status, 200));
+
+    let hourly = |name: &str| Policy::new(name, FixedWindow::per_hour(1));
+    let log_of = |policy: Policy, costs: &[&str]| {
+        let (layer, _) = layer_of([policy.shadow()]);
+        logged(|| {
+            for cost in costs {
+                let request = request_with([("x-api-key", "sk-secret"), ("cost", cost)]);
+                assert_eq!(ask(&layer, request).status, 200);
+            }
+        })
+    };
+    let by_header = |name| hourly(name).key(key::header(name));
+    let cheap = hourly("cheap").shared().cost_by(cost_in("cost"));
+    let denied = "DEBUG|tower_throttle::denied|shadow=true";
+    for (policy, costs, parts) in [
+        (
+            by_header("x-api-key"),
+            &["1", "1"][..],
+            r#"["x-api-key"]|reason=QuotaExceeded|retry_after=Some("#,
+        ),
+        (
+            cheap,
+            &["9"],
+            r#"["cheap"]|reason=CostImpossible|retry_after=None"#,
+        ),
+        (
+            by_header("x-none"),
+            &["1"],
+            r#"["x-none"]|reason=KeyMissing|header `x-none`"#,
+        ),
+    ] {
+        let log = log_of(policy, costs);
+        assert_one_line(&log, &format!("{denied}|{parts}"));
+        assert!(!log[0].contains("sk-secret"), "{log:?}");
+    }
+    // What an enforced policy would be a failure for is said once, and as what it is.
+    let log = log_of(hourly("peer"), &["1"; 3]);
+    let parts = "ERROR|tower_throttle::wiring|a shadow policy has no key for any request";
+    assert_one_line(&log, parts);
+    let by_user = hourly("user").key(key::extension(|_: &User| 1_u64));
+    let log = log_of(by_user, &["1"]);
     assert_eq!(log.len(), 2, "{log:?}");
     assert!(log[1].contains("no request extension"), "{log:?}");
 }

@@ -34,7 +34,6 @@ fn address(header: &str, lines: impl IntoIterator<Item = Vec<u8>>) -> String {
         .to_string()
 }
 
-/// Returns a megabyte of this.
 fn much(piece: &str) -> Vec<u8> {
     piece.repeat(MEGABYTE / piece.len()).into_bytes()
 }
@@ -57,50 +56,43 @@ fn soon(work: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn a_megabyte_of_forwarding_headers_is_read_once() {
+    const PIECES: [&str; 16] = [
+        "1.2.3.4, ",
+        "10.0.0.9, ",
+        ",",
+        " ",
+        "\"",
+        "\\",
+        "\"\\",
+        "a\\\",",
+        "a=b;",
+        ";",
+        "=",
+        "for=10.0.0.9,",
+        "for=10.0.0.9;",
+        "for=\"10.0.0.9",
+        "[",
+        "\u{e9}",
+    ];
+
     soon(|| {
-        let pieces = [
-            "1.2.3.4, ",
-            "10.0.0.9, ",
-            ",",
-            " ",
-            "\"",
-            "\\",
-            "\"\\",
-            "a\\\",",
-            "a=b;",
-            ";",
-            "=",
-            "for=10.0.0.9,",
-            "for=10.0.0.9;",
-            "for=\"10.0.0.9",
-            "[",
-            "\u{e9}",
-        ];
-        for header in [
-            "x-forwarded-for",
-            "forwarded",
-            "x-real-ip",
-            "cf-connecting-ip",
+        for (header, seen) in [
+            ("x-forwarded-for", "203.0.113.9"),
+            ("forwarded", "for=203.0.113.9"),
+            ("x-real-ip", "203.0.113.9"),
+            ("cf-connecting-ip", "203.0.113.9"),
         ] {
-            let seen = if header == "forwarded" {
-                "for=203.0.113.9"
-            } else {
-                "203.0.113.9"
-            };
-            for piece in pieces {
+            for piece in PIECES {
                 // Whatever comes before, the key is the address that the proxy saw.
-                let mut line = much(piece);
-                line.extend_from_slice(format!(", {seen}").as_bytes());
+                let line = [much(piece), format!(", {seen}").into_bytes()].concat();
                 assert_eq!(address(header, [line]), "203.0.113.9", "{header} {piece}");
                 // Without that entry, some address is still found.
                 let found = address(header, [much(piece)]);
                 assert!(found.parse::<IpAddr>().is_ok(), "{header} {piece}");
             }
             let many = (0..MEGABYTE / 8).map(|number| format!("a{number}=b;"));
-            assert_eq!(
-                address(header, [many.collect::<String>().into_bytes()]),
-                PROXY
-            );
+            let many = many.collect::<String>().into_bytes();
+            assert_eq!(address(header, [many]), PROXY);
         }
     });
 }
@@ -166,18 +158,15 @@ fn ten_thousand_cookies_are_read_once() {
 #[tokio::test]
 async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
     let server = RedisServer::start();
-    let store = RedisStore::builder()
-        .timeout(DEADLINE)
-        .connect(&server.url());
-    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(2));
+    let store = RedisStore::builder().timeout(DEADLINE);
+    let store = store.connect(&server.url()).expect("a store");
+    let limiter = Limiter::new(store, TokenBucket::per_hour(2));
     let mut keys = Vec::new();
-    for last in [b'a', b'b'] {
-        let mut value = much("k");
-        value.push(last);
+    for last in ["a", "b"] {
+        let value = [much("k"), last.into()].concat();
         let request = request("x-api-key", [value]);
-        let key = key::header("x-api-key")
-            .extract(&RequestHead::from(&request))
-            .expect("a key");
+        let key = key::header("x-api-key").extract(&RequestHead::from(&request));
+        let key = key.expect("a key");
         for admitted in [true, true, false] {
             let decision = limiter.check(key.clone()).await.expect("a decision");
             assert_eq!(decision.is_allowed(), admitted);
@@ -191,12 +180,10 @@ async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
     assert!(there.iter().all(|key| key.len() <= 50), "{there:?}");
     server.assert_all_keys_expire();
     // No longer key was ever sent.
-    let largest = server.command(&["INFO", "stats"]);
-    let received = largest
+    let stats = server.command(&["INFO", "stats"]);
+    let mut received = stats
         .lines()
-        .find_map(|line| line.strip_prefix("total_net_input_bytes:"));
-    let received: usize = received
-        .and_then(|text| text.trim().parse().ok())
-        .expect("a number");
-    assert!(received < 64 * 1_024, "{received}");
+        .filter_map(|line| line.strip_prefix("total_net_input_bytes:"));
+    let received = received.next().expect("a number").trim().parse::<usize>();
+    assert!(received.expect("a number") < 64 * 1_024, "{stats}");
 }

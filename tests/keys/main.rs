@@ -9,3 +9,10 @@ mod client_address;
 mod extractors;
 #[path = "../support/mod.rs"]
 mod support;
+
+fn without_files() -> proptest::test_runner::Config {
+    proptest::test_runner::Config {
+        failure_persistence: None,
+        ..Default::default()
+    }
+}

@@ -5,7 +5,6 @@ use std::{
     convert::Infallible,
     future::{Ready, ready},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    pin::pin,
 };
 
 use allocation_counter::measure;
@@ -21,15 +20,6 @@ use crate::support::web::standing_store;
 
 fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
     ready(Ok(Response::default()))
-}
-
-/// Returns the result: the memory store answers at once.
-fn now<T, E>(future: impl Future<Output = Result<T, E>>) -> T {
-    let mut context = Context::from_waker(Waker::noop());
-    match pin!(future).poll(&mut context) {
-        Poll::Ready(Ok(output)) => output,
-        _ => panic!("it answers at once"),
-    }
 }
 
 /// Returns a request as axum passes it on, with the address of the peer.
@@ -58,10 +48,11 @@ fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
 fn through(layer: &RateLimitLayer, request: impl Fn() -> Request<Body>) -> (u64, Response<Body>) {
     let mut service = layer.layer(service_fn(answer));
     for _ in 0..4 {
-        now(service.call(request()));
+        drop(at_once(service.call(request())));
     }
     let (request, mut response) = (request(), None);
-    let counted = measure(|| response = Some(now(service.call(request)).map(Body::new)));
+    let counted =
+        measure(|| response = Some(at_once(service.call(request)).unwrap().map(Body::new)));
     (counted.count_total, response.expect("a response"))
 }
 
@@ -75,7 +66,7 @@ fn by_hand(reported: &Response<Body>, mut request: Request<Body>, changing: &[He
             if let Some(decision) = decision {
                 request.extensions_mut().insert(decision.clone());
             }
-            now(answer(request))
+            at_once(answer(request)).unwrap()
         } else {
             Response::new(Full::new(Bytes::from_static(PROBLEM)))
         };
@@ -122,33 +113,19 @@ fn api() -> Policy {
     Policy::new("api", TokenBucket::per_minute(1_000))
 }
 
+/// Asserts that an admitted request allocates as often as its response by hand, which is
+/// `expected`, and `more` times.
 #[track_caller]
 fn assert_as_by_hand(
     layer: &RateLimitLayer,
     fields: &[(&'static str, &'static str)],
     changing: &[HeaderName],
-    expected: u64,
-) {
-    assert_as_by_hand_and(0, layer, fields, changing, expected);
-}
-
-/// Asserts the allocations by hand, and this many more.
-#[track_caller]
-fn assert_as_by_hand_and(
-    more: u64,
-    layer: &RateLimitLayer,
-    fields: &[(&'static str, &'static str)],
-    changing: &[HeaderName],
-    expected: u64,
+    [expected, more]: [u64; 2],
 ) {
     let (counted, response) = through(layer, || request(fields));
     assert_eq!(response.status(), StatusCode::OK);
-    assert!(
-        response.headers()[RATELIMIT]
-            .to_str()
-            .unwrap()
-            .contains("r=")
-    );
+    let limits = response.headers()[RATELIMIT].to_str().unwrap();
+    assert!(limits.contains("r="), "{limits}");
     assert_eq!(by_hand(&response, request(fields), changing), expected);
     assert_eq!(counted, expected + more);
 }
@@ -156,8 +133,7 @@ fn assert_as_by_hand_and(
 pub(crate) fn allocations() {
     whatever_the_key_is_read_from();
     whatever_the_policies_ask();
-    what_does_not_apply_costs_the_value_of_the_rest();
-    tiers_cost_the_value_of_their_policy();
+    what_does_not_apply_and_tiers_cost_the_value_of_their_policies();
     a_denial();
     lists_allocate_nothing_for_callers_that_they_do_not_deny();
 }
@@ -173,7 +149,7 @@ fn whatever_the_key_is_read_from() {
         r#"for=198.51.100.7, for="[2001:db8::9]:4711";proto=https"#,
     );
     let trusted = || key::client_ip(["10.0.0.0/8"]);
-    let by_tenant = |head: &RequestHead<'_>| head.uri().path().split('/').nth(1).map(key_of);
+    let by_tenant = |head: &RequestHead<'_>| head.uri().path().split('/').nth(1).map(Key::from);
     let (peer, tuple) = (
         key::peer(),
         (key::peer(), key::method(), key::header("x-tenant")),
@@ -193,12 +169,8 @@ fn whatever_the_key_is_read_from() {
         (api().key(key::global()), &[]),
         (api().key(by_tenant), &[]),
     ] {
-        assert_as_by_hand(&layer([policy]), fields, &[RATELIMIT], ADMITTED);
+        assert_as_by_hand(&layer([policy]), fields, &[RATELIMIT], [ADMITTED, 0]);
     }
-}
-
-fn key_of(text: &str) -> Key {
-    text.into()
 }
 
 /// The decision of the request and that of the response share the policies, which takes one
@@ -212,27 +184,25 @@ fn whatever_the_policies_ask() {
         vec![api().cost_by(|_| 3), day().when(|_| true)],
     ] {
         let fields = [("x-api-key", "7f7c4b6e")];
-        assert_as_by_hand_and(1, &layer(policies), &fields, &[RATELIMIT], ADMITTED);
+        assert_as_by_hand(&layer(policies), &fields, &[RATELIMIT], [ADMITTED, 1]);
     }
 }
 
-/// Which policies apply is known only at run time, and so is the value of `RateLimit-Policy`.
-fn what_does_not_apply_costs_the_value_of_the_rest() {
+/// Which policies apply is known only at run time, and so is the value of `RateLimit-Policy`. The
+/// quota of a tier is known only then, too.
+fn what_does_not_apply_and_tiers_cost_the_value_of_their_policies() {
     let writes = Policy::new("writes", TokenBucket::per_minute(10)).when(|_| false);
-    let changing = [RATELIMIT, RATELIMIT_POLICY];
-    let layer = layer([api(), writes]);
-    assert_as_by_hand(&layer, &[], &changing, ADMITTED + 1);
-}
-
-/// The quota of a tier is known only at run time, too.
-fn tiers_cost_the_value_of_their_policy() {
-    let free: Quota = TokenBucket::per_minute(10).try_into().unwrap();
-    let paid: Quota = TokenBucket::per_minute(600).try_into().unwrap();
+    let [free, paid] =
+        ["10 per minute", "600 per minute"].map(|text| text.parse::<Quota>().unwrap());
     let is_paid = |head: &RequestHead<'_>| head.headers().contains_key("x-paid");
-    let layer = layer([api().quota_by(move |head| if is_paid(head) { paid } else { free })]);
-    for fields in [&[][..], &[("x-paid", "1")]] {
+    let tiers = api().quota_by(move |head| if is_paid(head) { paid } else { free });
+    for (policies, fields) in [
+        (vec![api(), writes], &[][..]),
+        (vec![tiers.clone()], &[]),
+        (vec![tiers], &[("x-paid", "1")]),
+    ] {
         let changing = [RATELIMIT, RATELIMIT_POLICY];
-        assert_as_by_hand(&layer, fields, &changing, ADMITTED + 1);
+        assert_as_by_hand(&layer(policies), fields, &changing, [ADMITTED + 1, 0]);
     }
 }
 
@@ -280,7 +250,7 @@ fn lists_allocate_nothing_for_callers_that_they_do_not_deny() {
         builder.build().expect("a layer")
     };
     let own_lists = layer(lists);
-    assert_as_by_hand(&own_lists, &[], &[RATELIMIT], ADMITTED_BY_DEFAULT);
+    assert_as_by_hand(&own_lists, &[], &[RATELIMIT], [ADMITTED_BY_DEFAULT, 0]);
 
     // A request that no policy limits has neither fields nor a decision. The body has a box.
     let allowed = Lists::new().client_address(key::peer());

@@ -1,33 +1,18 @@
 //! What this crate and its client log about connections.
 
 use std::{
-    io::{self, Write},
+    io::{BufReader, Write},
     net::TcpListener,
 };
 
 use tower_throttle::RedisStore;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::log::{self, ToLog};
 use crate::support::fake;
 use crate::support::prelude::*;
 
 const PASSWORD: &str = "hunter2";
-
-static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-
-struct ToLog;
-
-impl Write for ToLog {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
-        log.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Records all that is logged from now on at DEBUG, also by the client.
 fn listen() {
@@ -36,11 +21,6 @@ fn listen() {
         .with_ansi(false)
         .with_writer(|| ToLog)
         .init();
-}
-
-fn log() -> String {
-    let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
-    String::from_utf8(log.clone()).expect("text")
 }
 
 fn limiter(url: &str) -> Limiter {
@@ -96,7 +76,7 @@ async fn a_password_is_in_no_line_at_debug() {
         }
         limiters.push(limiter);
     }
-    let log = log();
+    let log = log::text();
     assert!(log.contains("DEBUG") && log.contains("fred"), "{log}");
     for line in log.lines() {
         assert!(!line.contains(PASSWORD), "{line}");
@@ -118,19 +98,18 @@ async fn a_store_that_is_dropped_while_it_logs_in_logs_no_password() {
         }
         drop(limiter);
     }
-    for line in log().lines() {
+    for line in log::text().lines() {
         assert!(!line.contains(PASSWORD), "{line}");
     }
 }
 
 /// Returns the lines of this crate about a server.
 fn ours(port: u16, part: &str) -> Vec<String> {
-    let at = format!("127.0.0.1:{port}");
-    let log = log();
+    let parts = ["tower_throttle::store", &format!("127.0.0.1:{port}"), part];
+    let log = log::text();
     let lines = log
         .lines()
-        .filter(|line| line.contains("tower_throttle::store"));
-    let lines = lines.filter(|line| line.contains(&at) && line.contains(part));
+        .filter(|line| parts.iter().all(|part| line.contains(part)));
     lines.map(str::to_owned).collect()
 }
 
@@ -153,7 +132,7 @@ async fn each_reason_why_reconnecting_fails_is_said_once() {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             counter.fetch_add(1, Ordering::Relaxed);
-            let mut reader = io::BufReader::new(stream.try_clone().expect("a second handle"));
+            let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
             let mut stream = stream;
             while fake::read_command(&mut reader).is_ok() {
                 let _ = stream.write_all(b"-LOADING Redis is loading the dataset in memory\r\n");

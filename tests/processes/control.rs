@@ -1,14 +1,11 @@
 //! A fleet of three processes that follow one control document.
 
-use std::{
-    io::{BufRead, BufReader, Lines, Write, stdin},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-};
+use std::io::stdin;
 
 use tokio::runtime::Runtime;
 use tower_throttle::RedisStore;
 
-use crate::support::prelude::*;
+use crate::{other::Other, support::prelude::*};
 
 /// Does what it reads, line by line, and answers with a line.
 pub(crate) fn other_process(url: &str) {
@@ -41,51 +38,12 @@ pub(crate) fn other_process(url: &str) {
     }
 }
 
-struct Process {
-    child: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
-
-impl Process {
-    fn start(url: &str) -> Self {
-        let program = std::env::current_exe().expect("this program");
-        let mut child = Command::new(program)
-            .args(["--other-process", "control", url])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("another process");
-        let input = child.stdin.take().expect("its input");
-        let output = BufReader::new(child.stdout.take().expect("its output")).lines();
-        Self {
-            child,
-            input,
-            output,
-        }
-    }
-
-    /// Returns what it answers: to the name of a caller, the capacity of the caller's bucket.
-    fn ask(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}").expect("it reads");
-        self.output.next().expect("an answer").expect("a line")
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// An override by one process is soon in effect in all. It survives the death of Redis, and of its
-/// data.
+/// data. A process answers the name of a caller with the capacity of the caller's bucket.
 pub(crate) fn an_override_of_one_process_is_felt_in_all() {
     let mut server = RedisServer::start();
     let url = server.url();
-    let mut fleet = [0, 1, 2].map(|_| Process::start(&url));
+    let mut fleet = [0, 1, 2].map(|_| Other::start(&["control", &url]));
     for process in &mut fleet {
         assert_eq!(process.ask("ann"), "2");
     }
@@ -100,13 +58,13 @@ pub(crate) fn an_override_of_one_process_is_felt_in_all() {
     server.kill();
     for _ in 0..50 {
         for process in &mut fleet {
-            assert_eq!((&*process.ask("ann"), &*process.ask("bob")), ("5", "2"));
+            assert_eq!(["ann", "bob"].map(|caller| process.ask(caller)), ["5", "2"]);
         }
     }
 
     // It starts empty, and a process that knew the document stores it again.
     server.run();
-    let mut new = Process::start(&url);
+    let mut new = Other::start(&["control", &url]);
     eventually("a new process learns of it", || new.ask("ann") == "5");
     for process in &mut fleet {
         assert_eq!(process.ask("ann"), "5");

@@ -1,14 +1,9 @@
 //! A process that is killed between the hold and its settlement.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::{Command, Stdio},
-};
-
 use tokio::runtime::Runtime;
 use tower_throttle::{RedisStore, metrics::Settlements};
 
-use crate::support::prelude::*;
+use crate::{other::Other, support::prelude::*};
 
 const LIFETIME: Duration = Duration::from_secs(60);
 
@@ -21,15 +16,11 @@ fn for_good() -> Quota {
 async fn limiter(url: &str, clock: Arc<ManualClock>, quota: Quota) -> Limiter {
     let store = RedisStore::builder().timeout(DEADLINE).clock(clock);
     let store = store.connect(url).expect("a store");
-    let policy = Policy::new("tokens", quota)
-        .hold_for(LIFETIME)
-        .on_store_failure(OnStoreFailure::Deny);
-    let builder = Limiter::builder().policy(policy);
-    let builder = {
-        let control = store.control();
-        control.refresh().await.expect("the overrides");
-        builder.control(control)
-    };
+    let control = store.control();
+    control.refresh().await.expect("the overrides");
+    let policy = Policy::new("tokens", quota).hold_for(LIFETIME);
+    let builder = Limiter::builder().policy(policy).control(control);
+    let builder = builder.on_store_failure(OnStoreFailure::Deny);
     builder.store(store).build().expect("a limiter")
 }
 
@@ -46,18 +37,8 @@ pub(crate) fn other_process(url: &str, quota: &str) {
 }
 
 fn kill_one_that_holds(url: &str, quota: Quota) {
-    let program = std::env::current_exe().expect("this program");
-    let mut other = Command::new(program)
-        .args(["--other-process", "killed", url, &quota.to_string()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("another process");
-    let mut line = String::new();
-    let output = other.stdout.take().expect("its output");
-    BufReader::new(output).read_line(&mut line).expect("a line");
-    assert_eq!(line.trim_end(), "held");
-    other.kill().expect("a killed process");
-    other.wait().expect("its end");
+    let mut other = Other::start(&["killed", url, &quota.to_string()]);
+    assert_eq!(other.line(), "held");
 }
 
 pub(crate) fn killed() {

@@ -9,6 +9,9 @@ mod allocations;
 mod client_log;
 mod control;
 mod killed;
+#[cfg(feature = "tracing")]
+mod log;
+mod other;
 mod permit_storm;
 #[cfg(feature = "tracing")]
 mod secrets;

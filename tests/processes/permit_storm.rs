@@ -8,16 +8,17 @@
 //! short form has a fifth of them, and ends when the limit is near again after two were killed.
 
 use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
     thread::JoinHandle,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime},
 };
 
 use tokio::{runtime::Runtime, time::sleep};
 use tower_throttle::RedisStore;
 
-use crate::support::prelude::*;
+use crate::{
+    other::Other,
+    support::{denying_limiter, prelude::*, us_since_epoch},
+};
 
 const PROCESSES: usize = 4;
 
@@ -37,15 +38,9 @@ fn is_long() -> bool {
     std::env::var("TT_FAULTS").is_ok_and(|form| form == "long")
 }
 
-/// The same clock for all processes of this machine.
-fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since.expect("a clock").as_micros()).expect("a time")
-}
-
 /// One process, and what it has recorded so far.
-struct Other {
-    child: Child,
+struct Process {
+    other: Other,
     reader: JoinHandle<()>,
     ledger: Arc<Mutex<Ledger>>,
 }
@@ -55,50 +50,24 @@ struct Ledger {
     /// How many permits came or went in which microsecond.
     moves: Vec<(u64, i64)>,
     held: i64,
-    asked: u64,
-    failed: u64,
-    refused: u64,
+    asked: i64,
+    failed: i64,
 }
 
-impl Other {
+impl Process {
     fn start(url: &str, seed: u64) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--other-process", "permit_storm", url, &seed.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("another process");
+        let mut other = Other::start(&["permit_storm", url, &seed.to_string()]);
+        let lines = other.take_lines();
         let ledger = Arc::new(Mutex::new(Ledger::default()));
-        let output = BufReader::new(child.stdout.take().expect("its output"));
         let written = Arc::clone(&ledger);
         let reader = std::thread::spawn(move || {
-            for line in output.lines() {
-                // The line that it was writing when it was killed.
-                let Ok(line) = line else { break };
-                let words: Vec<&str> = line.split(' ').collect();
-                let mut ledger = written.lock().expect("a ledger");
-                match words[..] {
-                    ["moved", at_us, by] => {
-                        let (Ok(at_us), Ok(by)) = (at_us.parse(), by.parse::<i64>()) else {
-                            continue;
-                        };
-                        ledger.moves.push((at_us, by));
-                        ledger.held += by;
-                    }
-                    ["asked", asked, failed, refused] => {
-                        let numbers = [asked, failed, refused].map(str::parse::<u64>);
-                        let [Ok(asked), Ok(failed), Ok(refused)] = numbers else {
-                            continue;
-                        };
-                        (ledger.asked, ledger.failed) = (asked, failed);
-                        ledger.refused = refused;
-                    }
-                    _ => {}
-                }
+            // Not the line that it was writing when it was killed.
+            for line in lines.map_while(Result::ok) {
+                written.lock().expect("a ledger").read(&line);
             }
         });
         Self {
-            child,
+            other,
             reader,
             ledger,
         }
@@ -106,13 +75,8 @@ impl Other {
 
     /// Returns all that it recorded. Unless `is_killed`, it releases its permits first.
     fn end(mut self, is_killed: bool) -> Ledger {
-        if is_killed {
-            self.child.kill().expect("a kill");
-        } else {
-            drop(self.child.stdin.take());
-        }
-        self.child.wait().expect("an end");
-        let ended_us = now_us();
+        self.other.end(is_killed);
+        let ended_us = us_since_epoch(SystemTime::now());
         self.reader.join().expect("all lines");
         let mut ledger = std::mem::take(&mut *self.ledger.lock().expect("a ledger"));
         if is_killed {
@@ -124,50 +88,63 @@ impl Other {
     }
 }
 
+impl Ledger {
+    fn read(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let Ok(numbers) = words[1..]
+            .iter()
+            .map(|word| word.parse())
+            .collect::<Result<Vec<i64>, _>>()
+        else {
+            return;
+        };
+        match (words[0], &numbers[..]) {
+            ("moved", [at_us, by]) => {
+                self.moves.push((*at_us as u64, *by));
+                self.held += by;
+            }
+            ("asked", [asked, failed]) => (self.asked, self.failed) = (*asked, *failed),
+            _ => {}
+        }
+    }
+}
+
 /// Waits until these processes hold nearly all permits, as far as they have recorded it.
-fn wait_for_the_limit(others: &[Other]) {
-    let held = |other: &Other| other.ledger.lock().expect("a ledger").held;
+fn wait_for_the_limit(processes: &[Process]) {
+    let held = |process: &Process| process.ledger.lock().expect("a ledger").held;
     eventually("as many permits as there may be", || {
         std::thread::sleep(Duration::from_millis(10));
-        others.iter().map(held).sum::<i64>() > limit() as i64 * 9 / 10
+        processes.iter().map(held).sum::<i64>() > limit() as i64 * 9 / 10
     });
 }
 
 pub(crate) fn permit_storm() {
     let server = RedisServer::start();
     let mut random = Random::new();
-    let mut start = |server: &RedisServer| Other::start(&server.url(), random.next());
-    let mut others: Vec<Other> = (0..PROCESSES).map(|_| start(&server)).collect();
-    let (mut ledgers, mut kills) = (Vec::new(), 0);
+    let mut start = || Process::start(&server.url(), random.next());
+    let mut processes: Vec<Process> = (0..PROCESSES).map(|_| start()).collect();
+    let mut ledgers = Vec::new();
     let started = Instant::now();
-    let mut replace_first = |others: &mut Vec<Other>| {
-        ledgers.push(others.remove(0).end(true));
-        others.push(start(&server));
-        kills += 1;
+    let mut replace_first = |processes: &mut Vec<Process>| {
+        ledgers.push(processes.remove(0).end(true));
+        processes.push(start());
     };
     if is_long() {
         while started.elapsed() < Duration::from_secs(120) {
             std::thread::sleep(2 * LIFETIME);
-            replace_first(&mut others);
+            replace_first(&mut processes);
         }
     } else {
-        wait_for_the_limit(&others);
-        replace_first(&mut others);
-        replace_first(&mut others);
+        wait_for_the_limit(&processes);
+        replace_first(&mut processes);
+        replace_first(&mut processes);
         // The permits of those that were killed lapse, and others get them.
-        wait_for_the_limit(&others);
+        wait_for_the_limit(&processes);
     }
-    let length = started.elapsed();
-    let cpu_ms = server_cpu_ms(&server);
-    let calls = calls(&server);
-    for other in others {
-        ledgers.push(other.end(false));
-    }
-    let all_ended = Instant::now();
+    ledgers.extend(processes.into_iter().map(|process| process.end(false)));
     eventually("all permits back", || {
         server.keys().iter().all(|key| !key.ends_with("held"))
     });
-    let back_after = all_ended.elapsed();
 
     let mut moves: Vec<(u64, i64)> = ledgers.iter().flat_map(|one| one.moves.clone()).collect();
     // At one instant, releases come first, because they are recorded before.
@@ -177,46 +154,16 @@ pub(crate) fn permit_storm() {
         held += by;
         most = most.max(held);
     }
-    let sum = |of: fn(&Ledger) -> u64| ledgers.iter().map(of).sum::<u64>();
-    let [asked, failed, refused] = [
-        sum(|ledger| ledger.asked),
-        sum(|ledger| ledger.failed),
-        sum(|ledger| ledger.refused),
-    ];
-    let limit = limit();
+    let asked: i64 = ledgers.iter().map(|ledger| ledger.asked).sum();
+    let failed: i64 = ledgers.iter().map(|ledger| ledger.failed).sum();
+    let limit = limit() as i64;
     println!(
-        "{kills} kills, {} moves, most held {most} of {limit}; of {asked} checks of others {failed} \
-         failed; {refused} acquires failed; Redis: {cpu_ms} ms CPU in {} s, {calls} script calls; \
-         all back after {back_after:?}",
-        moves.len(),
-        length.as_secs(),
+        "{} moves, most held {most} of {limit}; {asked} checks of others",
+        moves.len()
     );
-    assert!(most <= limit as i64, "{most} permits of {limit}");
-    assert!(
-        most > limit as i64 * 9 / 10,
-        "the limit was never near: {most}"
-    );
+    assert!(most <= limit, "{most} permits of {limit}");
+    assert!(most > limit * 9 / 10, "the limit was never near: {most}");
     assert_eq!(failed, 0, "of {asked} checks of others");
-    println!("\ntest result: ok. 1 passed; 0 failed");
-}
-
-fn server_cpu_ms(server: &RedisServer) -> u64 {
-    let info = server.command(&["INFO", "cpu"]);
-    let seconds = |name: &str| {
-        let line = info.lines().find(|line| line.starts_with(name));
-        let value = line.and_then(|line| line.split(':').nth(1));
-        value
-            .and_then(|value| value.trim().parse::<f64>().ok())
-            .unwrap_or(0.0)
-    };
-    ((seconds("used_cpu_user:") + seconds("used_cpu_sys:")) * 1_000.0) as u64
-}
-
-fn calls(server: &RedisServer) -> u64 {
-    let info = server.command(&["INFO", "commandstats"]);
-    let line = info.lines().find(|line| line.contains("cmdstat_evalsha:"));
-    let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
-    calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
 }
 
 pub(crate) fn other_process(url: &str, seed: &str) {
@@ -244,21 +191,13 @@ pub(crate) fn other_process(url: &str, seed: &str) {
         let bystander = tokio::spawn(bystander(store.clone(), Arc::clone(&is_over)));
         hold(&limiter, &is_over, Random::from_seed(seed)).await;
         let (asked, failed) = bystander.await.expect("no panic");
-        println!("asked {asked} {failed} {}", REFUSED.load(Ordering::SeqCst));
+        println!("asked {asked} {failed}");
         store.shutdown().await;
     });
 }
 
-/// How many calls of `acquire` failed. With the default deadline, some may.
-static REFUSED: AtomicU64 = AtomicU64::new(0);
-
 fn denying(store: &RedisStore, policy: Policy) -> Limiter {
-    Limiter::builder()
-        .store(store.clone())
-        .policy(policy)
-        .on_store_failure(OnStoreFailure::Deny)
-        .build()
-        .expect("a limiter")
+    denying_limiter(store.clone(), [policy])
 }
 
 /// Other callers of the same store, which hold nothing.
@@ -275,7 +214,7 @@ async fn bystander(store: RedisStore, is_over: Arc<AtomicBool>) -> (u64, u64) {
             eprintln!("a check of others failed: {error:?}");
         }
         if asked % 100 == 0 {
-            println!("asked {asked} {failed} {}", REFUSED.load(Ordering::SeqCst));
+            println!("asked {asked} {failed}");
         }
         sleep(Duration::from_millis(5)).await;
     }
@@ -283,7 +222,7 @@ async fn bystander(store: RedisStore, is_over: Arc<AtomicBool>) -> (u64, u64) {
 }
 
 fn moved(by: i64) {
-    println!("moved {} {by}", now_us());
+    println!("moved {} {by}", us_since_epoch(SystemTime::now()));
 }
 
 /// Takes as many permits as this process tries to hold, and now and then releases many at once.
@@ -302,15 +241,9 @@ async fn hold(limiter: &Limiter, is_over: &AtomicBool, mut random: Random) {
             });
         }
         while let Some(permit) = asked.join_next().await {
-            match permit.expect("no panic") {
-                Ok(permit) if permit.is_allowed() => held.push(permit),
-                Ok(_) => {}
-                Err(error) => {
-                    if REFUSED.fetch_add(1, Ordering::SeqCst) == 0 {
-                        eprintln!("an acquire failed: {error:?}");
-                    }
-                }
-            }
+            // With the default deadline, some may fail.
+            let permit = permit.expect("no panic").ok();
+            held.extend(permit.filter(Permit::is_allowed));
         }
         match random.below(100) {
             // A client hangs up: up to thousands of streams at once.

@@ -1,40 +1,24 @@
 //! No key, secret or password is shown: not by `Debug`, not by an error, and not in a log line,
 //! whatever fails.
 
-use std::{
-    io::{self, Read, Write},
-    net::{Ipv4Addr, TcpListener},
-    thread,
-};
+use std::collections::BTreeSet;
 
 use tower_throttle::RedisStore;
 use tracing_subscriber::{
-    Layer as _, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
+    Layer as _,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
+use crate::log::{self, ToLog};
 use crate::support::prelude::*;
-use crate::support::{port::Port, web::layer_of};
+use crate::support::{fake, port::Port, web::layer_of};
 
 const KEY: &str = "sk-live-7Qx9vLmZ";
 const USER: &str = "ledger-app";
 const PASSWORD: &str = "hunter2";
 const SECRET: &str = "correct-horse";
-
-static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-
-struct ToLog;
-
-impl Write for ToLog {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
-        log.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[track_caller]
 fn assert_hides(what: &str) {
@@ -52,40 +36,19 @@ fn hidden(what: &impl std::fmt::Debug) {
     assert_hides(&format!("{what:?} {what:#?}"));
 }
 
-/// Returns the kind of an error, wherever it happened.
-fn kind(error: &StoreError) -> String {
-    let text = error.to_string();
-    let of_a_server = text
-        .split_once(": ")
-        .filter(|(at, _)| at.contains("127.0.0.1:"));
-    of_a_server.map_or(text.clone(), |(_, kind)| kind.to_owned())
-}
-
-fn show(error: &StoreError) {
+/// Asserts that an error hides all secrets. Returns its kind, wherever it happened.
+fn show(error: &StoreError) -> String {
     hidden(error);
-    assert_hides(&error.to_string());
+    let text = error.to_string();
+    assert_hides(&text);
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         assert_hides(&format!("{error} {error:?}"));
         cause = error.source();
     }
-}
-
-/// A server that sends this reply to everything.
-fn lying_server(reply: &'static str) -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
-            thread::spawn(move || {
-                let mut buffer = [0; 4_096];
-                while stream.read(&mut buffer).is_ok_and(|read| read > 0) {
-                    let _ = stream.write_all(reply.as_bytes());
-                }
-            });
-        }
-    });
-    format!("127.0.0.1:{port}/")
+    let of_a_server = text.split_once(": ");
+    let of_a_server = of_a_server.filter(|(at, _)| at.contains("127.0.0.1:"));
+    of_a_server.map_or(text.clone(), |(_, kind)| kind.to_owned())
 }
 
 fn store(address: &str, deadline: Duration) -> RedisStore {
@@ -117,10 +80,7 @@ async fn whatever_fails_nothing_is_shown() {
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(|| ToLog);
-    let ours = Targets::new().with_target(
-        "tower_throttle",
-        tracing_subscriber::filter::LevelFilter::TRACE,
-    );
+    let ours = Targets::new().with_target("tower_throttle", LevelFilter::TRACE);
     tracing_subscriber::registry()
         .with(lines.with_filter(ours))
         .init();
@@ -137,32 +97,29 @@ async fn whatever_fails_nothing_is_shown() {
     let long = DEADLINE;
     let instant = Duration::from_nanos(1);
 
-    let mut kinds = Vec::new();
+    let lying = |reply: &'static str| {
+        let port = fake::answer(move |_, _| reply);
+        (format!("127.0.0.1:{port}/"), long)
+    };
+    let mut kinds = BTreeSet::new();
     for choice in [OnStoreFailure::Deny, OnStoreFailure::local()] {
         for (address, deadline) in [
             (well.clone(), instant),
             (unused.clone(), long),
             (strange.clone(), long),
-            (
-                lying_server("-NOPERM this user has no permissions\r\n"),
-                long,
-            ),
-            (
-                lying_server("-NOPERM User ledger-app has no permissions to run 'evalsha'\r\n"),
-                long,
-            ),
-            (lying_server("-ERR app hunter-x\r\n"), long),
-            (lying_server("-MOVED 3999 127.0.0.1:6381\r\n"), long),
-            (lying_server("+OK\r\n"), long),
-            (lying_server("*1\r\n:1\r\n"), long),
+            lying("-NOPERM this user has no permissions\r\n"),
+            lying("-NOPERM User ledger-app has no permissions to run 'evalsha'\r\n"),
+            lying("-ERR app hunter-x\r\n"),
+            lying("-MOVED 3999 127.0.0.1:6381\r\n"),
+            lying("+OK\r\n"),
+            lying("*1\r\n:1\r\n"),
         ] {
             let limiter = limiter(store(&address, deadline), choice);
             for _ in 0..3 {
                 match limiter.check(KEY).await {
                     Ok(decision) => hidden(&decision),
                     Err(error) => {
-                        show(&error);
-                        kinds.push(kind(&error));
+                        kinds.insert(show(&error));
                         let server = address.trim_end_matches('/');
                         assert!(error.to_string().starts_with(server), "{error}");
                     }
@@ -177,16 +134,14 @@ async fn whatever_fails_nothing_is_shown() {
             hidden(&limiter.check(KEY).await.expect("a decision"));
         }
         server.command(&["SET", &limiter.storage_keys(KEY)[0], "junk"]);
-        let error = limiter.check(KEY).await.expect_err("junk");
-        show(&error);
-        kinds.push(kind(&error));
+        kinds.insert(show(&limiter.check(KEY).await.expect_err("junk")));
         limiter.reset(KEY).await.expect("a reset");
 
         let held = Policy::new("held", Concurrency::new(2)).on_store_failure(choice);
         let held = Limiter::new(store(&well, long), held);
-        let error = held.credit(KEY, 1).await.expect_err("units are held");
-        show(&error);
-        kinds.push(kind(&error));
+        kinds.insert(show(
+            &held.credit(KEY, 1).await.expect_err("units are held"),
+        ));
         let permit = held.acquire(KEY, Duration::ZERO).await.expect("a decision");
         hidden(&permit);
     }
@@ -204,16 +159,12 @@ async fn whatever_fails_nothing_is_shown() {
     });
     for check in checks.collect::<Vec<_>>() {
         if let Err(error) = check.await.expect("no panic") {
-            show(&error);
-            kinds.push(kind(&error));
+            kinds.insert(show(&error));
         }
     }
-    kinds.sort_unstable();
-    kinds.dedup();
     assert!(kinds.len() >= 7, "not every kind was seen: {kinds:#?}");
 
-    let text = LOG.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let text = String::from_utf8(text).expect("text");
+    let text = log::text();
     assert!(text.contains("tower_throttle::store"), "{text}");
     let unused = unused.trim_end_matches('/');
     for line in ["cannot connect to Redis", "rate-limit store unavailable"] {

@@ -1,15 +1,14 @@
 //! Exact counts under concurrency: 64 racing tasks over two processes on one Redis.
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Child, Command, Stdio},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::{runtime::Runtime, sync::Barrier};
 use tower_throttle::RedisStore;
 
-use crate::support::prelude::*;
+use crate::{
+    other::Other,
+    support::{denying_limiter, left_of, prelude::*},
+};
 
 const TASKS: usize = 32;
 const CALLS_PER_TASK: usize = 10;
@@ -45,52 +44,28 @@ struct Race {
 
 impl Race {
     fn limiter(&self, store: &RedisStore) -> Limiter {
-        // Lets no fallback decide in the store's place.
-        let builder = Limiter::builder()
-            .store(store.clone())
-            .on_store_failure(OnStoreFailure::Deny);
-        let builder = self
-            .policies
-            .iter()
-            .fold(builder, |builder, policy| builder.policy(policy.clone()));
-        builder.build().expect("a limiter")
+        denying_limiter(store.clone(), self.policies.clone())
     }
 }
 
-/// Every algorithm whose units are used up. Nothing comes back during the test.
+/// Every algorithm whose units are used up. Nothing comes back during the test: one token of the
+/// first bucket does in 14 minutes.
 fn algorithms(capacity: u64, window: Duration) -> Vec<Policy> {
-    let queue = LeakyBucket::new(capacity, window).queue(capacity - 1);
+    let bucket = || TokenBucket::new(capacity, window);
+    let leaky = || LeakyBucket::new(capacity, window);
+    let fixed = || FixedWindow::new(capacity, window);
     vec![
-        // One token comes back in 14 minutes.
-        Policy::new("token bucket", TokenBucket::new(capacity, window)),
-        Policy::new("leaky meter", LeakyBucket::new(capacity, window)),
-        Policy::new("leaky queue", queue),
-        Policy::new(
-            "interval bucket",
-            TokenBucket::new(capacity, window).refill_at_once(),
-        ),
+        Policy::new("token bucket", bucket()),
+        Policy::new("leaky meter", leaky()),
+        Policy::new("leaky queue", leaky().queue(capacity - 1)),
+        Policy::new("interval bucket", bucket().refill_at_once()),
         Policy::new("by hand", TokenBucket::without_refill(capacity)),
-        Policy::new("fixed window", FixedWindow::new(capacity, window)),
-        Policy::new(
-            "aligned window",
-            FixedWindow::new(capacity, window).aligned(),
-        ),
+        Policy::new("fixed window", fixed()),
+        Policy::new("aligned window", fixed().aligned()),
         Policy::new("sliding window", SlidingWindow::new(capacity, window)),
         Policy::new("sliding log", SlidingLog::new(capacity, window)),
     ]
 }
-
-const NAMES: [&str; 9] = [
-    "token bucket",
-    "leaky meter",
-    "leaky queue",
-    "interval bucket",
-    "by hand",
-    "fixed window",
-    "aligned window",
-    "sliding window",
-    "sliding log",
-];
 
 fn all_races(window: Duration) -> Vec<Race> {
     let mut races = Vec::new();
@@ -101,10 +76,10 @@ fn all_races(window: Duration) -> Vec<Race> {
         (Work::Debit(3), Some(CAPACITY + MOST_DEBT)),
         (Work::TwoAndBack, None),
     ];
-    for (name, policy) in NAMES.iter().zip(algorithms(CAPACITY, window)) {
+    for (number, policy) in algorithms(CAPACITY, window).into_iter().enumerate() {
         for (work, moved) in works {
             races.push(Race {
-                name: format!("{name}, {work:?}"),
+                name: format!("algorithm {number}, {work:?}"),
                 policies: vec![policy.clone().max_debt(MOST_DEBT)],
                 work,
                 moved,
@@ -130,11 +105,11 @@ fn all_races(window: Duration) -> Vec<Race> {
         capacities.push(CAPACITY);
         (policies, capacities)
     };
-    for (smallest, name) in NAMES.iter().enumerate() {
+    for smallest in 0..algorithms(CAPACITY, window).len() {
         for work in [Work::Check(1), Work::UpTo(7), Work::TwoAndBack] {
             let (policies, capacities) = with_smallest(smallest, SMALLER_CAPACITY);
             races.push(Race {
-                name: format!("all or none, least in {name}, {work:?}"),
+                name: format!("all or none, least in algorithm {smallest}, {work:?}"),
                 policies,
                 work,
                 moved: (work != Work::TwoAndBack).then_some(SMALLER_CAPACITY),
@@ -174,15 +149,8 @@ fn long_window() -> Duration {
 pub(crate) fn two_processes() {
     let server = RedisServer::start();
     let window = long_window();
-    let mut other = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--other-process", "two_processes", &server.url()])
-        .arg(window.as_secs().to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("another process");
-    let mut lines = BufReader::new(other.stdout.take().expect("its output")).lines();
-    let mut shown = || lines.next().expect("a line").expect("text");
+    let window_s = window.as_secs().to_string();
+    let mut other = Other::start(&["two_processes", &server.url(), &window_s]);
 
     let runtime = Runtime::new().expect("a runtime");
     let inside = runtime.enter();
@@ -190,18 +158,17 @@ pub(crate) fn two_processes() {
     let races = all_races(window);
     for race in &races {
         let (name, limiter) = (&race.name, race.limiter(&store));
-        assert_eq!(shown(), "ready");
-        tell(&mut other, "go");
+        assert_eq!(other.line(), "ready");
+        other.tell("go");
         let Outcome {
             moved: here,
             held,
             gave,
         } = runtime.block_on(run(race, &limiter));
-        let there: Vec<u64> = shown()
-            .split(' ')
-            .map(|number| number.parse().expect("a number"))
-            .collect();
-        let (there, gave) = (there[0], gave + there[1]);
+        let there = other.line();
+        let (there, gave_there) = there.split_once(' ').expect("two numbers");
+        let there: u64 = there.parse().expect("a number");
+        let gave = gave + gave_there.parse::<u64>().expect("a number");
         let moved = here + there;
         if let Some(wanted) = race.moved {
             assert_eq!(moved, wanted, "{name}: {here} + {there}");
@@ -218,7 +185,7 @@ pub(crate) fn two_processes() {
         server.assert_all_keys_expire();
 
         drop(held);
-        tell(&mut other, "over");
+        other.tell("over");
         if race.work == Work::Hold {
             let at_a_time = race.capacities.last();
             eventually("all permits back", || remaining().last() == at_a_time);
@@ -227,9 +194,9 @@ pub(crate) fn two_processes() {
         server.command(&["FLUSHALL"]);
         println!("{name}: {here} here + {there} there = {moved} ... ok");
     }
-    tell(&mut other, "end");
+    other.tell("end");
     drop(inside);
-    assert!(other.wait().expect("an end").success());
+    other.end(false);
     println!("{} races", races.len());
 }
 
@@ -250,20 +217,6 @@ pub(crate) fn other_process(url: &str, window_s: &str) {
     heard("end");
 }
 
-fn connect(url: &str) -> RedisStore {
-    let store = RedisStore::builder()
-        .timeout(DEADLINE)
-        // Refunds by the other process, and a flushed database, must show at once.
-        .denial_cache_ttl(Duration::ZERO)
-        .connect(url);
-    store.expect("a store")
-}
-
-fn tell(other: &mut Child, word: &str) {
-    let stdin = other.stdin.as_mut().expect("its input");
-    writeln!(stdin, "{word}").expect("another process");
-}
-
 fn heard(word: &str) {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("a word");
@@ -271,8 +224,14 @@ fn heard(word: &str) {
 }
 
 async fn remaining(limiter: &Limiter) -> Vec<u64> {
-    let peek = limiter.peek("ann").await.expect("a decision");
-    peek.policies().map(|policy| policy.remaining()).collect()
+    left_of(&limiter.peek("ann").await.expect("a decision"))
+}
+
+fn connect(url: &str) -> RedisStore {
+    let store = RedisStore::builder().timeout(DEADLINE);
+    // Refunds by the other process, and a flushed database, must show at once.
+    let store = store.denial_cache_ttl(Duration::ZERO);
+    store.connect(url).expect("a store")
 }
 
 /// What the tasks of one process did.

@@ -56,7 +56,7 @@ pub fn cost_in(header: &'static str) -> impl Fn(&RequestHead<'_>) -> u64 + Send 
 }
 
 /// A layer on a store of its own, at [`NOW_S`].
-pub fn layer_of<const N: usize>(policies: [Policy; N]) -> (RateLimitLayer, Arc<ManualClock>) {
+pub fn layer_of(policies: impl IntoIterator<Item = Policy>) -> (RateLimitLayer, Arc<ManualClock>) {
     layer_with(policies, |builder| builder)
 }
 
@@ -67,8 +67,8 @@ pub fn layer_on(store: impl Store, policy: impl Into<Policy>) -> RateLimitLayer 
 }
 
 /// The same with other settings.
-pub fn layer_with<const N: usize>(
-    policies: [Policy; N],
+pub fn layer_with(
+    policies: impl IntoIterator<Item = Policy>,
     set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
 ) -> (RateLimitLayer, Arc<ManualClock>) {
     let (store, clock) = standing_store();

@@ -1,17 +1,12 @@
 //! The text formats, read back by a strict parser.
 
-use std::collections::BTreeMap;
-
 use tower_throttle::{
-    Limiter, Policy, RateLimitLayer, TokenBucket,
+    LimiterBuilder,
     metrics::{self, Snapshot},
 };
 
 use super::{counted, counts};
-use crate::support::{
-    assert_config_error,
-    web::{api, ask, get},
-};
+use crate::prelude::*;
 
 /// The samples of a text, by name and labels, and its families with their types.
 #[derive(Debug, Default)]
@@ -94,25 +89,22 @@ fn sample(line: &str) -> (String, Vec<(String, String)>, &str) {
 fn by_what_they_count(parsed: &Parsed, limiter: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for ((name, labels), count) in &parsed.samples {
-        let labels: Vec<(&str, &str)> = labels
-            .iter()
-            .map(|(label, value)| (&**label, &**value))
-            .collect();
-        let (of, what) = match (&**name, &*labels) {
+        let labels = labels.iter().map(|(label, value)| (&**label, &**value));
+        let (of, what) = match (&**name, &labels.collect::<Vec<_>>()[..]) {
             ("tower_throttle_requests_total", [("limiter", of), ("result", result)]) => {
-                (of, (*result).to_owned())
+                (*of, (*result).to_owned())
             }
             ("tower_throttle_decisions_total", [("limiter", of), ("source", source)]) => {
-                (of, format!("by {source}"))
+                (*of, format!("by {source}"))
             }
             (
                 "tower_throttle_checks_total",
                 [("limiter", of), ("policy", policy), ("result", result)],
-            ) => (of, format!("{policy}: {result}")),
+            ) => (*of, format!("{policy}: {result}")),
             // The waits and the store, which other tests read.
             _ => continue,
         };
-        if *of == limiter && *count > 0.0 {
+        if of == limiter && *count > 0.0 {
             counts.insert(what, *count as u64);
         }
     }
@@ -122,30 +114,24 @@ fn by_what_they_count(parsed: &Parsed, limiter: &str) -> BTreeMap<String, u64> {
 /// The only families of a layer or limiter in memory. `suffix`: that of counters.
 #[track_caller]
 fn assert_families(parsed: &Parsed, suffix: &str) {
-    let counters = [
-        "bans",
-        "checks",
-        "decisions",
-        "requests",
-        "settlements",
-        "store_failures",
+    let expected = [
+        (
+            "bans checks decisions requests settlements store_failures",
+            suffix,
+            "counter",
+        ),
+        (
+            "held_units local_buckets memory_buckets store_up unsettled_units waiting",
+            "",
+            "gauge",
+        ),
+        ("wait_seconds", "", "histogram"),
     ];
-    let counters = counters.map(|name| (format!("{name}{suffix}"), "counter"));
-    let gauges = [
-        "held_units",
-        "local_buckets",
-        "memory_buckets",
-        "store_up",
-        "unsettled_units",
-        "waiting",
-    ];
-    let gauges = gauges.map(|name| (name.to_owned(), "gauge"));
-    let histograms = [("wait_seconds".to_owned(), "histogram")];
-    let expected = counters.into_iter().chain(gauges).chain(histograms);
-    let expected: BTreeMap<_, _> = expected
-        .map(|(name, kind)| (format!("tower_throttle_{name}"), kind.to_owned()))
-        .collect();
-    assert_eq!(parsed.families, expected);
+    let expected = expected.into_iter().flat_map(|(names, suffix, kind)| {
+        let names = names.split(' ');
+        names.map(move |name| (format!("tower_throttle_{name}{suffix}"), kind.to_owned()))
+    });
+    assert_eq!(parsed.families, expected.collect());
 }
 
 /// How many series a limiter has beside those of its policies: results, sources, and waits in 15
@@ -156,7 +142,6 @@ pub(super) const OF_POLICY: usize = 7 + 1;
 /// How many series a store in memory has: kinds of failures, results of settlements, and gauges.
 pub(super) const OF_MEMORY: usize = 9 + 5 + 5;
 
-/// Names with all characters that have to be escaped.
 const ODD: &str = r#"a "quoted" \name\ {with=braces}, and # more"#;
 
 fn odd_layer() -> RateLimitLayer {
@@ -185,22 +170,26 @@ fn both_formats_have_all_numbers_of_a_snapshot() {
 #[test]
 fn several_snapshots_share_each_family_and_equal_names_are_added_up() {
     let (odd, other) = (odd_layer().metrics(), odd_layer().metrics());
-    let limiter = |name: Option<&str>, policy: &str| {
-        let policy = Policy::new(policy, TokenBucket::per_minute(1));
-        let builder = Limiter::builder().policy(policy);
-        let builder = match name {
-            Some(name) => builder.name(name),
-            None => builder,
-        };
+    let counted_by = |builder: LimiterBuilder, policy: &str| {
+        let builder = builder.policy(Policy::new(policy, TokenBucket::per_minute(1)));
         let limiter = builder.build().expect("a limiter");
         assert!(limiter.check_now("ann").is_ok());
         limiter.metrics()
     };
-    let (one, two) = (limiter(None, "one"), limiter(Some("default"), "two"));
-    let all = [&odd, &one, &other, &two];
-    for (text, is_openmetrics) in [
-        (metrics::to_prometheus(all), false),
-        (metrics::to_openmetrics(all), true),
+    let one = counted_by(Limiter::builder(), "one");
+    let two = counted_by(Limiter::builder().name("default"), "two");
+    let (all, none): (_, [&Snapshot; 0]) = ([&odd, &one, &other, &two], []);
+    for (text, empty, is_openmetrics) in [
+        (
+            metrics::to_prometheus(all),
+            metrics::to_prometheus(none),
+            false,
+        ),
+        (
+            metrics::to_openmetrics(all),
+            metrics::to_openmetrics(none),
+            true,
+        ),
     ] {
         let parsed = parse(&text, is_openmetrics);
         assert_families(&parsed, if is_openmetrics { "" } else { "_total" });
@@ -209,41 +198,29 @@ fn several_snapshots_share_each_family_and_equal_names_are_added_up() {
         assert_eq!(by_what_they_count(&parsed, ODD), twice.collect());
         let expected = counts("allowed 2, by store 2, one: near 1, two: near 1");
         assert_eq!(by_what_they_count(&parsed, "default"), expected);
+        assert!(parse(&empty, is_openmetrics).samples.is_empty());
     }
-}
-
-#[test]
-fn no_snapshot_is_an_empty_text() {
-    let none: [&Snapshot; 0] = [];
-    assert!(
-        parse(&metrics::to_prometheus(none), false)
-            .samples
-            .is_empty()
-    );
-    assert!(
-        parse(&metrics::to_openmetrics(none), true)
-            .samples
-            .is_empty()
-    );
 }
 
 #[test]
 fn names_of_layers_and_limiters_follow_the_rules_of_policy_names() {
+    let layer = |name: &str| RateLimitLayer::builder().policy(api()).name(name).build();
+    let limiter = |name: &str| {
+        Limiter::builder()
+            .policy(TokenBucket::per_minute(1))
+            .name(name)
+            .build()
+    };
     let too_long = "x".repeat(65);
     for name in ["", "tab\t", "line\n", "caf\u{e9}", "\u{7f}", &too_long] {
         let start = format!("limiter name {name:?} is not 1 to 64");
-        let layer = RateLimitLayer::builder().policy(api()).name(name);
-        assert_config_error(layer.build(), "limiter-name", &start);
-        let policy = TokenBucket::per_minute(1);
-        let limiter = Limiter::builder().policy(policy).name(name);
-        assert_config_error(limiter.build(), "limiter-name", &start);
+        assert_config_error(layer(name), "limiter-name", &start);
+        assert_config_error(limiter(name), "limiter-name", &start);
     }
     for name in [" ", "\"", "\\", "~", &"x".repeat(64)] {
-        let layer = RateLimitLayer::builder().policy(api()).name(name);
-        let layer = layer.build().expect("a layer");
-        assert_eq!(layer.metrics().limiter(), name);
-        let text = layer.metrics().to_prometheus();
+        let seen = layer(name).expect("a layer").metrics();
+        assert_eq!(seen.limiter(), name);
         let expected = OF_LIMITER + OF_POLICY + OF_MEMORY;
-        assert_eq!(parse(&text, false).samples.len(), expected);
+        assert_eq!(parse(&seen.to_prometheus(), false).samples.len(), expected);
     }
 }

@@ -1,13 +1,7 @@
 //! Each method of a limiter that decides.
 
-use std::time::Duration;
-
-use tower_throttle::{
-    Concurrency, FixedWindow, Limiter, MemoryStore, OnStoreFailure, Policy, Responder, TokenBucket,
-};
-
 use super::{assert_counted, is_pending};
-use crate::support::web::{Down, Slow, at_once, plain};
+use crate::prelude::*;
 
 fn ten() -> Policy {
     Policy::new("ten", TokenBucket::per_day(10))
@@ -51,7 +45,7 @@ fn each_method_that_takes_is_counted_once() {
 }
 
 #[test]
-fn methods_that_only_look_or_correct_are_not_counted() {
+fn what_only_looks_or_corrects_is_not_counted_and_what_policies_do_not_support_is_a_mistake() {
     let limiter = Limiter::new(MemoryStore::new(), ten());
     at_once(async {
         let _ = limiter.peek("ann").await.expect("a decision");
@@ -61,10 +55,12 @@ fn methods_that_only_look_or_correct_are_not_counted() {
         limiter.reset_shared().await.expect("a store");
     });
     assert_counted(&limiter.metrics(), "");
-}
+    // The store cannot answer at once.
+    let limiter = Limiter::new(Slow::new(MemoryStore::new()), ten());
+    let error = limiter.check_now("ann").expect_err("it would wait");
+    assert!(error.is_unsupported());
+    assert_counted(&limiter.metrics(), "");
 
-#[test]
-fn an_operation_that_the_policies_do_not_support_is_a_misconfiguration() {
     let limiter = Limiter::new(MemoryStore::new(), Policy::new("held", Concurrency::new(1)));
     at_once(async {
         let error = limiter.check("ann").await.expect_err("no permit to hold");
@@ -85,15 +81,10 @@ fn a_store_that_fails_is_counted_by_what_decided_instead() {
             "allowed 4, by local 4, ten: allowed 4",
         ),
     ] {
-        for later in [false, true] {
-            let policy = ten().on_store_failure(choice);
-            let limiter = if later {
-                let slow = Slow::new(Down);
-                slow.gate.add_permits(10);
-                Limiter::new(slow, policy)
-            } else {
-                Limiter::new(Down, policy)
-            };
+        let policy = || ten().on_store_failure(choice);
+        let slow = Slow::new(Down);
+        slow.gate.add_permits(10);
+        for limiter in [Limiter::new(slow, policy()), Limiter::new(Down, policy())] {
             at_once(async {
                 let _ = limiter.check("ann").await;
                 let _ = limiter.check_n("ann", 1).await;
@@ -112,7 +103,7 @@ fn a_check_that_is_dropped_before_the_answer_is_cancelled() {
     // Never polled: nothing was asked.
     drop(limiter.check("ann"));
     assert_counted(&limiter.metrics(), "");
-    let mut checks: Vec<std::pin::Pin<Box<dyn Future<Output = bool>>>> = vec![
+    let mut checks: Vec<Pin<Box<dyn Future<Output = bool>>>> = vec![
         Box::pin(async { limiter.check("ann").await.is_ok() }),
         Box::pin(async { limiter.check_n("ann", 2).await.is_ok() }),
         Box::pin(async { limiter.take_up_to("ann", 2).await.is_ok() }),
@@ -124,29 +115,4 @@ fn a_check_that_is_dropped_before_the_answer_is_cancelled() {
     assert_counted(&limiter.metrics(), "");
     drop(checks);
     assert_counted(&limiter.metrics(), "cancelled 4");
-}
-
-#[test]
-fn a_store_that_cannot_answer_at_once_is_not_counted_by_check_now() {
-    let slow = Slow::new(MemoryStore::new());
-    let limiter = Limiter::new(slow.clone(), ten());
-    let error = limiter.check_now("ann").expect_err("it would wait");
-    assert!(error.is_unsupported());
-    assert_counted(&limiter.metrics(), "");
-}
-
-#[test]
-fn a_handler_that_uses_a_responder_is_counted_by_its_limiter() {
-    let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_day(1));
-    let responder = Responder::default();
-    for is_allowed in [true, false] {
-        let request = plain();
-        let outcome = at_once(limiter.check("ann"));
-        let answer = responder.respond(&(&request).into(), outcome);
-        assert_eq!(answer.is_ok(), is_allowed);
-    }
-    assert_counted(
-        &limiter.metrics(),
-        "allowed 1, denied 1, by store 2, 1-per-day: near 1, 1-per-day: denied 1",
-    );
 }

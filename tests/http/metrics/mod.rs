@@ -9,16 +9,11 @@ mod observing;
 mod series;
 #[cfg(feature = "tracing")]
 mod span;
-mod threads;
 mod waits;
 
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    task::{Context, Waker},
-};
-
 use tower_throttle::metrics::Snapshot;
+
+use crate::prelude::*;
 
 /// Returns all counts that are not 0, by what they count.
 fn counted(seen: &Snapshot) -> BTreeMap<String, u64> {
@@ -54,7 +49,6 @@ fn assert_counted(seen: &Snapshot, expected: &str) {
     assert_eq!(decided.sum::<u64>(), of_decisions);
 }
 
-/// Polls a future once.
 fn is_pending<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     future.as_mut().poll(&mut context).is_pending()

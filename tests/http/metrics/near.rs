@@ -1,16 +1,10 @@
 //! `near`: a policy had room, and less than a fifth of its capacity is left.
 
-use std::sync::Arc;
-
-use tower_throttle::{Limiter, ManualClock, MemoryStore};
-
-use crate::support::{
-    plans::{USED_UP, any_plan, any_scale_ms},
-    random::Random,
-    web::at_once,
+use crate::{
+    prelude::*,
+    support::plans::{USED_UP, any_plan, any_scale_ms},
 };
 
-/// Random quotas and costs: each check is counted as what its decision says.
 #[test]
 fn each_check_is_counted_by_what_is_left() {
     let mut random = Random::new();
@@ -25,9 +19,7 @@ fn each_check_is_counted_by_what_is_left() {
         let capacity = plan.spec.capacity();
         let (mut expected, mut before) = ([0; 4], limiter.metrics());
         for _ in 0..20 {
-            clock.advance(std::time::Duration::from_millis(
-                random.below(scale_ms / 8 + 1),
-            ));
+            clock.advance(Duration::from_millis(random.below(scale_ms / 8 + 1)));
             let units = random.below(capacity / 4 + 2);
             let decision = at_once(limiter.check_n("ann", units)).expect("a decision");
             let policy = decision.policies().next().expect("a policy");

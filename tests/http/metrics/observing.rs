@@ -1,18 +1,10 @@
 //! The observer of a layer or limiter.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use http::Method;
-use tower::{Layer, Service};
-use tower_throttle::{
-    Limiter, MemoryStore, OnStoreFailure, Policy, RateLimitLayer, Source, TokenBucket, key,
-    metrics::{Observe, Observed},
-};
+use tower_throttle::metrics::{Observe, Observed};
 
-use crate::support::web::{Down, Slow, ask, at_once, hello, plain, request};
+use crate::prelude::*;
 
 /// Keeps a line for each request: limiter, result, source, policies, policy without key.
 #[derive(Debug, Default)]
@@ -26,7 +18,7 @@ impl Observe for Seen {
             "{} {} {:?} {:?} {:?}",
             observed.limiter(),
             observed.result().as_str(),
-            decision.map(tower_throttle::Decision::source),
+            decision.map(Decision::source),
             policies,
             observed.policy_without_key(),
         );
@@ -41,26 +33,31 @@ impl Seen {
 }
 
 #[test]
-fn it_sees_each_request_of_a_layer_once() {
+fn it_sees_each_request_of_a_layer_and_each_check_of_a_limiter_once() {
     let seen = Arc::new(Seen::default());
+    let day = |choice| Policy::new("day", TokenBucket::per_day(1)).on_store_failure(choice);
     let layer = |choice| {
-        let day = Policy::new("day", TokenBucket::per_day(1)).key(key::header("x-api-key"));
-        let day = day.on_store_failure(choice);
+        let day = day(choice).key(key::header("x-api-key"));
         let builder = RateLimitLayer::builder().name("api").policy(day);
         let builder = builder.when(|head| head.method() != Method::HEAD);
         let builder = builder.observe(Arc::clone(&seen));
         builder.build().expect("a layer")
     };
-    let of_ann = || request(Method::GET, [("x-api-key", "ann")]);
-    let local = layer(OnStoreFailure::local());
-    for request in [
-        of_ann(),
-        of_ann(),
-        plain(),
-        request::<&str, 0>(Method::HEAD, []),
-    ] {
+    let of = |caller| get([("x-api-key", caller)]);
+    let [local, deny] = [OnStoreFailure::local(), OnStoreFailure::Deny].map(layer);
+    let head = request::<&str, 0>(Method::HEAD, []);
+    for request in [of("ann"), of("ann"), plain(), head] {
         ask(&local, request);
     }
+    // A layer on another store has the same observer.
+    ask(&local.store(Down), of("ann"));
+    ask(&deny.clone().store(Down), of("ann"));
+    let slow = Slow::new(MemoryStore::new());
+    let waiting = deny.store(slow.clone());
+    let mut service = waiting.layer(service_fn(hello));
+    drop(service.call(of("ann")));
+    slow.gate.add_permits(1);
+    at_once(service.call(of("bob"))).expect("an answer");
     assert_eq!(
         seen.take(),
         [
@@ -68,22 +65,6 @@ fn it_sees_each_request_of_a_layer_once() {
             "api denied Some(Store) Some(1) None",
             r#"api key_missing None None Some("day")"#,
             "api not_limited Some(Store) Some(0) None",
-        ]
-    );
-
-    // A layer on another store has the same observer.
-    ask(&local.store(Down), of_ann());
-    ask(&layer(OnStoreFailure::Deny).store(Down), of_ann());
-    let slow = Slow::new(MemoryStore::new());
-    let waiting = layer(OnStoreFailure::Deny).store(slow.clone());
-    let mut service = waiting.layer(tower::service_fn(hello));
-    drop(service.call(of_ann()));
-    slow.gate.add_permits(1);
-    let of_bob = request(Method::GET, [("x-api-key", "bob")]);
-    at_once(service.call(of_bob)).expect("an answer");
-    assert_eq!(
-        seen.take(),
-        [
             "api allowed Some(Local) Some(1) None",
             "api store_failed None None None",
             "api cancelled None None None",
@@ -91,32 +72,18 @@ fn it_sees_each_request_of_a_layer_once() {
         ]
     );
     assert!(format!("{waiting:?}").contains("Seen"));
-}
 
-#[test]
-fn it_sees_each_check_of_a_limiter_once() {
-    /// Keeps the sources alone.
-    #[derive(Debug, Default)]
-    struct Sources(Mutex<Vec<Source>>);
-
-    impl Observe for Sources {
-        fn decided(&self, observed: &Observed<'_>) {
-            let decision = observed.decision().expect("a decision");
-            self.0.lock().expect("no panic").push(decision.source());
-        }
-    }
-
-    let sources = Arc::new(Sources::default());
-    let builder = Limiter::builder().policy(TokenBucket::per_day(1));
-    let builder = builder.observe(Arc::clone(&sources));
-    let limiter = builder.build().expect("a limiter");
+    let builder = Limiter::builder().policy(day(OnStoreFailure::Deny));
+    let limiter = builder.observe(Arc::clone(&seen)).build();
+    let limiter = limiter.expect("a limiter");
     at_once(async {
         assert!(limiter.check("ann").await.expect("a decision").is_allowed());
         assert!(!limiter.check_now("ann").expect("a decision").is_allowed());
         let _ = limiter.peek("ann").await.expect("a decision");
     });
-    let seen = sources.0.lock().expect("no panic").clone();
-    assert_eq!(seen, [Source::Store; 2]);
+    let expected = ["allowed", "denied"];
+    let expected = expected.map(|result| format!("default {result} Some(Store) Some(1) None"));
+    assert_eq!(seen.take(), expected);
 }
 
 /// A request that ends because its thread panics is counted, and not observed: a second panic
@@ -136,7 +103,7 @@ fn a_panic_does_not_meet_the_panic_of_an_observer() {
     let builder = RateLimitLayer::builder().policy(day);
     let layer = builder.observe(Panics).build().expect("a layer");
     let layer = layer.store(Slow::new(MemoryStore::new()));
-    let mut service = layer.layer(tower::service_fn(hello));
+    let mut service = layer.layer(service_fn(hello));
     let mut end = |is_dropped_by_panic: bool| {
         let call = service.call(request(Method::GET, [("x-api-key", "ann")]));
         let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -152,18 +119,4 @@ fn a_panic_does_not_meet_the_panic_of_an_observer() {
     assert_eq!(layer.metrics().requests.cancelled, 1);
     assert_eq!(end(false).as_deref(), Some("saw cancelled"));
     assert_eq!(layer.metrics().requests.cancelled, 2);
-}
-
-/// An observer need not do anything.
-#[test]
-fn its_method_has_a_default() {
-    #[derive(Debug)]
-    struct Nothing;
-
-    impl Observe for Nothing {}
-
-    let builder = Limiter::builder().policy(TokenBucket::per_day(1));
-    let limiter = builder.observe(Nothing).build().expect("a limiter");
-    assert!(limiter.check_now("ann").expect("a decision").is_allowed());
-    assert_eq!(limiter.metrics().requests.total(), 1);
 }

@@ -1,54 +1,29 @@
 //! The span of a check that is awaited.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
-use tower::{Layer, Service};
-use tower_throttle::{
-    Limiter, MemoryStore, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key,
-};
 use tracing_subscriber::{Layer as _, filter::Targets, fmt::format::FmtSpan, layer::SubscriberExt};
 
 use super::is_pending;
-use crate::support::web::{Down, Slow, ask, at_once, get, hello};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::{
+    logged::{ToLog, logged},
+    prelude::*,
+};
 
 /// Returns a line for each span that ends while `run` runs under this filter.
 fn spans(filter: &str, run: impl FnOnce()) -> Vec<String> {
-    let log = Log::default();
-    let writer = log.clone();
     let lines = tracing_subscriber::fmt::layer()
         .with_span_events(FmtSpan::CLOSE)
         .with_ansi(false)
         .without_time()
-        .with_writer(move || writer.clone())
+        .with_writer(|| ToLog)
         .with_filter(filter.parse::<Targets>().expect("a filter"));
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), run);
-    let bytes = log.0.lock().expect("no panic").clone();
-    let text = String::from_utf8(bytes).expect("text");
-    let lines = text.lines().filter(|line| line.contains("close"));
-    lines.map(str::to_owned).collect()
+    let subscriber = tracing_subscriber::registry().with(lines);
+    let mut lines = logged(|| tracing::subscriber::with_default(subscriber, run));
+    lines.retain(|line| line.contains("close"));
+    lines
 }
 
 const ON: &str = "tower_throttle::check=trace";
 
-/// The caller's key, which is in no span.
 const KEY: &str = "secret-7f7c4b6e";
 
 fn day() -> Policy {
@@ -65,22 +40,25 @@ fn slow_layer(policy: Policy) -> RateLimitLayer {
 #[test]
 fn an_awaited_check_has_a_span_with_what_was_decided() {
     let layer = slow_layer(day());
+    let of_ann = || get([("x-api-key", KEY)]);
     let lines = spans(ON, || {
-        assert_eq!(ask(&layer, get([("x-api-key", KEY)])).status, 200);
-        assert_eq!(ask(&layer, get([("x-api-key", KEY)])).status, 429);
+        [200, 429]
+            .into_iter()
+            .for_each(|status| assert_eq!(ask(&layer, of_ann()).status, status))
     });
     assert_eq!(lines.len(), 2, "{lines:?}");
     for (line, verdict) in lines.iter().zip(["allowed", "denied"]) {
-        assert!(line.contains("tower_throttle.check{"), "{line}");
-        assert!(line.contains("tower_throttle::check"), "{line}");
-        assert!(line.contains(r#"limiter="api""#), "{line}");
-        assert!(line.contains(r#"source="store""#), "{line}");
-        assert!(line.contains(&format!("verdict=\"{verdict}\"")), "{line}");
-        assert_eq!(
-            line.contains("retry_after_ms=86"),
-            verdict == "denied",
-            "{line}"
-        );
+        for part in [
+            "tower_throttle.check{",
+            "tower_throttle::check",
+            r#"limiter="api""#,
+            r#"source="store""#,
+            &format!("verdict=\"{verdict}\""),
+        ] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        let has_wait = line.contains("retry_after_ms=86");
+        assert_eq!(has_wait, verdict == "denied", "{line}");
         assert!(!line.contains(KEY), "{line}");
     }
 }
@@ -99,7 +77,7 @@ fn failed_and_cancelled_checks_have_a_verdict_and_no_source() {
     let limiter = limiter.expect("a limiter");
     let lines = spans(ON, || {
         ask(&failing, get([("x-api-key", KEY)]));
-        let mut service = waiting.layer(tower::service_fn(hello));
+        let mut service = waiting.layer(service_fn(hello));
         let mut call = Box::pin(service.call(get([("x-api-key", KEY)])));
         assert!(is_pending(&mut call));
         drop(call);

@@ -1,24 +1,10 @@
 //! When the inner service is polled and called, and with what errors.
 
-use std::{
-    cell::Cell,
-    convert::Infallible,
-    future::{Ready, poll_fn, ready},
-    panic::AssertUnwindSafe,
-    rc::Rc,
-    task::{Context, Poll, Waker},
-};
+use std::{cell::Cell, future::Ready, rc::Rc};
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
-use tower::{Layer, Service};
 use tower_test::mock;
-use tower_throttle::{Decision, RateLimitLayer};
 
-use crate::support::web::{
-    Slow, api, ask, at_once, get, hello, layer_of, layer_on, plain, read, standing_store,
-};
+use crate::prelude::*;
 
 /// Returns the layer on a store that answers at once, and on one that answers later.
 fn now_and_later() -> [RateLimitLayer; 2] {
@@ -30,61 +16,36 @@ fn now_and_later() -> [RateLimitLayer; 2] {
     [layer_of([api()]).0, later()]
 }
 
-/// A service that counts calls in `call` itself, before its future is polled.
-#[derive(Clone, Default)]
-struct Eager {
-    calls: Rc<Cell<u32>>,
-}
-
-impl<B> Service<Request<B>> for Eager {
-    type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = Ready<Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Request<B>) -> Self::Future {
-        self.calls.set(self.calls.get() + 1);
-        ready(Ok(Response::new(Full::from("hello"))))
-    }
-}
-
 #[test]
-fn nothing_is_called_on_a_denial() {
+fn the_service_that_was_polled_ready_is_called_and_none_on_a_denial() {
     for layer in now_and_later() {
-        let inner = Eager::default();
+        let inner = Careful::default();
         let calls = Rc::clone(&inner.calls);
         let mut service = layer.layer(inner);
-        let mut statuses = Vec::new();
-        for cost in [60, 60, 250, 40, 1] {
+        let seen = [60, 60, 250, 40, 1].map(|cost| {
+            assert!(poll_ready(&mut service).is_ready());
             let answer = read(at_once(service.call(get([("api", cost)]))).unwrap());
-            statuses.push((answer.status.as_u16(), calls.get()));
-        }
-        assert_eq!(statuses, [(200, 1), (429, 1), (403, 1), (200, 2), (429, 2)]);
+            (answer.status.as_u16(), calls.get())
+        });
+        assert_eq!(seen, [(200, 1), (429, 1), (403, 1), (200, 2), (429, 2)]);
     }
 }
 
-#[test]
-fn the_inner_service_is_called_at_once_where_the_store_answers_at_once() {
-    let [layer, _] = now_and_later();
-    let inner = Eager::default();
-    let calls = Rc::clone(&inner.calls);
-    let future = layer.layer(inner).call(plain());
-    assert_eq!(calls.get(), 1);
-    drop(future);
-}
-
-/// A service that must be polled ready before each call. Its clones are not ready.
+/// A service that must be polled ready before each call. Its clones are not ready, and count
+/// calls together: in `call` itself, before its future is polled.
 #[derive(Default)]
 struct Careful {
     is_ready: bool,
+    calls: Rc<Cell<u32>>,
 }
 
 impl Clone for Careful {
     fn clone(&self) -> Self {
-        Self::default()
+        let calls = Rc::clone(&self.calls);
+        Self {
+            is_ready: false,
+            calls,
+        }
     }
 }
 
@@ -101,42 +62,26 @@ impl<B> Service<Request<B>> for Careful {
     fn call(&mut self, _: Request<B>) -> Self::Future {
         assert!(self.is_ready, "called without having been polled ready");
         self.is_ready = false;
+        self.calls.set(self.calls.get() + 1);
         ready(Ok(Response::new(Full::from("hello"))))
     }
 }
 
 #[test]
-fn the_service_that_was_polled_ready_is_the_one_called() {
-    for layer in now_and_later() {
-        let mut service = layer.layer(Careful::default());
-        for _ in 0..3 {
-            at_once(poll_fn(|cx| {
-                Service::<Request<()>>::poll_ready(&mut service, cx)
-            }))
-            .unwrap();
-            let answer = read(at_once(service.call(Request::new(()))).unwrap());
-            assert_eq!(answer.text(), "hello");
-        }
-    }
-}
-
-#[test]
 fn several_requests_in_flight_have_a_ready_service_each() {
-    let slow = Slow::new(standing_store().0);
-    let gate = std::sync::Arc::clone(&slow.gate);
-    let layer = RateLimitLayer::new(api()).store(slow);
-    let mut service = layer.layer(Careful::default());
-    let mut futures = Vec::new();
-    for _ in 0..3 {
-        at_once(poll_fn(|cx| {
-            Service::<Request<()>>::poll_ready(&mut service, cx)
-        }))
-        .unwrap();
-        futures.push(service.call(Request::new(())));
-    }
-    gate.add_permits(3);
-    for future in futures {
-        assert_eq!(read(at_once(future).unwrap()).text(), "hello");
+    for (layer, called) in now_and_later().into_iter().zip([3, 0]) {
+        let inner = Careful::default();
+        let calls = Rc::clone(&inner.calls);
+        let mut service = layer.layer(inner);
+        let futures = [(); 3].map(|()| {
+            assert!(poll_ready(&mut service).is_ready());
+            service.call(plain())
+        });
+        // Where the store answers at once, each was called at once.
+        assert_eq!(calls.get(), called);
+        for future in futures {
+            assert_eq!(read(at_once(future).unwrap()).text(), "hello");
+        }
     }
 }
 
@@ -154,7 +99,7 @@ fn poll_ready<S: Service<Request<Full<Bytes>>>>(service: &mut S) -> Poll<Result<
 }
 
 #[test]
-fn it_is_ready_when_the_inner_service_is() {
+fn it_is_ready_when_the_inner_service_is_and_fails_with_it() {
     for layer in now_and_later() {
         let (inner, mut handle): (Mock, _) = mock::pair();
         handle.allow(0);
@@ -162,15 +107,7 @@ fn it_is_ready_when_the_inner_service_is() {
         assert!(poll_ready(&mut service).is_pending());
         handle.allow(1);
         assert!(matches!(poll_ready(&mut service), Poll::Ready(Ok(()))));
-    }
-}
-
-#[test]
-fn it_fails_where_the_inner_service_is_broken() {
-    for layer in now_and_later() {
-        let (inner, mut handle): (Mock, _) = mock::pair();
         handle.send_error("out of order");
-        let mut service = layer.layer(inner);
         let Poll::Ready(Err(error)) = poll_ready(&mut service) else {
             panic!("ready");
         };
@@ -209,64 +146,16 @@ async fn a_request_reaches_the_inner_service_as_it_was_sent() {
     }
 }
 
-/// An error that is neither `Send` nor `Sync` nor an `Error`.
-#[derive(Clone)]
-struct Odd(Rc<str>);
-
-#[derive(Clone)]
-struct Fails(Odd);
-
-impl<B> Service<Request<B>> for Fails {
-    type Response = Response<Full<Bytes>>;
-    type Error = Odd;
-    type Future = Ready<Result<Self::Response, Odd>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Odd>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Request<B>) -> Self::Future {
-        ready(Err(self.0.clone()))
-    }
-}
-
+/// Also an error that is neither `Send` nor `Sync` nor an `Error`.
 #[test]
-fn errors_of_the_inner_service_pass_untouched() {
+fn errors_of_the_inner_service_pass_untouched_and_a_denial_is_no_error() {
     for layer in now_and_later() {
-        let odd = Odd("odd".into());
-        let mut service = layer.layer(Fails(odd.clone()));
+        let odd: Rc<str> = "odd".into();
+        let inner = |_| ready(Err::<Response<Full<Bytes>>, _>(Rc::clone(&odd)));
+        let mut service = layer.layer(service_fn(inner));
         let error = at_once(service.call(plain())).err().unwrap();
-        assert!(Rc::ptr_eq(&error.0, &odd.0));
-    }
-}
-
-#[test]
-fn a_denial_is_a_response_and_never_an_error() {
-    for layer in now_and_later() {
-        let mut service = layer.layer(Fails(Odd("odd".into())));
+        assert!(Rc::ptr_eq(&error, &odd));
         let denied = at_once(service.call(get([("api", 250)])));
         assert_eq!(denied.ok().unwrap().status(), 403);
-    }
-}
-
-#[test]
-fn a_future_that_is_polled_after_completion_panics() {
-    let denying = layer_of([api()]).0;
-    ask(&denying, get([("api", "100")]));
-    for layer in [vec![denying], now_and_later().into()].concat() {
-        let mut future = Box::pin(layer.layer(tower::service_fn(hello)).call(plain()));
-        let mut poll = || {
-            future
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-        };
-        assert!(matches!(poll(), Poll::Ready(Ok(_))));
-        let again = std::panic::catch_unwind(AssertUnwindSafe(|| drop(poll())));
-        let payload = again.unwrap_err();
-        let message = match payload.downcast::<String>() {
-            Ok(text) => *text,
-            Err(payload) => (*payload.downcast::<&str>().unwrap()).to_owned(),
-        };
-        assert_eq!(message, "`ResponseFuture` polled after completion");
     }
 }

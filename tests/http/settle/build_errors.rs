@@ -1,92 +1,85 @@
 //! Configuration errors of policies that settle.
 
-use std::time::Duration;
-
-use tower_throttle::{
-    Concurrency, LeakyBucket, Limiter, Outcome, Policy, RateLimitLayer, Settle, TokenBucket, settle,
-};
-
 use super::window;
-use crate::support::assert_config_error;
-
-#[track_caller]
-fn assert_error(policy: Policy, code: &str, start: &str) {
-    let name = r#"policy "units": "#;
-    let built = RateLimitLayer::builder().policy(policy).build();
-    assert_config_error(built, code, &format!("{name}{start}"));
-}
+use crate::prelude::*;
 
 #[test]
-fn what_cannot_hold_cannot_settle() {
+fn settings_that_cannot_settle_are_errors() {
     let full = |_: &Outcome<'_>| Settle::Full;
-    let leased = Policy::new("units", TokenBucket::per_second(1_000)).lease();
-    let start = "a policy whose requests hold units cannot have `lease()`";
-    assert_error(leased.settle_by(full), "cannot-hold", start);
-
-    let paced = Policy::new("units", LeakyBucket::per_second(1).queue(5));
-    let start = "a policy whose requests hold units cannot have a LeakyBucket with a queue";
-    assert_error(paced.settle_by(full), "cannot-hold", start);
-
-    let permits = Policy::new("units", Concurrency::new(5));
-    let start = "a policy whose requests hold units cannot have a Concurrency quota";
-    assert_error(permits.settle_by(full), "cannot-hold", start);
-}
-
-#[test]
-fn a_time_that_is_out_of_range_is_an_error_before_and_after() {
-    let full = |_: &Outcome<'_>| Settle::Full;
-    let short = Duration::from_millis(999);
-    let start = "`hold_for(999ms)`";
-    let before = window("units", 10).hold_for(short).settle_by(full);
-    assert_error(before, "hold-out-of-range", start);
-    let after = window("units", 10).settle_by(full).hold_for(short);
-    assert_error(after, "hold-out-of-range", start);
-    let builder = RateLimitLayer::builder();
-    let second = window("units", 10)
-        .settle_by(full)
-        .hold_for(Duration::from_secs(1));
-    assert!(builder.policy(second).build().is_ok());
-}
-
-#[test]
-fn a_settler_checks_its_own_settings() {
-    for (settler, start) in [(0, "0 is not"), (99, "99 is not"), (1_000, "1000 is not")] {
-        let policy = window("units", 10).settle_by(settle::status([404, settler]));
-        assert_error(policy, "status-out-of-range", start);
+    let units = || window("units", 10);
+    let of = |quota: &str| Policy::new("units", quota.parse::<Quota>().expect("a quota"));
+    let status = |code| units().settle_by(settle::status([404, code]));
+    let (short, second) = (Duration::from_millis(999), Duration::from_secs(1));
+    let nothing = || units().cost(0).max_debt(0);
+    let cannot_hold = "a policy whose requests hold units cannot have";
+    for (policy, code, start) in [
+        (
+            of("1000 per second").lease().settle_by(full),
+            "cannot-hold",
+            format!("{cannot_hold} `lease()`"),
+        ),
+        (
+            of("leaky bucket of 1 per second, queue 5").settle_by(full),
+            "cannot-hold",
+            format!("{cannot_hold} a LeakyBucket with a queue"),
+        ),
+        (
+            of("5 at once").settle_by(full),
+            "cannot-hold",
+            format!("{cannot_hold} a Concurrency quota"),
+        ),
+        // Before and after.
+        (
+            units().hold_for(short).settle_by(full),
+            "hold-out-of-range",
+            "`hold_for(999ms)`".to_owned(),
+        ),
+        (
+            units().settle_by(full).hold_for(short),
+            "hold-out-of-range",
+            "`hold_for(999ms)`".to_owned(),
+        ),
+        (status(0), "status-out-of-range", "0 is not".to_owned()),
+        (status(99), "status-out-of-range", "99 is not".to_owned()),
+        (
+            status(1_000),
+            "status-out-of-range",
+            "1000 is not".to_owned(),
+        ),
+        (
+            units().settle_by(settle::status([0_u16; 0])),
+            "zero",
+            "`settle::status` is zero or empty".to_owned(),
+        ),
+        (
+            units().settle_by(settle::header("no name")),
+            "header-name",
+            r#""no name" is not a header name"#.to_owned(),
+        ),
+        (
+            units().settle_by(settle::body_bytes(0)),
+            "zero",
+            "`settle::body_bytes` is zero or empty".to_owned(),
+        ),
+        (
+            nothing().settle_by(settle::failures()),
+            "settles-nothing",
+            "`settle_by(..)` with `cost(0)` and no debt".to_owned(),
+        ),
+    ] {
+        let built = RateLimitLayer::builder().policy(policy).build();
+        assert_config_error(built, code, &format!(r#"policy "units": {start}"#));
     }
-    let none: [u16; 0] = [];
-    let empty = window("units", 10).settle_by(settle::status(none));
-    assert_error(empty, "zero", "`settle::status` is zero or empty");
-
-    let name = window("units", 10).settle_by(settle::header("no name"));
-    assert_error(name, "header-name", r#""no name" is not a header name"#);
-
-    let bytes = window("units", 10).settle_by(settle::body_bytes(0));
-    assert_error(bytes, "zero", "`settle::body_bytes` is zero or empty");
-}
-
-#[test]
-fn a_policy_that_can_charge_nothing_is_an_error() {
-    let nothing = || window("units", 10).cost(0).max_debt(0);
-    let policy = nothing().settle_by(settle::failures());
-    assert_error(
-        policy,
-        "settles-nothing",
-        "`settle_by(..)` with `cost(0)` and no debt",
-    );
     for policy in [
+        units().settle_by(full).hold_for(second),
         nothing().cost_by(|_| 1).settle_by(settle::failures()),
         nothing().cost(1).settle_by(settle::failures()),
         nothing().max_debt(1).settle_by(settle::failures()),
     ] {
         assert!(RateLimitLayer::builder().policy(policy).build().is_ok());
     }
-}
-
-#[test]
-fn a_limiter_has_no_responses() {
-    let policy = window("units", 10).settle_by(settle::failures());
-    let built = Limiter::builder().policy(policy).build();
+    // A limiter has no responses.
+    let built = Limiter::builder().policy(units().settle_by(full)).build();
     let start = r#"policy "units": `settle_by(..)` reads requests"#;
     assert_config_error(built, "no-request-to-read", start);
 }

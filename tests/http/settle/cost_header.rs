@@ -1,15 +1,9 @@
 //! The cost in a field of the response.
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response};
-use http_body_util::Full;
-use tower_throttle::{HeaderFormat, settle};
-
 use super::{answered, left_of, window};
-use crate::support::web::{Answer, layer_of, layer_with};
+use crate::prelude::*;
 
-/// Answers with these values of the field.
-fn ask_with(layer: &tower_throttle::RateLimitLayer, values: &[&'static [u8]]) -> Answer {
+fn ask_with(layer: &RateLimitLayer, values: &[&'static [u8]]) -> Answer {
     let mut fields = HeaderMap::new();
     for value in values {
         fields.append("x-cost", HeaderValue::from_bytes(value).expect("a value"));
@@ -21,6 +15,7 @@ fn ask_with(layer: &tower_throttle::RateLimitLayer, values: &[&'static [u8]]) ->
     })
 }
 
+/// Several policies may read it. What cannot be owed is not charged.
 #[test]
 fn the_field_says_the_cost_and_clients_do_not_see_it() {
     for (value, remaining) in [
@@ -30,11 +25,16 @@ fn the_field_says_the_cost_and_clients_do_not_see_it() {
         (b"40", 60),
         (b"000007", 93),
         (b" 12 ", 88),
+        (b"18446744073709551615", 0),
     ] {
-        let policy = window("points", 100).cost(20).max_debt(50);
-        let (layer, _) = layer_of([policy.settle_by(settle::header("X-Cost"))]);
+        let policy = |name| {
+            window(name, 100)
+                .cost(20)
+                .settle_by(settle::header("X-Cost"))
+        };
+        let (layer, _) = layer_of(["points", "more"].map(policy));
         let answer = ask_with(&layer, &[value]);
-        assert_eq!(left_of(&layer), remaining);
+        assert_eq!(super::left(&layer), [remaining; 2]);
         assert_eq!(answer.names(), ["ratelimit", "ratelimit-policy"]);
         let field = answer.field("ratelimit").expect("it");
         assert!(
@@ -63,33 +63,16 @@ fn a_value_that_is_no_cost_charges_what_is_held() {
         &[b"1", b"1"],
         &[b"1", b"2"],
     ];
+    let policy = window("points", 100)
+        .cost(20)
+        .settle_by(settle::header("x-cost"));
     for values in lines {
-        let (layer, _) = layer_of([window("points", 100)
-            .cost(20)
-            .settle_by(settle::header("x-cost"))]);
+        let (layer, _) = layer_of([policy.clone()]);
         let answer = ask_with(&layer, values);
         assert_eq!(left_of(&layer), 80, "{values:?}");
         // It is removed all the same.
         assert_eq!(answer.field("x-cost"), None);
     }
-}
-
-/// The largest number is a number. What cannot be owed is not charged.
-#[test]
-fn the_largest_number_is_charged_as_far_as_the_debt_goes() {
-    let policy = window("points", 100).cost(20).max_debt(0);
-    let (layer, _) = layer_of([policy.settle_by(settle::header("x-cost"))]);
-    ask_with(&layer, &[b"18446744073709551615"]);
-    assert_eq!(left_of(&layer), 0);
-}
-
-#[test]
-fn a_field_that_is_passed_on_stays() {
-    let settler = settle::header("x-cost").pass_on();
-    let (layer, _) = layer_of([window("points", 100).settle_by(settler)]);
-    let answer = ask_with(&layer, &[b"3"]);
-    assert_eq!(answer.field("x-cost").as_deref(), Some("3"));
-    assert_eq!(left_of(&layer), 97);
 }
 
 /// Clients must not see it, whichever requests the policy counts.
@@ -105,14 +88,4 @@ fn the_field_is_removed_though_the_policy_does_not_apply() {
     for layer in [by_policy, by_layer, without_fields, unwanted] {
         assert_eq!(ask_with(&layer, &[b"3"]).names(), [] as [&str; 0]);
     }
-}
-
-/// One removes it after all were asked.
-#[test]
-fn several_policies_may_read_the_field() {
-    let policies = ["one", "two"].map(|name| window(name, 100).settle_by(settle::header("x-cost")));
-    let (layer, _) = layer_of(policies);
-    let answer = ask_with(&layer, &[b"3"]);
-    assert_eq!(answer.field("x-cost"), None);
-    assert_eq!(super::left(&layer), [97, 97]);
 }

@@ -1,44 +1,17 @@
 //! Requests that are dropped: at each point where they wait, the settler says what is charged.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use super::{Frames, Part, at_end::respond, left_of, window};
+use crate::prelude::*;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use tower::{Layer, Service, service_fn};
-use tower_throttle::{Concurrency, Outcome, Policy, RateLimitLayer, Settle, TokenBucket};
-
-use super::{Frames, Part, left_of, window};
-use crate::support::{
-    eventually_async,
-    web::{Slow, at_once, layer_of, layer_with, plain, standing_store},
-};
-
-type Response_ = Result<Response<Full<Bytes>>, std::convert::Infallible>;
+type Response_ = Result<Response<Full<Bytes>>, Infallible>;
 
 /// A request whose handler has begun, and does not end.
-pub(super) struct Begun(Pin<Box<dyn Future<Output = ()>>>);
-
-impl Begun {
-    fn poll(&mut self) -> Poll<()> {
-        self.0
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-    }
-}
+pub(crate) type Begun = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Sends a request to a handler that does not answer.
-pub(super) fn begin(layer: &RateLimitLayer) -> Begun {
+pub(crate) fn begin(layer: &RateLimitLayer) -> Begun {
     let mut begun = call(layer);
-    assert!(begun.poll().is_pending());
+    assert!(poll(&mut begun).is_pending());
     begun
 }
 
@@ -46,7 +19,7 @@ pub(super) fn begin(layer: &RateLimitLayer) -> Begun {
 fn call(layer: &RateLimitLayer) -> Begun {
     let stuck = service_fn(|_: Request<Full<Bytes>>| std::future::pending::<Response_>());
     let response = layer.layer(stuck).call(plain());
-    Begun(Box::pin(async { drop(response.await) }))
+    Box::pin(async { drop(response.await) })
 }
 
 /// A policy that holds 10 of 100 units, and settles so whatever it is asked. It counts how often
@@ -96,7 +69,6 @@ fn while_the_handler_works() {
     assert_charged(|layer| drop(call(layer)));
 }
 
-/// Sends a request to a handler that panics.
 fn panic_in(layer: &RateLimitLayer) {
     let broken = service_fn(|_: Request<Full<Bytes>>| async {
         if true {
@@ -120,11 +92,13 @@ fn by_a_panic_of_the_handler_and_one_of_the_settler() {
 }
 
 /// A layer on a store whose answers wait, and the store without the wait.
-fn slow(policy: Policy) -> (RateLimitLayer, RateLimitLayer, Arc<tokio::sync::Semaphore>) {
+fn slow(
+    policies: impl IntoIterator<Item = Policy>,
+) -> (RateLimitLayer, RateLimitLayer, Arc<tokio::sync::Semaphore>) {
     let (store, _) = standing_store();
     let slow = Slow::new(store.clone());
     let gate = Arc::clone(&slow.gate);
-    let (layer, _) = layer_of([policy]);
+    let (layer, _) = layer_of(policies);
     (layer.clone().store(slow), layer.store(store), gate)
 }
 
@@ -136,12 +110,12 @@ async fn while_the_store_decides() {
         .flat_map(|it| [(it, false), (it, true)])
     {
         let (policy, asked) = settling(to);
-        let (layer, view, gate) = slow(policy);
+        let (layer, view, gate) = slow([policy]);
         let mut begun = call(&layer);
-        assert!(begun.poll().is_pending());
+        assert!(poll(&mut begun).is_pending());
         if has_decided {
             gate.add_permits(2);
-            assert!(begun.poll().is_pending());
+            assert!(poll(&mut begun).is_pending());
         }
         drop(begun);
         // For the answer, and for that of the settlement.
@@ -157,9 +131,9 @@ async fn while_the_store_decides() {
 async fn a_denial_is_not_settled() {
     let policy = window("units", 5).cost_by(|_| 10);
     let policy = policy.settle_by(|_: &Outcome<'_>| -> Settle { panic!("nothing is held") });
-    let (layer, view, gate) = slow(policy);
+    let (layer, view, gate) = slow([policy]);
     let mut begun = call(&layer);
-    assert!(begun.poll().is_pending());
+    assert!(poll(&mut begun).is_pending());
     drop(begun);
     gate.add_permits(1);
     eventually_async("the answer", async || gate.available_permits() == 0).await;
@@ -176,14 +150,10 @@ async fn a_request_that_waits_and_is_dropped_costs_nothing() {
         let settler = |_: &Outcome<'_>| -> Settle { panic!("it took nothing") };
         policy.cost(cost).settle_by(settler)
     };
-    let (store, _) = standing_store();
-    let slow = Slow::new(store.clone());
-    let gate = Arc::clone(&slow.gate);
     let permits = Policy::new("permits", Concurrency::new(5)).shared();
-    let (layer, _) = layer_of([permits, policy(10)]);
-    let (late, view) = (layer.clone().store(slow), layer.store(store));
+    let (late, view, gate) = slow([permits, policy(10)]);
     let mut begun = call(&late);
-    assert!(begun.poll().is_pending());
+    assert!(poll(&mut begun).is_pending());
     drop(begun);
     gate.add_permits(10);
     eventually_async("the refund", async || super::left(&view) == [5, 100]).await;
@@ -192,7 +162,7 @@ async fn a_request_that_waits_and_is_dropped_costs_nothing() {
     let (layer, _) = layer_with([policy(60)], |builder| {
         builder.wait_up_to(Duration::from_secs(30))
     });
-    let buckets = layer.buckets(&(&plain()).into()).expect("keys");
+    let buckets = buckets_of(&layer, &plain());
     assert!(at_once(buckets.debit(60)).expect("a decision").is_allowed());
     let waiting = begin(&layer);
     tokio::time::advance(Duration::from_millis(1_500)).await;
@@ -200,7 +170,6 @@ async fn a_request_that_waits_and_is_dropped_costs_nothing() {
     assert_eq!(left_of(&layer), 40);
 }
 
-/// At each frame of a body.
 #[test]
 fn while_the_body_is_sent() {
     let parts = || [Part::Data("one"), Part::Data("two"), Part::Never];
@@ -219,21 +188,13 @@ fn while_the_body_is_sent() {
                 to
             });
             let (layer, _) = layer_of([policy]);
-            let inner = service_fn(move |_: Request<Full<Bytes>>| {
-                let response = Response::new(Frames::new(parts()));
-                std::future::ready(Ok::<_, std::convert::Infallible>(response))
-            });
-            let response = at_once(layer.layer(inner).call(plain())).expect("a response");
-            let mut body = response.into_body();
+            let mut body = respond(&layer, Response::new(Frames::new(parts()))).into_body();
             for _ in 0..frames {
                 assert!(at_once(body.frame()).is_some());
             }
-            let mut next = Box::pin(body.frame());
-            let mut context = Context::from_waker(Waker::noop());
             if frames == 2 {
-                assert!(next.as_mut().poll(&mut context).is_pending());
+                assert!(poll(&mut Box::pin(body.frame())).is_pending());
             }
-            drop(next);
             assert_eq!((left_of(&layer), asked.load(Ordering::SeqCst)), (90, 1));
             drop(body);
             assert_eq!(left_of(&layer), 100 - units, "{to:?} after {frames}");

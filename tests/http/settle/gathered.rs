@@ -1,19 +1,10 @@
 //! Settlements that no caller waits for, on their way to a store far away.
 
-use std::time::Duration;
-
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
-use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    Decision, OnStoreFailure, Outcome, Penalty, Policy, RateLimitLayer, RedisStore, RequestHead,
-    Settle, Source, TokenBucket, key, settle, testing::SimulatedRedis,
-};
+use tokio::time::{Instant, sleep};
+use tower_throttle::testing::SimulatedRedis;
 
 use super::as_asked;
-use crate::support::{eventually_async, random::Random, web::get};
+use crate::prelude::*;
 
 fn layer_of(redis: &SimulatedRedis, policy: Policy) -> RateLimitLayer {
     layer_with(redis, policy, Duration::from_millis(50))
@@ -26,7 +17,6 @@ fn layer_with(redis: &SimulatedRedis, policy: Policy, timeout: Duration) -> Rate
     layer.decision_in_extensions().build().expect("a layer")
 }
 
-/// Sends a request of this caller, and returns the decision about it.
 async fn ask(layer: &RateLimitLayer, caller: u64, status: u16) -> Decision {
     let request = get([("caller", caller), ("answer", status.into())]);
     let response = layer.layer(service_fn(as_asked)).oneshot(request).await;
@@ -35,10 +25,9 @@ async fn ask(layer: &RateLimitLayer, caller: u64, status: u16) -> Decision {
     decision.cloned().expect("a decision")
 }
 
-/// Returns how many units a caller has left.
 async fn left(layer: &RateLimitLayer, caller: u64) -> u64 {
     let request = get([("caller", caller)]);
-    let buckets = layer.buckets(&RequestHead::from(&request)).expect("a key");
+    let buckets = buckets_of(layer, &request);
     let decision = buckets.peek().await.expect("a decision");
     decision.policies().next().expect("a policy").remaining()
 }

@@ -1,53 +1,21 @@
 //! The status of a gRPC call is in its trailers, or in its headers if there is no message.
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, Full};
-use tower::{Layer, Service};
-use tower_throttle::{Outcome, RateLimitLayer, Settle, settle};
+use super::{Frames, Part, answered, at_end::respond, left_of, window};
+use crate::prelude::*;
 
-use super::{Frames, Part, answered, left_of, window};
-use crate::support::web::{at_once, layer_of, plain};
-
-fn failures() -> RateLimitLayer {
-    let (layer, _) = layer_of([window("failures", 3).settle_by(settle::failures())]);
-    layer
-}
-
-fn grpc_response<B>(body: B) -> Response<B> {
-    let mut response = Response::new(body);
-    let kind = HeaderValue::from_static("application/grpc");
-    response.headers_mut().insert("content-type", kind);
-    response
-}
-
-fn status_field(code: i32) -> HeaderMap {
+pub(crate) fn status_field(code: i32) -> HeaderMap {
     let mut fields = HeaderMap::new();
     fields.insert("grpc-status", HeaderValue::from(code));
     fields
 }
 
-/// Where a method sends its status.
-#[derive(Clone, Copy, Debug)]
-enum StatusIn {
-    /// A response without a message, "Trailers-Only".
-    Headers,
-    /// Behind a message.
-    Trailers,
-}
-
-/// Sends a call that is answered with these parts, of which so many are polled.
+/// Sends a call that is answered with these parts, of which so many are polled. Returns the units
+/// that it was charged.
 fn charged(kind: &'static str, parts: impl IntoIterator<Item = Part>, polls: usize) -> u64 {
-    let layer = failures();
-    let body = Frames::new(parts);
-    let inner = tower::service_fn(move |_: Request<Full<Bytes>>| {
-        let mut response = Response::new(body.clone());
-        let kind = HeaderValue::from_static(kind);
-        response.headers_mut().insert("content-type", kind);
-        std::future::ready(Ok::<_, std::convert::Infallible>(response))
-    });
-    let response = at_once(layer.layer(inner).call(plain())).expect("a response");
-    let mut body = response.into_body();
+    let (layer, _) = layer_of([window("failures", 3).settle_by(settle::failures())]);
+    let response = Response::builder().header("content-type", kind);
+    let response = response.body(Frames::new(parts)).expect("a response");
+    let mut body = respond(&layer, response).into_body();
     for _ in 0..polls {
         let _ = at_once(body.frame());
     }
@@ -80,26 +48,27 @@ fn a_call_whose_client_leaves_before_the_status_is_charged() {
 
 #[test]
 fn a_call_without_a_status_is_charged() {
-    for parts in [
-        vec![],
-        vec![Part::Data("one")],
-        vec![Part::Data("one"), Part::Error],
-    ] {
-        assert_eq!(charged("application/grpc", parts, 2), 1);
-    }
     let unreadable = |value| {
         let mut fields = HeaderMap::new();
         fields.insert("grpc-status", HeaderValue::from_static(value));
-        [Part::Trailers(fields)]
+        vec![Part::Trailers(fields)]
     };
-    for value in ["", "ok", "-1", "99999999999"] {
+    for (parts, units) in [
+        (vec![], 1),
+        (vec![Part::Data("one")], 1),
+        (vec![Part::Data("one"), Part::Error], 1),
+        (unreadable(""), 1),
+        (unreadable("ok"), 1),
+        (unreadable("-1"), 1),
+        (unreadable("99999999999"), 1),
+        (unreadable("0"), 0),
+    ] {
         assert_eq!(
-            charged("application/grpc", unreadable(value), 1),
-            1,
-            "{value:?}"
+            charged("application/grpc", parts.clone(), 2),
+            units,
+            "{parts:?}"
         );
     }
-    assert_eq!(charged("application/grpc", unreadable("0"), 1), 0);
 }
 
 #[test]
@@ -118,7 +87,7 @@ fn only_grpc_waits_for_its_trailers() {
     }
 }
 
-/// A closure of one's own reads the status, too.
+/// A closure of one's own reads the status, too: behind a message, and in a response without one.
 #[test]
 fn a_closure_reads_the_status_from_headers_or_trailers() {
     let policy = window("units", 100).cost(20);
@@ -127,21 +96,17 @@ fn a_closure_reads_the_status_from_headers_or_trailers() {
         None => Settle::AtEnd,
     });
     let (layer, _) = layer_of([policy]);
-    answered(&layer, || respond_in_memory(StatusIn::Headers));
-    assert_eq!(left_of(&layer), 93);
-    answered(&layer, || respond_in_memory(StatusIn::Trailers));
-    assert_eq!(left_of(&layer), 86);
-}
-
-fn respond_in_memory(place: StatusIn) -> Response<Frames> {
-    let (fields, parts) = match place {
-        StatusIn::Headers => (status_field(7), vec![]),
-        StatusIn::Trailers => {
-            let trailers = Part::Trailers(status_field(7));
-            (HeaderMap::new(), vec![Part::Data("hello"), trailers])
-        }
-    };
-    let mut response = grpc_response(Frames::new(parts));
-    response.headers_mut().extend(fields);
-    response
+    let behind = vec![Part::Data("hello"), Part::Trailers(status_field(7))];
+    for (fields, parts, remaining) in [
+        (status_field(7), vec![], 93),
+        (HeaderMap::new(), behind, 86),
+    ] {
+        answered(&layer, || {
+            let response = Response::builder().header("content-type", "application/grpc");
+            let mut response = response.body(Frames::new(parts.clone())).expect("valid");
+            response.headers_mut().extend(fields.clone());
+            response
+        });
+        assert_eq!(left_of(&layer), remaining);
+    }
 }

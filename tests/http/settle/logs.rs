@@ -1,12 +1,7 @@
 //! What an operator reads about settlers that do not work: one line each.
 
-use bytes::Bytes;
-use http::Response;
-use http_body_util::Full;
-use tower_throttle::{Outcome, RateLimitLayer, Settle, settle};
-
 use super::{answered, window};
-use crate::{logged::logged, support::assert_one_line, support::web::layer_of};
+use crate::{logged::logged, prelude::*};
 
 fn ask_with(layer: &RateLimitLayer, field: &'static str, value: &'static str) {
     answered(layer, || {
@@ -16,7 +11,7 @@ fn ask_with(layer: &RateLimitLayer, field: &'static str, value: &'static str) {
 }
 
 #[test]
-fn a_cost_that_is_no_number_is_logged_once() {
+fn a_cost_that_is_no_number_and_a_settler_that_panics_are_logged_once() {
     let field = "x-cost-of-the-log-test";
     let (layer, _) = layer_of([window("units", 100).settle_by(settle::header(field))]);
     let log = logged(|| {
@@ -28,25 +23,14 @@ fn a_cost_that_is_no_number_is_logged_once() {
         }
         ask_with(&layer.clone(), field, "-1");
     });
-    assert_one_line(
-        &log,
-        "WARN|tower_throttle::wiring|`x-cost-of-the-log-test` is not one whole number",
-    );
+    let parts = "WARN|tower_throttle::wiring|`x-cost-of-the-log-test` is not one whole number";
+    assert_one_line(&log, parts);
     assert!(!log[0].contains("s3cret"), "{log:?}");
-}
 
-#[test]
-fn a_settler_that_panics_is_logged_once_with_its_policy() {
     let policy = window("the log test", 100);
     let policy = policy.settle_by(|_: &Outcome<'_>| -> Settle { panic!("a bug") });
     let (layer, _) = layer_of([policy]);
-    let log = logged(|| {
-        for _ in 0..3 {
-            ask_with(&layer, "x-other", "7");
-        }
-    });
-    assert_one_line(
-        &log,
-        r#"WARN|tower_throttle::wiring|`settle_by(..)` of policy "the log test" panicked"#,
-    );
+    let log = logged(|| (0..3).for_each(|_| ask_with(&layer, "x-other", "7")));
+    let parts = r#"WARN|tower_throttle::wiring|`settle_by(..)` of policy "the log test" panicked"#;
+    assert_one_line(&log, parts);
 }

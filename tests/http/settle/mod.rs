@@ -1,14 +1,14 @@
 //! Policies that settle: what a request costs is known from its response.
 
-mod at_end;
+pub(crate) mod at_end;
 mod at_head;
 mod build_errors;
 mod cost_header;
-mod dropped;
+pub(crate) mod dropped;
 mod fields;
 #[cfg(feature = "testing")]
 mod gathered;
-mod grpc;
+pub(crate) mod grpc;
 mod handler;
 #[cfg(feature = "tracing")]
 mod logs;
@@ -16,36 +16,22 @@ mod policies;
 mod racing;
 mod served;
 
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::collections::VecDeque;
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body, Frame};
-use http_body_util::Full;
-use tower::Layer;
-use tower_throttle::{FixedWindow, Policy, RateLimitLayer, RequestHead};
 
-use crate::support::web::{Answer, ask_service, at_once, get, plain};
+use crate::prelude::*;
 
 /// A window for all callers together, without a settler.
 fn window(name: &str, limit: u64) -> Policy {
     Policy::new(name, FixedWindow::per_hour(limit)).shared()
 }
 
-/// Returns how many units each policy has left.
 #[track_caller]
 fn left<const N: usize>(layer: &RateLimitLayer) -> [u64; N] {
     let buckets = layer.buckets(&RequestHead::from(&plain()));
     let decision = at_once(buckets.expect("keys").peek()).expect("a decision");
-    let left: Vec<_> = decision
-        .policies()
-        .map(|policy| policy.remaining())
-        .collect();
+    let left = crate::support::left_of(&decision);
     left.try_into().expect("as many policies")
 }
 
@@ -57,7 +43,9 @@ fn left_of(layer: &RateLimitLayer) -> u64 {
 }
 
 /// Answers with the status that the request names in the field `answer`.
-async fn as_asked(request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, Infallible> {
+pub(crate) async fn as_asked(
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let status = request.headers().get("answer");
     let status = status.and_then(|status| StatusCode::from_bytes(status.as_bytes()).ok());
     let mut response = Response::new(Full::from("hello"));
@@ -65,34 +53,27 @@ async fn as_asked(request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>
     Ok(response)
 }
 
-/// Sends a request that is answered with this status.
 #[track_caller]
-fn ask_for(layer: &RateLimitLayer, status: u16) -> Answer {
-    ask_service(
-        layer.layer(tower::service_fn(as_asked)),
-        get([("answer", status)]),
-    )
+pub(crate) fn ask_for(layer: &RateLimitLayer, status: u16) -> Answer {
+    ask_service(layer.layer(service_fn(as_asked)), get([("answer", status)]))
 }
 
-/// Sends a request that is answered with what `respond` returns.
 #[track_caller]
 fn answered<B>(layer: &RateLimitLayer, respond: impl Fn() -> Response<B> + Clone) -> Answer
 where
     B: Body<Data = Bytes>,
     B::Error: std::fmt::Debug,
 {
-    let inner = tower::service_fn(move |_: Request<Full<Bytes>>| {
-        std::future::ready(Ok::<_, Infallible>(respond()))
-    });
+    let inner = service_fn(move |_: Request<Full<Bytes>>| ready(Ok::<_, Infallible>(respond())));
     ask_service(layer.layer(inner), plain())
 }
 
 /// A body of these frames. It does not say that it is over before it was polled for that.
 #[derive(Clone, Debug, Default)]
-struct Frames(VecDeque<Part>);
+pub(crate) struct Frames(VecDeque<Part>);
 
 #[derive(Clone, Debug)]
-enum Part {
+pub(crate) enum Part {
     Data(&'static str),
     Trailers(HeaderMap),
     Error,
@@ -101,7 +82,7 @@ enum Part {
 }
 
 impl Frames {
-    fn new(parts: impl IntoIterator<Item = Part>) -> Self {
+    pub(crate) fn new(parts: impl IntoIterator<Item = Part>) -> Self {
         Self(parts.into_iter().collect())
     }
 }

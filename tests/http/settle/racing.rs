@@ -1,29 +1,18 @@
 //! Many requests at once, over HTTP.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
-
 use axum::{
     Router,
     body::{Body, Bytes},
     routing::post,
 };
-use http::{Request, StatusCode};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
-use tower_throttle::{
-    FixedWindow, MemoryStore, Policy, RateLimitLayer, RedisStore, settle, store::Store,
-};
+use tokio::sync::Semaphore;
 
-use crate::support::{RedisServer, eventually_async};
+use super::served::listen;
+use crate::prelude::*;
 
 const LIMIT: u64 = 10;
 
@@ -39,11 +28,8 @@ struct Login {
 impl Login {
     async fn serve(store: impl Store) -> Self {
         let policy = Policy::new("login", FixedWindow::per_hour(LIMIT)).shared();
-        let layer = RateLimitLayer::builder()
-            .store(store)
-            .policy(policy.settle_by(settle::status([401])))
-            .build()
-            .expect("a layer");
+        let policy = policy.settle_by(settle::status([401]));
+        let (layer, _) = layer_with([policy], |builder| builder.store(store));
         let (reached, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let (counter, waits_for) = (Arc::clone(&reached), Arc::clone(&gate));
         let login = async move |password: String| {
@@ -57,12 +43,9 @@ impl Login {
         let app = Router::new()
             .route("/login", post(login))
             .layer(layer.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("its address");
-        tokio::spawn(async move { axum::serve(listener, app).await });
         Self {
             layer,
-            address,
+            address: listen(app).await,
             reached,
             gate,
             client: Client::builder(TokioExecutor::new()).build_http(),
@@ -79,11 +62,9 @@ impl Login {
     }
 
     async fn left(&self) -> u64 {
-        let request = Request::new(());
-        let buckets = self.layer.buckets(&(&request).into()).expect("a key");
+        let buckets = buckets_of(&self.layer, &plain());
         let decision = buckets.peek().await.expect("a decision");
-        let left = decision.policies().map(|policy| policy.remaining());
-        left.sum()
+        left_of(&decision)[0]
     }
 }
 
@@ -95,17 +76,10 @@ async fn exactly_the_limit_reaches_the_handler(store: impl Store) {
         guesses.spawn(login.send("wrong"));
     }
     // The others are denied while these are under way.
-    let mut statuses = Vec::new();
-    while statuses.len() < 90 {
-        statuses.push(
-            guesses
-                .join_next()
-                .await
-                .expect("a guess")
-                .expect("an answer"),
-        );
+    for _ in 0..90 {
+        let status = guesses.join_next().await.expect("a guess");
+        assert_eq!(status.expect("an answer"), 429);
     }
-    assert_eq!(statuses, [429; 90]);
     login.gate.add_permits(100);
     while let Some(status) = guesses.join_next().await {
         assert_eq!(status.expect("an answer"), 401);
@@ -113,28 +87,6 @@ async fn exactly_the_limit_reaches_the_handler(store: impl Store) {
     assert_eq!(login.reached.load(Ordering::SeqCst), 10);
     assert_eq!(login.left().await, 0);
     assert_eq!(login.send("open sesame").await, 429);
-}
-
-/// Right passwords are free, and leave nothing.
-async fn right_passwords_are_free(store: impl Store) {
-    let login = Login::serve(store).await;
-    login.gate.add_permits(2_000);
-    for _ in 0..300 {
-        assert_eq!(login.send("open sesame").await, 200);
-    }
-    eventually_async("the last settlement", async || login.left().await == LIMIT).await;
-    // No more at once than there is room for.
-    for _ in 0..20 {
-        let mut right = JoinSet::new();
-        for _ in 0..LIMIT {
-            right.spawn(login.send("open sesame"));
-        }
-        while let Some(status) = right.join_next().await {
-            assert_eq!(status.expect("an answer"), 200);
-        }
-        eventually_async("the settlements", async || login.left().await == LIMIT).await;
-    }
-    assert_eq!(login.reached.load(Ordering::SeqCst), 500);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -148,27 +100,31 @@ async fn in_redis_exactly_the_limit_reaches_the_handler() {
     exactly_the_limit_reaches_the_handler(redis(&server)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn in_memory_right_passwords_are_free() {
-    right_passwords_are_free(MemoryStore::new()).await;
+fn redis(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::builder().timeout(Duration::from_secs(5));
+    store.connect(&server.url()).expect("a store")
 }
 
+/// No more of them at once than there is room for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn in_redis_right_passwords_are_free_and_leave_no_key() {
     let server = RedisServer::start();
-    right_passwords_are_free(redis(&server)).await;
+    let login = Login::serve(redis(&server)).await;
+    login.gate.add_permits(2_000);
+    for _ in 0..300 {
+        assert_eq!(login.send("open sesame").await, 200);
+    }
+    eventually_async("the last settlement", async || login.left().await == LIMIT).await;
+    for _ in 0..20 {
+        let right = (0..LIMIT).map(|_| login.send("open sesame"));
+        let statuses = right.collect::<JoinSet<_>>().join_all().await;
+        assert_eq!(statuses, [200; LIMIT as usize]);
+        eventually_async("the settlements", async || login.left().await == LIMIT).await;
+    }
+    assert_eq!(login.reached.load(Ordering::SeqCst), 500);
     eventually_async("no key", async || server.keys().is_empty()).await;
 }
 
-fn redis(server: &RedisServer) -> RedisStore {
-    let timeout = std::time::Duration::from_secs(5);
-    let store = RedisStore::builder()
-        .timeout(timeout)
-        .connect(&server.url());
-    store.expect("a store")
-}
-
-/// Clients that hang up while the handler works are charged, and then denied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn clients_that_hang_up_are_charged() {
     let server = RedisServer::start();

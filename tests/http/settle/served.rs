@@ -1,31 +1,18 @@
 //! What a settler sees of bodies that a real server sends, over HTTP/1.1.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
-
 use axum::{
     Router,
     body::Body,
-    extract::State,
     http::{HeaderMap, HeaderValue, Request, StatusCode},
-    response::{IntoResponse, Response},
     routing::{any, get},
 };
-use bytes::Bytes;
-use http_body_util::BodyExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::oneshot,
-};
-use tower_throttle::{
-    FixedWindow, Hold, Outcome, Policy, RateLimitLayer, RedisStore, Settle, settle,
 };
 
 use super::{Frames, Part, left_of, window};
-use crate::support::{RedisServer, eventually_async, web::layer_of};
+use crate::prelude::*;
 
 /// What was known at the end: bytes, whether that was all, and the checksum in the trailers.
 type End = (u64, bool, Option<HeaderValue>);
@@ -43,10 +30,6 @@ impl Ends {
     }
 }
 
-fn parts() -> [Part; 3] {
-    [Part::Data("one "), Part::Data("two "), Part::Data("three")]
-}
-
 /// A server whose responses have bodies of different kinds.
 async fn serve() -> (SocketAddr, Ends) {
     let ends = Ends::default();
@@ -57,39 +40,31 @@ async fn serve() -> (SocketAddr, Ends) {
             return Settle::AtEnd;
         }
         let checksum = outcome.trailers().and_then(|fields| fields.get("checksum"));
-        let end = (
-            outcome.body_bytes(),
-            outcome.is_complete(),
-            checksum.cloned(),
-        );
-        notes.0.lock().unwrap().push(end);
+        let (bytes, is_complete) = (outcome.body_bytes(), outcome.is_complete());
+        notes
+            .0
+            .lock()
+            .unwrap()
+            .push((bytes, is_complete, checksum.cloned()));
         Settle::Full
     });
     let (layer, _) = layer_of([policy]);
-    let with_length = async || {
-        let mut response = Response::new(Body::new(Frames::new(parts())));
-        let length = HeaderValue::from_static("13");
-        response.headers_mut().insert("content-length", length);
-        response
+    let all = || vec![Part::Data("one "), Part::Data("two "), Part::Data("three")];
+    let mut trailers = HeaderMap::new();
+    trailers.insert("checksum", HeaderValue::from_static("abc"));
+    let with_trailers = [all(), vec![Part::Trailers(trailers)]].concat();
+    let endless = vec![Part::Data("one "), Part::Never];
+    let torn = vec![Part::Data("one "), Part::Error];
+    let sends = |name, value: &'static str, parts: Vec<Part>| {
+        get(async move || ([(name, value)], Body::new(Frames::new(parts))))
     };
-    let with_trailers = async || {
-        let mut trailers = HeaderMap::new();
-        trailers.insert("checksum", HeaderValue::from_static("abc"));
-        let all = parts().into_iter().chain([Part::Trailers(trailers)]);
-        let mut response = Response::new(Body::new(Frames::new(all)));
-        let names = HeaderValue::from_static("checksum");
-        response.headers_mut().insert("trailer", names);
-        response
-    };
-    let endless = async || Body::new(Frames::new([Part::Data("one "), Part::Never]));
-    let torn = async || Body::new(Frames::new([Part::Data("one "), Part::Error]));
     let app = Router::new()
         .route("/text", get(async || "one two three"))
-        .route("/chunks", get(async || Body::new(Frames::new(parts()))))
-        .route("/length", get(with_length))
-        .route("/trailers", get(with_trailers))
-        .route("/endless", get(endless))
-        .route("/torn", get(torn))
+        .route("/chunks", sends("x-none", "", all()))
+        .route("/length", sends("content-length", "13", all()))
+        .route("/trailers", sends("trailer", "checksum", with_trailers))
+        .route("/endless", sends("x-none", "", endless))
+        .route("/torn", sends("x-none", "", torn))
         .route("/empty", any(async || ()))
         .route("/no-content", get(async || StatusCode::NO_CONTENT))
         .route(
@@ -97,13 +72,16 @@ async fn serve() -> (SocketAddr, Ends) {
             get(async || (StatusCode::NOT_MODIFIED, "not sent")),
         )
         .layer(layer);
+    (listen(app).await, ends)
+}
+
+pub(super) async fn listen(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move { axum::serve(listener, app).await });
-    (address, ends)
+    address
 }
 
-/// Sends a request, and returns the connection.
 async fn send(address: SocketAddr, method: &str, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     let request = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nte: trailers\r\n\r\n");
@@ -114,7 +92,6 @@ async fn send(address: SocketAddr, method: &str, path: &str) -> TcpStream {
     stream
 }
 
-/// Reads until this text has come.
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let (mut text, mut buffer) = (String::new(), [0; 1024]);
     while !text.contains(end) {
@@ -147,16 +124,16 @@ async fn bodies_that_are_sent_in_full_are_complete() {
         assert_eq!(end, (bytes, true, None), "{method} {path}");
         drop(stream);
     }
-}
-
-#[tokio::test]
-async fn trailers_are_known_at_the_end() {
-    let (address, ends) = serve().await;
     let mut stream = send(address, "GET", "/trailers").await;
     let text = read_until(&mut stream, "checksum: abc").await;
     assert!(text.contains("three"), "{text}");
     let checksum = HeaderValue::from_static("abc");
     assert_eq!(ends.next().await, (13, true, Some(checksum)));
+    // A 304 has no body: a server does not send what the handler returns.
+    let mut stream = send(address, "GET", "/unchanged").await;
+    let text = read_until(&mut stream, "\r\n\r\n").await;
+    assert!(!text.contains("not sent"), "{text}");
+    assert!(ends.next().await.0 <= 8);
 }
 
 #[tokio::test]
@@ -172,51 +149,27 @@ async fn a_client_that_leaves_and_a_body_that_fails_are_not_complete() {
     assert_eq!(ends.next().await, (4, false, None));
 }
 
-/// A 304 has no body. Its head is the same, and a server does not send what the handler returns.
-#[tokio::test]
-async fn a_response_that_may_have_no_body_is_settled() {
-    let (address, ends) = serve().await;
-    let mut stream = send(address, "GET", "/unchanged").await;
-    let text = read_until(&mut stream, "\r\n\r\n").await;
-    assert!(!text.contains("not sent"), "{text}");
-    let (bytes, ..) = ends.next().await;
-    assert!(bytes <= 8);
-}
-
 /// After an upgrade, the task that serves the connection settles.
 #[tokio::test]
 async fn a_connection_that_is_upgraded_is_settled_by_its_task() {
     let policy = window("messages", 100).cost(20);
     let (layer, _) = layer_of([policy.settle_by(|_: &Outcome<'_>| Settle::AtEnd)]);
-    let (told, heard) = oneshot::channel();
-    let told = Arc::new(Mutex::new(Some(told)));
-    let upgrade = async move |State(()): State<()>, mut request: Request<Body>| {
+    let upgrade = async move |mut request: Request<Body>| {
         let hold: Hold = request.extensions().get().cloned().expect("a handle");
         let upgraded = hyper::upgrade::on(&mut request);
-        let told = told.lock().unwrap().take();
         tokio::spawn(async move {
             let io = upgraded.await.expect("a connection");
-            let mut io = hyper_util::rt::TokioIo::new(io);
-            let mut messages = [0; 64];
-            let mut count = 0;
-            while let Ok(1..) = io.read(&mut messages[..1]).await {
-                count += 1;
-            }
-            assert!(hold.settle("messages", count));
-            let _ = told.expect("one request").send(count);
+            let (mut io, mut messages) = (hyper_util::rt::TokioIo::new(io), Vec::new());
+            io.read_to_end(&mut messages).await.expect("messages");
+            assert!(hold.settle("messages", messages.len() as u64));
         });
         let fields = [("connection", "upgrade"), ("upgrade", "test")];
-        (StatusCode::SWITCHING_PROTOCOLS, fields).into_response()
+        (StatusCode::SWITCHING_PROTOCOLS, fields)
     };
-    let app = Router::new()
-        .route("/", get(upgrade))
-        .layer(layer.clone())
-        .with_state(());
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("its address");
-    tokio::spawn(async move { axum::serve(listener, app).await });
-
-    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    let app = Router::new().route("/", get(upgrade)).layer(layer.clone());
+    let mut stream = TcpStream::connect(listen(app).await)
+        .await
+        .expect("a connection");
     let request = "GET / HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: test\r\n\r\n";
     stream
         .write_all(request.as_bytes())
@@ -227,8 +180,7 @@ async fn a_connection_that_is_upgraded_is_settled_by_its_task() {
     assert_eq!(left_of(&layer), 80);
     stream.write_all(b"12345").await.expect("it reads");
     drop(stream);
-    assert_eq!(heard.await, Ok(5));
-    assert_eq!(left_of(&layer), 95);
+    eventually_async("the settlement", async || left_of(&layer) == 95).await;
 }
 
 /// In Redis, too, the fields tell what is left after the settlement, which is sent in the
@@ -236,31 +188,21 @@ async fn a_connection_that_is_upgraded_is_settled_by_its_task() {
 #[tokio::test]
 async fn in_redis_the_fields_tell_what_is_left_afterwards() {
     let server = RedisServer::start();
-    let timeout = std::time::Duration::from_secs(5);
-    let store = RedisStore::builder()
-        .timeout(timeout)
-        .connect(&server.url());
+    let store = RedisStore::builder().timeout(Duration::from_secs(5));
+    let store = store.connect(&server.url()).expect("a store");
     let policy = Policy::new("points", FixedWindow::per_day(1_000)).shared();
-    let layer = RateLimitLayer::builder()
-        .store(store.expect("a store"))
-        .policy(policy.cost(100).settle_by(settle::header("x-cost")))
-        .build()
-        .expect("a layer");
+    let policy = policy.cost(100).settle_by(settle::header("x-cost"));
+    let (layer, _) = layer_with([policy], |builder| builder.store(store));
     let mut remaining = 1_000;
     for cost in [0_u64, 1, 100, 250, 99, 0] {
-        let inner = tower::service_fn(move |_: Request<()>| {
-            let response = http::Response::builder().header("x-cost", cost);
-            let response = response.body(Body::from(Bytes::new())).expect("a response");
-            std::future::ready(Ok::<_, std::convert::Infallible>(response))
+        let inner = service_fn(move |_: Request<()>| {
+            let response = Response::builder().header("x-cost", cost);
+            ready(response.body(Body::empty()))
         });
-        let service = tower::Layer::layer(&layer, inner);
-        let response = tower::ServiceExt::oneshot(service, Request::new(())).await;
+        let response = layer.layer(inner).oneshot(Request::new(())).await;
         let response = response.expect("a response");
         remaining -= cost;
-        let field = response.headers()["ratelimit"]
-            .to_str()
-            .expect("ASCII")
-            .to_owned();
+        let field = joined(response.headers(), "ratelimit").expect("it");
         let start = format!("\"points\";r={remaining};");
         assert!(field.starts_with(&start), "{field} after {cost}");
         assert_eq!(response.headers().get("x-cost"), None);
@@ -268,9 +210,7 @@ async fn in_redis_the_fields_tell_what_is_left_afterwards() {
         eventually_async("the settlement", async || {
             let buckets = layer.buckets(&(&Request::new(())).into()).expect("a key");
             let decision = buckets.peek().await.expect("a decision");
-            decision
-                .policies()
-                .all(|policy| policy.remaining() == remaining)
+            crate::support::left_of(&decision) == [remaining]
         })
         .await;
     }

@@ -4,7 +4,6 @@
 use tower_throttle::HeaderFormat;
 
 mod answers;
-mod cors;
 mod examples;
 mod fields;
 #[cfg(feature = "tracing")]
@@ -18,7 +17,7 @@ mod store_down;
 #[cfg(feature = "tracing")]
 mod wiring;
 
-/// All forms of the header fields.
+/// All forms of the header fields: first the one with names, and last none.
 const MODES: [HeaderFormat; 6] = [
     HeaderFormat::Draft10,
     HeaderFormat::Draft7,

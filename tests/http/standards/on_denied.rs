@@ -1,82 +1,31 @@
 //! Responses of the application's own.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-use http::{Method, Response, StatusCode};
-use tower::Layer;
-use tower_throttle::{
-    DenialReason, Denied, Key, Lists, OnStoreFailure, Policy, RateLimitLayer, RequestHead,
-    TokenBucket, Verdict, key,
-};
-
-use crate::support::web::{
-    Down, api, as_grpc, ask, ask_service, cost_in, get, hello, layer_with, plain, request,
-};
-
-/// Returns a layer for each reason, and the cost with which it denies.
-fn every_reason<F>(hook: F) -> [(DenialReason, RateLimitLayer, u64); 6]
-where
-    F: Fn(Denied<'_>) -> Response<Bytes> + Clone + Send + Sync + 'static,
-{
-    let layer = |policy: Policy| {
-        let (layer, _) = layer_with([policy], |builder| {
-            let builder = builder.on_store_failure(OnStoreFailure::Deny);
-            builder.on_denied(hook.clone())
-        });
-        layer
-    };
-    let full = layer(api());
-    ask(&full, get([("api", 100)]));
-    let by_header = Policy::new("api", TokenBucket::per_minute(100))
-        .cost_by(cost_in("api"))
-        .key(key::header("x-api-key"));
-    let lists = Lists::new().deny_keys(["stolen"]).expect("lists");
-    let everybody_stole = Policy::new("api", TokenBucket::per_minute(100))
-        .key(|_: &RequestHead<'_>| Some(Key::from("stolen")));
-    let (listed, _) = layer_with([everybody_stole], |builder| {
-        builder.on_denied(hook.clone()).lists(lists)
-    });
-    let by_peer = Policy::new("api", TokenBucket::per_second(1));
-    [
-        (DenialReason::QuotaExceeded, full, 1),
-        (DenialReason::CostImpossible, layer(api()), 250),
-        (DenialReason::KeyMissing, layer(by_header), 1),
-        (DenialReason::Listed, listed, 1),
-        (DenialReason::StoreFailed, layer(api()).store(Down), 1),
-        (DenialReason::Misconfigured, layer(by_peer), 1),
-    ]
-}
-
-fn status_of(reason: DenialReason) -> u16 {
-    match reason {
-        DenialReason::QuotaExceeded => 429,
-        DenialReason::CostImpossible | DenialReason::KeyMissing | DenialReason::Listed => 403,
-        DenialReason::StoreFailed => 503,
-        _ => 500,
-    }
-}
+use crate::prelude::*;
 
 #[test]
-fn the_hook_is_called_for_every_reason() {
+fn the_hook_sees_reason_decision_wait_request_and_denying_policies() {
     let hook = |denied: Denied<'_>| {
         let verdict = denied.decision().map(|decision| decision.verdict());
+        let id = denied.head().headers().get("x-request-id").cloned();
+        let policies: Vec<_> = denied.policy_names().collect();
         let (reason, retry) = (denied.reason(), denied.retry_after());
-        let text = format!("{reason:?} {verdict:?} {retry:?}");
+        let text = format!("{reason:?} {verdict:?} {retry:?} {id:?} {policies:?}");
         let mut response = Response::new(Bytes::from(text));
         *response.status_mut() = denied.status();
         response
     };
-    for (reason, layer, cost) in every_reason(hook) {
-        let answer = ask(&layer, get([("api", cost)]));
-        assert_eq!(answer.status, status_of(reason));
-        let (verdict, retry) = match reason {
-            DenialReason::QuotaExceeded => (Some(Verdict::Denied), Some(Duration::from_secs(1))),
-            DenialReason::CostImpossible => (Some(Verdict::Impossible), None),
-            DenialReason::StoreFailed => (None, Some(Duration::from_secs(5))),
-            _ => (None, None),
+    for (reason, layer, cost) in every_reason(|builder| builder.on_denied(hook)) {
+        let fields = [("api", cost.to_string()), ("x-request-id", "r7".into())];
+        let answer = ask(&layer, get(fields));
+        let (status, expected) = match reason {
+            DenialReason::QuotaExceeded => (429, r#"Some(Denied) Some(1s) Some("r7") ["api"]"#),
+            DenialReason::CostImpossible => (403, r#"Some(Impossible) None Some("r7") ["api"]"#),
+            DenialReason::StoreFailed => (503, r#"None Some(5s) Some("r7") []"#),
+            DenialReason::Misconfigured => (500, r#"None None Some("r7") []"#),
+            _ => (403, r#"None None Some("r7") ["api"]"#),
         };
-        assert_eq!(answer.text(), format!("{reason:?} {verdict:?} {retry:?}"));
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.text(), format!("{reason:?} {expected}"));
     }
 }
 
@@ -86,7 +35,7 @@ fn the_hook_chooses_status_and_body_and_the_protocol_fields_are_added() {
         let response = Response::builder().status(418).header("x-mine", "yes");
         response.body(Bytes::from("no coffee")).unwrap()
     };
-    for (reason, layer, cost) in every_reason(hook) {
+    for (reason, layer, cost) in every_reason(|builder| builder.on_denied(hook)) {
         let answer = ask(&layer, get([("api", cost)]));
         let fields = match reason {
             DenialReason::QuotaExceeded => {
@@ -119,7 +68,7 @@ fn fields_that_the_hook_set_stay() {
         });
         response.body(Bytes::new()).unwrap()
     };
-    for (reason, layer, cost) in every_reason(hook) {
+    for (reason, layer, cost) in every_reason(|builder| builder.on_denied(hook)) {
         let answer = ask(&layer, get([("api", cost)]));
         for (name, value) in SET {
             assert_eq!(answer.field(name).as_deref(), Some(value), "{reason:?}");
@@ -128,75 +77,31 @@ fn fields_that_the_hook_set_stay() {
 }
 
 #[test]
-fn a_hook_may_return_any_body_that_is_bytes() {
-    let (layer, _) = layer_with([api()], |builder| {
-        builder.on_denied(|denied| {
-            let mut response = Response::new(format!("{}\n", denied.status()));
-            *response.status_mut() = denied.status();
-            response
-        })
+fn a_hook_may_return_any_body_that_is_bytes_and_head_gets_its_length_alone() {
+    let used_up = |set: fn(RateLimitLayerBuilder) -> RateLimitLayerBuilder| {
+        let (layer, _) = layer_with([api()], set);
+        ask(&layer, get([("api", 100)]));
+        layer
+    };
+    let owned = used_up(|builder| {
+        builder.on_denied(|denied| Response::new(format!("{}\n", denied.status())))
     });
-    ask(&layer, get([("api", 100)]));
-    assert_eq!(ask(&layer, plain()).text(), "429 Too Many Requests\n");
-    let (layer, _) = layer_with([api()], |builder| {
-        builder.on_denied(|_| Response::new("static"))
-    });
-    ask(&layer, get([("api", 100)]));
-    let answer = ask(&layer, plain());
-    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "static"));
-}
-
-#[test]
-fn a_hook_that_answers_head_sends_the_length_and_no_body() {
-    let (layer, _) = layer_with([api()], |builder| {
-        builder.on_denied(|_| Response::new("four"))
-    });
-    ask(&layer, get([("api", 100)]));
-    let answer = ask(&layer, request(Method::HEAD, [("api", 1)]));
+    assert_eq!(ask(&owned, plain()).text(), "429 Too Many Requests\n");
+    let fixed = used_up(|builder| builder.on_denied(|_| Response::new("four")));
+    let answer = ask(&fixed, plain());
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "four"));
+    let answer = ask(&fixed, request(Method::HEAD, [("api", 1)]));
     assert!(answer.body.is_empty());
     assert_eq!(answer.number("content-length"), 4);
 }
 
-#[test]
-fn the_hook_is_not_called_for_forwarded_requests() {
-    let (layer, _) = layer_with([api()], |builder| {
-        builder.on_denied(|_| -> Response<Bytes> { panic!("asked") })
-    });
-    let answer = ask_service(layer.layer(tower::service_fn(hello)), plain());
-    assert_eq!(answer.text(), "hello");
-}
-
-#[test]
-fn the_hook_sees_the_request_and_the_denying_policies() {
-    let hook = |denied: Denied<'_>| {
-        let id = denied.head().headers().get("x-request-id").cloned();
-        let policies: Vec<_> = denied.policy_names().collect();
-        Response::new(Bytes::from(format!("{id:?} {policies:?}")))
-    };
-    for (reason, layer, cost) in every_reason(hook) {
-        let answer = ask(
-            &layer,
-            get([("api", cost.to_string()), ("x-request-id", "r7".into())]),
-        );
-        let policies = match reason {
-            DenialReason::StoreFailed | DenialReason::Misconfigured => "[]",
-            _ => r#"["api"]"#,
-        };
-        assert_eq!(
-            answer.text(),
-            format!("Some(\"r7\") {policies}"),
-            "{reason:?}"
-        );
-    }
-}
-
 /// The reason is for a log outside of the layer, whatever the hook answers.
 #[test]
-fn the_reason_is_in_the_extensions_of_the_response() {
+fn the_reason_is_in_the_extensions_of_a_denial_and_of_no_other_response() {
     let hooks: [fn(Denied<'_>) -> Response<Bytes>; 2] =
         [|denied| denied.into_response(), |_| Response::default()];
     for hook in hooks {
-        for (reason, layer, cost) in every_reason(hook) {
+        for (reason, layer, cost) in every_reason(|builder| builder.on_denied(hook)) {
             for is_grpc in [false, true] {
                 let request = get([("api", cost)]);
                 let request = if is_grpc { as_grpc(request) } else { request };
@@ -204,7 +109,9 @@ fn the_reason_is_in_the_extensions_of_the_response() {
             }
         }
     }
-    let (layer, _) = layer_with([api()], |builder| builder);
-    let answer = ask_service(layer.layer(tower::service_fn(hello)), plain());
-    assert_eq!(answer.reason, None);
+    let (layer, _) = layer_with([api()], |builder| {
+        builder.on_denied(|_| -> Response<Bytes> { panic!("asked") })
+    });
+    let answer = ask(&layer, plain());
+    assert_eq!((answer.text(), answer.reason), ("hello", None));
 }

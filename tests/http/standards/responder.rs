@@ -1,23 +1,10 @@
 //! A handler that checks a `Limiter` answers as a layer does.
 
-use std::{convert::Infallible, sync::Arc};
-
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
-use tower::{Layer, Service, service_fn};
-use tower_throttle::{
-    DenialReason, Denied, FixedWindow, GrpcDenials, HeaderFormat, Limiter, OnStoreFailure, Policy,
-    RateLimitLayer, RateLimitLayerBuilder, RequestHead, Responder, TokenBucket,
-    key::{self, KeyExtractor},
-    store::Store,
-};
+use tower::util::BoxCloneService;
+use tower_throttle::GrpcDenials;
 
 use super::MODES;
-use crate::support::web::{
-    Answer, Down, api, as_grpc, ask, ask_service, at_once, cost_in, get, hello, plain, read,
-    request, standing_store,
-};
+use crate::prelude::*;
 
 fn policies() -> [Policy; 2] {
     [
@@ -26,39 +13,28 @@ fn policies() -> [Policy; 2] {
     ]
 }
 
-/// Answers requests by a layer.
 fn layer(
     store: impl Store,
     choice: OnStoreFailure,
     set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
 ) -> RateLimitLayer {
-    let builder = RateLimitLayer::builder()
-        .store(store)
-        .decision_in_extensions()
-        .on_store_failure(choice);
-    let builder = policies().into_iter().fold(builder, |builder, policy| {
-        builder.policy(policy.cost_by(cost_in("cost")))
+    let policies = policies().map(|policy| policy.cost_by(cost_in("cost")));
+    let (layer, _) = layer_with(policies, |builder| {
+        set(builder.store(store).on_store_failure(choice))
     });
-    set(builder).build().unwrap()
+    layer
 }
 
-/// Answers requests by a handler with the same policies.
 fn handler(
     store: impl Store,
     choice: OnStoreFailure,
     responder: Responder,
-) -> impl Service<
-    Request<Full<Bytes>>,
-    Response = Response<Full<Bytes>>,
-    Error = Infallible,
-    Future: Send,
-> + Clone {
+) -> BoxCloneService<Request<Full<Bytes>>, Response<Full<Bytes>>, Infallible> {
     let builder = Limiter::builder().store(store).on_store_failure(choice);
-    let builder = policies()
-        .into_iter()
-        .fold(builder, |all, one| all.policy(one));
+    let policies = policies().into_iter();
+    let builder = policies.fold(builder, |all, one| all.policy(one));
     let limiter = builder.build().unwrap();
-    service_fn(move |request: Request<Full<Bytes>>| {
+    BoxCloneService::new(service_fn(move |request: Request<Full<Bytes>>| {
         let (limiter, responder) = (limiter.clone(), responder.clone());
         async move {
             let head = RequestHead::from(&request);
@@ -72,16 +48,15 @@ fn handler(
                 }
             }
         }
-    })
+    }))
 }
 
 #[track_caller]
 fn assert_same(of_handler: &Answer, of_layer: &Answer, what: &str) {
-    assert_eq!(of_handler.status, of_layer.status, "{what}");
-    assert_eq!(of_handler.headers, of_layer.headers, "{what}");
-    assert_eq!(of_handler.body, of_layer.body, "{what}");
-    assert_eq!(of_handler.reason, of_layer.reason, "{what}");
-    let [one, other] = [of_handler, of_layer].map(|answer| format!("{:?}", answer.decision));
+    let [one, other] = [of_handler, of_layer].map(|answer| {
+        let (fields, decision) = (&answer.headers, format!("{:?}", answer.decision));
+        (answer.status, fields, &answer.body, answer.reason, decision)
+    });
     assert_eq!(one, other, "{what}");
 }
 
@@ -98,14 +73,9 @@ fn requests() -> Vec<Request<Full<Bytes>>> {
     requests
 }
 
-type Set = fn(RateLimitLayerBuilder) -> RateLimitLayerBuilder;
-
 fn with_id(denied: Denied<'_>) -> Response<Bytes> {
-    let id = format!(
-        "{:?} {:?}",
-        denied.reason(),
-        denied.policy_names().collect::<Vec<_>>()
-    );
+    let policies: Vec<_> = denied.policy_names().collect();
+    let id = format!("{:?} {policies:?}", denied.reason());
     let mut response = denied.into_response();
     response.headers_mut().insert("id", id.parse().unwrap());
     response
@@ -113,7 +83,7 @@ fn with_id(denied: Denied<'_>) -> Response<Bytes> {
 
 #[test]
 fn a_responder_sends_what_a_layer_sends() {
-    let settings: [Set; 5] = [
+    let settings: [fn(RateLimitLayerBuilder) -> RateLimitLayerBuilder; 5] = [
         |builder| builder,
         |builder| builder.on_denied(with_id),
         |builder| builder.grpc_denials(GrpcDenials::Never),
@@ -124,30 +94,26 @@ fn a_responder_sends_what_a_layer_sends() {
         for set in settings {
             let set = |builder: RateLimitLayerBuilder| set(builder).headers(form);
             let mut seen = Vec::new();
-            for is_down in [false, true] {
-                let choices = [OnStoreFailure::local(), OnStoreFailure::Deny];
-                for choice in choices {
-                    let store = || -> Arc<dyn Store> {
-                        let (memory, _) = standing_store();
-                        if is_down {
-                            Arc::new(Down)
-                        } else {
-                            Arc::new(memory)
-                        }
-                    };
-                    // The fallback has a clock of its own.
-                    if is_down && choice != OnStoreFailure::Deny {
-                        continue;
+            // A fallback that decides has a clock of its own, and is left out.
+            for (is_down, choice) in [
+                (false, OnStoreFailure::local()),
+                (false, OnStoreFailure::Deny),
+                (true, OnStoreFailure::Deny),
+            ] {
+                let store = || -> Arc<dyn Store> {
+                    match is_down {
+                        true => Arc::new(Down),
+                        false => Arc::new(standing_store().0),
                     }
-                    let layer = layer(store(), choice, set);
-                    let handler = handler(store(), choice, layer.responder());
-                    for request in requests() {
-                        let what = format!("{form:?} {is_down} {request:?}");
-                        let of_handler = ask_service(handler.clone(), request.clone());
-                        let of_layer = ask(&layer, request);
-                        assert_same(&of_handler, &of_layer, &what);
-                        seen.push(of_layer.reason);
-                    }
+                };
+                let layer = layer(store(), choice, set);
+                let handler = handler(store(), choice, layer.responder());
+                for request in requests() {
+                    let what = format!("{form:?} {is_down} {request:?}");
+                    let of_handler = ask_service(handler.clone(), request.clone());
+                    let of_layer = ask(&layer, request);
+                    assert_same(&of_handler, &of_layer, &what);
+                    seen.push(of_layer.reason);
                 }
             }
             for reason in [
@@ -166,21 +132,10 @@ fn a_responder_sends_what_a_layer_sends() {
 fn a_responder_sends_what_a_layer_sends_inside_another_layer() {
     for form in MODES {
         let set = |builder: RateLimitLayerBuilder| builder.headers(form);
-        let outer = || {
-            let (store, _) = standing_store();
-            let builder = RateLimitLayer::builder()
-                .store(store)
-                .decision_in_extensions()
-                .policy(api());
-            builder.headers(form).build().unwrap()
-        };
-        let inner = layer(standing_store().0, OnStoreFailure::local(), set);
-        let handler = handler(
-            standing_store().0,
-            OnStoreFailure::local(),
-            inner.responder(),
-        );
-        let (around_layer, around_handler) = (outer(), outer());
+        let local = OnStoreFailure::local();
+        let inner = layer(standing_store().0, local, set);
+        let handler = handler(standing_store().0, local, inner.responder());
+        let [around_layer, around_handler] = [0, 1].map(|_| layer_with([api()], set).0);
         for request in requests() {
             let what = format!("{form:?} {request:?}");
             let of_handler = ask_service(around_handler.layer(handler.clone()), request.clone());
@@ -201,17 +156,13 @@ fn a_responder_answers_a_missing_key_and_a_missing_part_as_a_layer_does() {
         let layer = RateLimitLayer::new(policy);
         for request in [plain(), as_grpc(plain()), request(Method::HEAD, [("a", 1)])] {
             let head = RequestHead::from(&request);
-            let error = extractor.extract(&head).unwrap_err();
+            let of_layer = ask(&layer, request.clone());
+            assert_eq!(of_layer.reason, Some(reason));
             let of_buckets = layer.buckets(&head).unwrap_err();
-            for error in [error, of_buckets] {
+            for error in [extractor.extract(&head).unwrap_err(), of_buckets] {
                 let response = layer.responder().deny(&head, error);
                 let answer = read(response.map(Full::from));
-                assert_eq!(answer.reason, Some(reason));
-                assert_same(
-                    &answer,
-                    &ask(&layer, request.clone()),
-                    &format!("{reason:?}"),
-                );
+                assert_same(&answer, &of_layer, &format!("{reason:?}"));
             }
         }
     }
@@ -219,8 +170,6 @@ fn a_responder_answers_a_missing_key_and_a_missing_part_as_a_layer_does() {
 
 #[test]
 fn a_handler_may_name_the_reason_itself() {
-    let request = plain();
-    let responder = Responder::default();
     for (reason, status) in [
         (DenialReason::QuotaExceeded, 429),
         (DenialReason::CostImpossible, 403),
@@ -229,10 +178,12 @@ fn a_handler_may_name_the_reason_itself() {
         (DenialReason::StoreFailed, 503),
         (DenialReason::Misconfigured, 500),
     ] {
-        let response = responder.deny(&RequestHead::from(&request), reason);
+        let response = Responder::default().deny(&RequestHead::from(&plain()), reason);
         let answer = read(response.map(Full::from));
-        assert_eq!(answer.status, status);
-        assert_eq!(answer.reason, Some(reason));
+        assert_eq!(
+            (answer.status.as_u16(), answer.reason),
+            (status, Some(reason))
+        );
         assert_eq!(answer.field("cache-control").unwrap(), "no-store");
         let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(body["status"], status);
@@ -243,26 +194,22 @@ fn a_handler_may_name_the_reason_itself() {
 /// The inner layer's decision is in the extensions of its response.
 #[test]
 fn the_decision_of_a_failed_store_is_answered_as_its_failure() {
-    let failing = layer(Down, OnStoreFailure::Deny, |builder| builder);
-    let answer = ask(&failing, plain());
-    let request = plain();
-    let outcome: Result<_, DenialReason> = Ok(answer.decision.clone().unwrap());
-    let responder = RateLimitLayer::builder()
-        .decision_in_extensions()
-        .responder();
-    let response = responder.respond(&RequestHead::from(&request), outcome);
-    assert_same(
-        &read(response.unwrap_err().map(Full::from)),
-        &answer,
-        "again",
+    let answer = ask(
+        &layer(Down, OnStoreFailure::Deny, |builder| builder),
+        plain(),
     );
-}
+    let outcome: Result<_, DenialReason> = Ok(answer.decision.clone().unwrap());
+    let responder = RateLimitLayer::builder().decision_in_extensions();
+    let response = responder
+        .responder()
+        .respond(&RequestHead::from(&plain()), outcome);
+    let again = read(response.unwrap_err().map(Full::from));
+    assert_same(&again, &answer, "again");
 
-#[test]
-fn a_responder_leaves_out_policies_that_a_limiter_could_not_check() {
-    let allowing = |responder| handler(Down, OnStoreFailure::Allow, responder);
+    // Policies that a limiter could not check are left out.
     let layer = layer(Down, OnStoreFailure::Allow, |builder| builder);
-    let answer = ask_service(allowing(layer.responder()), plain());
+    let allowing = handler(Down, OnStoreFailure::Allow, layer.responder());
+    let answer = ask_service(allowing, plain());
     assert_eq!((answer.status, answer.names().len()), (StatusCode::OK, 0));
     assert!(answer.decision.is_some());
 }
@@ -270,24 +217,19 @@ fn a_responder_leaves_out_policies_that_a_limiter_could_not_check() {
 #[test]
 fn settings_without_a_layer_are_those_of_the_builder() {
     let limiter = Limiter::new(standing_store().0, TokenBucket::per_minute(1));
-    let builder = RateLimitLayer::builder()
-        .headers(HeaderFormat::Draft7)
-        .on_denied(with_id);
-    let responder = builder.responder();
-    let request = plain();
-    let head = RequestHead::from(&request);
-    let decision = at_once(limiter.check("ann"));
-    assert!(responder.respond(&head, decision).is_ok());
-    let denied = responder
-        .respond(&head, at_once(limiter.check("ann")))
-        .unwrap_err();
-    let answer = read(denied.map(Full::from));
-    assert_eq!(
-        answer.field("ratelimit").unwrap(),
-        "limit=1, remaining=0, reset=60"
-    );
-    assert_eq!(
-        answer.field("id").unwrap(),
-        r#"QuotaExceeded ["1-per-minute"]"#
-    );
+    let builder = RateLimitLayer::builder().headers(HeaderFormat::Draft7);
+    let responder = builder.on_denied(with_id).responder();
+    let respond = || {
+        let decision = limiter.check_now("ann");
+        let answer = responder.respond(&RequestHead::from(&plain()), decision);
+        answer.err().map(|denied| read(denied.map(Full::from)))
+    };
+    assert!(respond().is_none());
+    let answer = respond().expect("a denial");
+    for (name, value) in [
+        ("ratelimit", "limit=1, remaining=0, reset=60"),
+        ("id", r#"QuotaExceeded ["1-per-minute"]"#),
+    ] {
+        assert_eq!(answer.field(name).as_deref(), Some(value));
+    }
 }

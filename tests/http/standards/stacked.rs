@@ -1,30 +1,25 @@
 //! Checklist 12: layers around layers.
 
-use std::convert::Infallible;
-
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use tower::{Layer, ServiceBuilder};
-use tower_throttle::{
-    Concurrency, Decision, HeaderFormat, OnStoreFailure, Policy, RateLimitLayer, Source, Verdict,
-};
-
 use super::MODES;
-use crate::support::web::{Answer, Down, api, ask_service, day, get, layer_with, plain};
+use crate::prelude::*;
 
 fn names(decision: &Decision) -> Vec<String> {
     let names = decision.policies().map(|policy| policy.name().to_owned());
     names.collect()
 }
 
-/// Answers with the names of the policies in the request's decision.
+/// Answers with the names of the policies in the request's decision, and with its source if that
+/// is no store.
 async fn tell(request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, Infallible> {
     let decision = request.extensions().get::<Decision>();
-    let names = decision.map(names).unwrap_or_default().join(" ");
-    Ok(Response::new(names.into()))
+    let mut words = decision.map(names).unwrap_or_default();
+    let source = decision.map(Decision::source);
+    let source = source.filter(|source| *source != Source::Store);
+    words.extend(source.map(|source| format!("{source:?}")));
+    Ok(Response::new(words.join(" ").into()))
 }
 
+/// `api` outside, `day` inside.
 fn api_and_day(headers: HeaderFormat) -> [RateLimitLayer; 2] {
     let layer = |policy| {
         let (layer, _) = layer_with([policy], |builder| {
@@ -36,56 +31,68 @@ fn api_and_day(headers: HeaderFormat) -> [RateLimitLayer; 2] {
     [layer(api()), layer(day())]
 }
 
-/// `api` outside, `day` inside.
+/// Asserts the fields about limits, whose lines together are one list.
+#[track_caller]
+fn assert_limits(answer: &Answer, policies: &str, limits: &str) {
+    let found = ["ratelimit-policy", "ratelimit"].map(|name| answer.field(name));
+    assert_eq!(found, [policies, limits].map(|text| Some(text.to_owned())));
+}
+
 #[track_caller]
 fn ask_both([outer, inner]: &[RateLimitLayer; 2], request: Request<Full<Bytes>>) -> Answer {
-    let service = ServiceBuilder::new()
-        .layer(outer.clone())
-        .layer(inner.clone())
-        .service_fn(tell);
-    ask_service(service, request)
+    ask_service(outer.layer(inner.layer(service_fn(tell))), request)
 }
 
 #[test]
-fn lists_have_the_items_of_both_layers() {
-    let answer = ask_both(
-        &api_and_day(HeaderFormat::Draft10),
-        get([("api", 40), ("day", 10)]),
-    );
-    let lines = |name| -> Vec<&str> {
-        let lines = answer.headers.get_all(name).iter();
-        lines.map(|line| line.to_str().unwrap()).collect()
-    };
-    // A line for each layer, which together are one list. The inner line is unchanged.
-    assert_eq!(
-        lines("ratelimit-policy"),
-        [r#""day";q=5000;w=86400"#, r#""api";q=100;w=60"#]
-    );
-    assert_eq!(
-        lines("ratelimit"),
-        [r#""day";r=4990;t=86400"#, r#""api";r=60;t=36"#]
-    );
-    assert_eq!(answer.field("retry-after"), None);
+fn three_layers_are_one_list_and_one_decision_in_every_format() {
+    for mode in MODES {
+        let five = Policy::new("five", TokenBucket::per_second(5)).shared();
+        let (third, _) = layer_with([five], |builder| builder.headers(mode));
+        let [first, second] = api_and_day(mode);
+        let service = first.layer(second.layer(third.layer(service_fn(tell))));
+        let answer = ask_service(service, get([("api", 40), ("day", 10)]));
+        assert_eq!(answer.text(), "api day five");
+        assert_eq!(
+            names(&answer.decision.clone().unwrap()),
+            ["api", "day", "five"]
+        );
+        assert_eq!(answer.field("retry-after"), None);
+        if mode == HeaderFormat::Draft10 {
+            assert_limits(
+                &answer,
+                r#""five";q=5;w=1, "day";q=5000;w=86400, "api";q=100;w=60"#,
+                r#""five";r=4;t=1, "day";r=4990;t=86400, "api";r=60;t=36"#,
+            );
+            // A line of each layer. The inner ones are unchanged.
+            assert_eq!(answer.headers.get_all("ratelimit").iter().count(), 3);
+        }
+    }
 }
 
 #[test]
 fn a_denial_by_the_inner_layer_keeps_its_values() {
-    let layers = api_and_day(HeaderFormat::Draft10);
-    ask_both(&layers, get([("api", 40), ("day", 5_000)]));
-    let answer = ask_both(&layers, plain());
-    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(answer.number("retry-after"), 86_400);
-    assert_eq!(
-        answer.field("ratelimit").unwrap(),
-        r#""day";r=0;t=86400, "api";r=59;t=36"#
-    );
-    assert_eq!(
-        answer.field("ratelimit-policy").unwrap(),
-        r#""day";q=5000;w=86400, "api";q=100;w=60"#
-    );
-    let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
-    assert_eq!(body["violated-policies"], serde_json::json!(["day"]));
-    assert_eq!(answer.field("cache-control").unwrap(), "no-store");
+    for mode in MODES {
+        let layers = api_and_day(mode);
+        ask_both(&layers, get([("api", 40), ("day", 5_000)]));
+        let answer = ask_both(&layers, plain());
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(answer.number("retry-after"), 86_400);
+        assert_eq!(answer.field("cache-control").unwrap(), "no-store");
+        let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(body["violated-policies"], serde_json::json!(["day"]));
+        if mode == HeaderFormat::Draft10 {
+            assert_limits(
+                &answer,
+                r#""day";q=5000;w=86400, "api";q=100;w=60"#,
+                r#""day";r=0;t=86400, "api";r=59;t=36"#,
+            );
+        }
+        let decision = answer.decision.unwrap();
+        assert_eq!(decision.verdict(), Verdict::Denied);
+        assert_eq!(names(&decision), ["api", "day"], "{mode:?}");
+        let denied: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
+        assert_eq!(denied, ["day"]);
+    }
 }
 
 #[test]
@@ -102,16 +109,21 @@ fn a_denial_by_the_outer_layer_charges_nothing_inside() {
     );
 }
 
+/// A limit without a reset gets no reset of another, either.
 #[test]
 fn in_the_older_forms_the_inner_values_stay() {
+    let request = || get([("api", 40), ("day", 10)]);
     for mode in MODES.into_iter().skip(1) {
-        let answer = ask_both(&api_and_day(mode), get([("api", 40), ("day", 10)]));
-        let [_, inner] = api_and_day(mode);
-        let alone = ask_service(
-            inner.layer(tower::service_fn(tell)),
-            get([("api", 40), ("day", 10)]),
-        );
-        assert_eq!(answer.headers, alone.headers, "{mode:?}");
+        for policy in [
+            day(),
+            Policy::new("in-flight", Concurrency::new(10)).shared(),
+        ] {
+            let layer = |policy| layer_with([policy], |builder| builder.headers(mode)).0;
+            let inner = layer(policy.clone());
+            let alone = ask_service(inner.layer(service_fn(tell)), request());
+            let answer = ask_both(&[layer(api()), layer(policy)], request());
+            assert_eq!(answer.headers, alone.headers, "{mode:?}");
+        }
     }
 }
 
@@ -122,110 +134,45 @@ fn a_retry_after_from_inside_stays() {
         Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap())
     };
     let [outer, _] = api_and_day(HeaderFormat::Draft10);
-    let answer = ask_service(outer.layer(tower::service_fn(inner)), plain());
+    let answer = ask_service(outer.layer(service_fn(inner)), plain());
     assert_eq!(answer.number("retry-after"), 120);
 }
 
 #[test]
-fn the_handler_and_the_response_have_one_decision_with_the_policies_of_both() {
-    for mode in MODES {
-        let answer = ask_both(&api_and_day(mode), plain());
-        assert_eq!(answer.text(), "api day", "{mode:?}");
-        assert_eq!(names(&answer.decision.unwrap()), ["api", "day"], "{mode:?}");
+fn a_policy_that_does_not_apply_leaves_the_decision_of_the_other_layer() {
+    let left_out = |policy: Policy| layer_of([policy.when(|_| false)]).0;
+    let [outer, inner] = api_and_day(HeaderFormat::Draft10);
+    for (layers, name) in [
+        ([outer, left_out(day())], "api"),
+        ([left_out(api()), inner], "day"),
+    ] {
+        let answer = ask_both(&layers, plain());
+        assert_eq!(answer.text(), name);
+        assert_eq!(answer.headers.get_all("ratelimit").iter().count(), 1);
+        assert_eq!(names(&answer.decision.unwrap()), [name]);
     }
 }
 
 #[test]
-fn a_denial_by_the_inner_layer_carries_one_decision_with_the_policies_of_both() {
-    for mode in MODES {
-        let layers = api_and_day(mode);
-        ask_both(&layers, get([("day", 5_000)]));
-        let decision = ask_both(&layers, plain()).decision.unwrap();
-        assert_eq!(decision.verdict(), Verdict::Denied);
-        assert_eq!(names(&decision), ["api", "day"], "{mode:?}");
-        let denied: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
-        assert_eq!(denied, ["day"]);
+fn a_store_that_is_down_in_either_layer_hides_no_policy_and_is_not_forgotten() {
+    for (is_outside, name, limits) in [
+        (false, "api", r#""api";r=99;t=60"#),
+        (true, "day", r#""day";r=4999;t=86400"#),
+    ] {
+        let [outer, inner] = api_and_day(HeaderFormat::Draft10);
+        let layers = match is_outside {
+            true => [outer.store(Down), inner],
+            false => [outer, inner.store(Down)],
+        };
+        let answer = ask_both(&layers, plain());
+        // The decision of the other layer is known.
+        assert_eq!(answer.text(), format!("{name} StoreFailure"));
+        let policies = r#""day";q=5000;w=86400, "api";q=100;w=60"#;
+        assert_limits(&answer, policies, limits);
+        let decision = answer.decision.unwrap();
+        assert_eq!(decision.source(), Source::StoreFailure);
+        assert_eq!(names(&decision), [name]);
     }
-}
-
-#[test]
-fn an_inner_policy_that_does_not_apply_leaves_the_outer_decision() {
-    let [outer, _] = api_and_day(HeaderFormat::Draft10);
-    let (inner, _) = layer_with([day().when(|_| false)], |builder| builder);
-    let answer = ask_both(&[outer, inner], plain());
-    assert_eq!(answer.text(), "api");
-    assert_eq!(names(&answer.decision.unwrap()), ["api"]);
-    assert_eq!(answer.headers.get_all("ratelimit").iter().count(), 1);
-}
-
-#[test]
-fn an_outer_policy_that_does_not_apply_leaves_the_inner_decision() {
-    let [_, inner] = api_and_day(HeaderFormat::Draft10);
-    let (outer, _) = layer_with([api().when(|_| false)], |builder| builder);
-    let answer = ask_both(&[outer, inner], plain());
-    assert_eq!(answer.text(), "day");
-    assert_eq!(names(&answer.decision.unwrap()), ["day"]);
-}
-
-#[test]
-fn a_store_that_is_down_inside_hides_no_policy_of_the_outer_layer() {
-    let [outer, inner] = api_and_day(HeaderFormat::Draft10);
-    let answer = ask_both(&[outer, inner.store(Down)], plain());
-    assert_eq!(answer.text(), "api");
-    assert_eq!(answer.field("ratelimit").unwrap(), r#""api";r=99;t=60"#);
-    assert_eq!(
-        answer.field("ratelimit-policy").unwrap(),
-        r#""day";q=5000;w=86400, "api";q=100;w=60"#
-    );
-    let decision = answer.decision.unwrap();
-    assert_eq!(decision.source(), Source::StoreFailure);
-    assert_eq!(names(&decision), ["api"]);
-}
-
-#[test]
-fn a_store_that_is_down_outside_is_not_forgotten() {
-    let [outer, inner] = api_and_day(HeaderFormat::Draft10);
-    let source = |request: Request<Full<Bytes>>| async move {
-        let decision = request.extensions().get::<Decision>().unwrap();
-        let (source, names) = (decision.source(), names(decision));
-        Ok::<_, Infallible>(Response::new(Full::from(format!("{source:?} {names:?}"))))
-    };
-    let service = ServiceBuilder::new()
-        .layer(outer.store(Down))
-        .layer(inner)
-        .service_fn(source);
-    let answer = ask_service(service, plain());
-    // The inner layer's decision is known.
-    assert_eq!(answer.text(), r#"StoreFailure ["day"]"#);
-    let limits = answer.field("ratelimit").unwrap();
-    assert_eq!(limits, r#""day";r=4999;t=86400"#);
-    let policies = answer.field("ratelimit-policy").unwrap();
-    assert_eq!(policies, r#""day";q=5000;w=86400, "api";q=100;w=60"#);
-    let decision = answer.decision.unwrap();
-    assert_eq!(decision.source(), Source::StoreFailure);
-}
-
-#[test]
-fn three_layers_are_one_list_and_one_decision() {
-    let (first, _) = layer_with([api()], |builder| builder);
-    let (third, _) = layer_with(
-        [tower_throttle::TokenBucket::per_second(5).into()]
-            .map(|policy: Policy| policy.key(tower_throttle::key::global())),
-        |builder| builder,
-    );
-    let [_, second] = api_and_day(HeaderFormat::Draft10);
-    let service = ServiceBuilder::new()
-        .layer(first)
-        .layer(second)
-        .layer(third)
-        .service_fn(tell);
-    let answer = ask_service(service, plain());
-    assert_eq!(answer.text(), "api day 5-per-second");
-    assert_eq!(answer.headers.get_all("ratelimit").iter().count(), 3);
-    assert_eq!(
-        names(&answer.decision.unwrap()),
-        ["api", "day", "5-per-second"]
-    );
 }
 
 /// Answers as a server behind a proxy that sets limits of its own.
@@ -239,12 +186,9 @@ fn reported(fields: &'static [(&'static str, &'static str)]) -> Response<Full<By
 }
 
 #[track_caller]
-fn ask_around(
-    fields: &'static [(&'static str, &'static str)],
-    headers: HeaderFormat,
-) -> http::HeaderMap {
+fn ask_around(fields: &'static [(&'static str, &'static str)], headers: HeaderFormat) -> HeaderMap {
     let (layer, _) = layer_with([api()], |builder| builder.headers(headers));
-    let inner = tower::service_fn(move |_| async move { Ok::<_, Infallible>(reported(fields)) });
+    let inner = service_fn(move |_| async move { Ok::<_, Infallible>(reported(fields)) });
     ask_service(layer.layer(inner), plain()).headers
 }
 
@@ -281,17 +225,5 @@ fn fields_of_an_inner_service_in_another_format_are_not_mixed() {
             let is_alone = ask_around(fields, mode) == as_said;
             assert_eq!(is_alone, alone.contains(&at), "{mode:?} {fields:?}");
         }
-    }
-}
-
-#[test]
-fn in_the_older_forms_a_limit_without_a_reset_gets_no_reset_of_another() {
-    let in_flight = || Policy::new("in-flight", Concurrency::new(10)).shared();
-    for mode in MODES.into_iter().skip(1) {
-        let layer = |policy| layer_with([policy], |builder| builder.headers(mode)).0;
-        let inner = layer(in_flight());
-        let alone = ask_service(inner.layer(tower::service_fn(tell)), plain());
-        let answer = ask_both(&[layer(api()), inner], plain());
-        assert_eq!(answer.headers, alone.headers, "{mode:?}");
     }
 }

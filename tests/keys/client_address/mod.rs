@@ -17,56 +17,29 @@ use crate::support::prelude::*;
 const PROXIES: &[&str] = &["10.0.0.0/8", "2001:db8:1::/48"];
 const PROXY: &str = "10.0.0.1:443";
 
-#[derive(Clone, Copy, Debug)]
-enum Mode {
-    XForwardedFor,
-    Forwarded,
-    XRealIp,
-    Header(&'static str),
-}
+/// The headers of the ways to read an address. The last one is any other header.
+const HEADERS: [&str; 4] = [
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "cf-connecting-ip",
+];
 
-impl Mode {
-    const ALL: [Self; 4] = [
-        Self::XForwardedFor,
-        Self::Forwarded,
-        Self::XRealIp,
-        Self::Header("cf-connecting-ip"),
-    ];
-
-    fn reading(header: &'static str) -> Self {
-        match header {
-            "x-forwarded-for" => Self::XForwardedFor,
-            "forwarded" => Self::Forwarded,
-            "x-real-ip" => Self::XRealIp,
-            other => Self::Header(other),
-        }
-    }
-
-    fn trusting(self, trusted: &[&str]) -> ClientIp {
-        let key = client_ip(trusted);
-        match self {
-            // The default. `from_x_forwarded_for` has a test of its own.
-            Self::XForwardedFor => key,
-            Self::Forwarded => key.from_forwarded(),
-            Self::XRealIp => key.from_x_real_ip(),
-            Self::Header(name) => key.from_header(name),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::XForwardedFor => "x-forwarded-for",
-            Self::Forwarded => "forwarded",
-            Self::XRealIp => "x-real-ip",
-            Self::Header(name) => name,
-        }
+fn trusting(header: &'static str, trusted: &[&str]) -> ClientIp {
+    let key = client_ip(trusted);
+    match header {
+        // The default. `from_x_forwarded_for` has a test of its own.
+        "x-forwarded-for" => key,
+        "forwarded" => key.from_forwarded(),
+        "x-real-ip" => key.from_x_real_ip(),
+        other => key.from_header(other),
     }
 }
 
 struct Case {
     name: &'static str,
     trusted: Vec<&'static str>,
-    from: Mode,
+    from: &'static str,
     peer: &'static str,
     lines: Vec<(&'static str, Vec<u8>)>,
     expected: IpAddr,
@@ -76,11 +49,11 @@ struct Case {
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for section in include_str!("cases.txt").split("\n== ").skip(1) {
-        let (mut trusted, mut from, mut peer) = (PROXIES.to_vec(), Mode::XForwardedFor, PROXY);
+        let (mut trusted, mut from, mut peer) = (PROXIES.to_vec(), "x-forwarded-for", PROXY);
         let is_data = |line: &&str| !line.is_empty() && !line.starts_with('#');
         for line in section.lines().skip(1).filter(is_data) {
             match line.split_once(' ').expect("two words") {
-                ("reads", header) => from = Mode::reading(header),
+                ("reads", header) => from = header,
                 ("trusts", list) => trusted = list.split(' ').collect(),
                 ("peer", address) => peer = address,
                 (address, rest) => {
@@ -102,7 +75,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Returns the name and value of a header field.
-fn field(read: Mode, text: &'static str) -> (&'static str, Vec<u8>) {
+fn field(read: &'static str, text: &'static str) -> (&'static str, Vec<u8>) {
     let is_name = |name: &str| {
         let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
         !name.is_empty() && name.bytes().all(is_letter)
@@ -111,7 +84,7 @@ fn field(read: Mode, text: &'static str) -> (&'static str, Vec<u8>) {
         Some((name, value)) if is_name(name) && (value.is_empty() || value.starts_with(' ')) => {
             (name, value.trim_start())
         }
-        _ => (read.name(), text),
+        _ => (read, text),
     };
     (name, unescape(value))
 }
@@ -128,7 +101,7 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn request<N: AsRef<str>, V: AsRef<[u8]>>(lines: &[(N, V)]) -> Request<()> {
+pub(crate) fn request<N: AsRef<str>, V: AsRef<[u8]>>(lines: &[(N, V)]) -> Request<()> {
     let mut request = Request::new(());
     for (name, value) in lines {
         request.headers_mut().append(
@@ -155,7 +128,7 @@ fn every_case_finds_its_address() {
     let mut wrong = Vec::new();
     for case in cases() {
         let (name, expected) = (case.name, case.expected);
-        let by = case.from.trusting(&case.trusted);
+        let by = trusting(case.from, &case.trusted);
         assert_eq!(by.validate(), Ok(()), "{name}");
         let socket: SocketAddr = case.peer.parse().expect("a peer");
         for (way, request) in ways_to_know_a_peer(&request(&case.lines), socket) {
@@ -181,20 +154,18 @@ fn every_case_finds_its_address() {
 
 fn ways_to_know_a_peer(
     request: &Request<()>,
-    socket: SocketAddr,
+    peer: SocketAddr,
 ) -> Vec<(&'static str, Request<()>)> {
-    #[cfg_attr(not(feature = "axum"), allow(unused_mut))]
-    let mut ways = vec![("PeerAddr", with_peer(request.clone(), socket))];
+    let ours = ("PeerAddr", with_peer(request.clone(), peer));
     #[cfg(feature = "axum")]
     {
         use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
 
-        let mut real = request.clone();
-        real.extensions_mut().insert(ConnectInfo(socket));
-        ways.push(("ConnectInfo", real));
-        let mut mock = request.clone();
-        mock.extensions_mut().insert(MockConnectInfo(socket));
-        ways.push(("MockConnectInfo", mock));
+        let (mut real, mut mock) = (request.clone(), request.clone());
+        real.extensions_mut().insert(ConnectInfo(peer));
+        mock.extensions_mut().insert(MockConnectInfo(peer));
+        vec![ours, ("ConnectInfo", real), ("MockConnectInfo", mock)]
     }
-    ways
+    #[cfg(not(feature = "axum"))]
+    vec![ours]
 }
