@@ -2,8 +2,7 @@
 
 use tower_throttle::control::{Control, Mode};
 
-use super::patient;
-use crate::support::{cluster::RedisCluster, eventually, eventually_async};
+use crate::prelude::*;
 
 const KEY: &str = "ttC{control}";
 
@@ -40,27 +39,4 @@ async fn the_document_moves_with_its_slot() {
         processes.iter().all(|process| modes(process) == 4)
     });
     assert_eq!(cluster.nodes[to].command(&["EXISTS", KEY]), "1");
-}
-
-/// The primary of the document dies, and its replica takes over.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failover_is_an_outage_that_ends() {
-    let mut cluster = RedisCluster::start(3, 3);
-    let processes = [0, 1].map(|_| patient(&cluster).control());
-    let [one, other] = &processes;
-    add(one, "before").await;
-    eventually("it is seen", || modes(other) == 1);
-    eventually("it is replicated", || cluster.are_in_sync(3));
-    let slot = cluster.slot(KEY);
-    let primary = cluster.owner(slot);
-    cluster.nodes[primary].kill();
-    eventually("it is missed", || other.status().problem.is_some());
-    assert_eq!(modes(other), 1);
-    eventually("the replica takes over", || {
-        cluster.is_served_elsewhere(slot, primary)
-    });
-    let change = || async { one.set_mode("after", Mode::Off).await.is_ok() };
-    eventually_async("it is made", change).await;
-    eventually("it is seen", || modes(other) == 2);
-    eventually("nothing is wrong", || other.status().problem.is_none());
 }

@@ -1,15 +1,8 @@
 //! The same exact counts as on one node.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tower_throttle::{Policy, RedisStore, SlidingLog, TokenBucket};
-
-use super::{admitted, patient, per_day, taken};
-use crate::support::{
-    DEADLINE,
-    cluster::{Frozen, RedisCluster},
-    denying_limiter, eventually_async,
-};
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
@@ -127,13 +120,7 @@ async fn open_breakers_are_counted_by_node() {
     let builder = RedisStore::builder().timeout(Duration::from_millis(100));
     let store = builder.connect(&cluster.url()).expect("a store");
     let limiter = per_day(&store, 1_000_000);
-    let caller = (0..)
-        .map(|number| format!("caller-{number}"))
-        .find(|caller| {
-            let slot = cluster.slot(&limiter.storage_keys(&**caller)[0]);
-            cluster.slots_of(0).any(|range| range.contains(&slot))
-        })
-        .expect("a caller of the first node");
+    let caller = cluster.callers_on(0, &limiter).next().expect("a caller");
     eventually_async("a decision", || async {
         limiter.check(&*caller).await.is_ok()
     })

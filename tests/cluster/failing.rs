@@ -1,22 +1,6 @@
 //! Nodes that die, are replaced, or freeze.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-
-use fred::util::redis_keyslot;
-use tokio::task::JoinSet;
-use tower_throttle::{Limiter, RedisStore, StoreError};
-
-use super::{admitted, patient, per_day, taken};
-use crate::support::{
-    cluster::{Frozen, RedisCluster},
-    eventually_async,
-};
+use crate::prelude::*;
 
 /// The timeout of a check: so long that only a node that hangs exceeds it, and longer than this
 /// machine may stall.
@@ -32,15 +16,8 @@ fn hasty(cluster: &RedisCluster) -> RedisStore {
     builder.connect(&cluster.url()).expect("a store")
 }
 
-/// Returns callers of this node, by its slots.
 fn callers_of(cluster: &RedisCluster, node: usize, limiter: &Limiter) -> Vec<String> {
-    let slots: Vec<_> = cluster.slots_of(node).collect();
-    let is_there = |caller: &String| {
-        let slot = redis_keyslot(limiter.storage_keys(&**caller)[0].as_bytes());
-        slots.iter().any(|range| range.contains(&slot))
-    };
-    let callers = (0..).map(|number: u64| format!("caller-{number}"));
-    callers.filter(is_there).take(CALLERS).collect()
+    cluster.callers_on(node, limiter).take(CALLERS).collect()
 }
 
 async fn all_decide(limiter: &Limiter, callers: &[String]) -> bool {

@@ -1,7 +1,6 @@
 //! Redis clusters: real ones, whose slots move, and whose nodes die, freeze, come and go; and
 //! servers with wrong slot maps.
 
-mod callers;
 mod control;
 mod counting;
 mod failing;
@@ -13,9 +12,22 @@ mod shadow;
 #[path = "../support/mod.rs"]
 mod support;
 
-use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore};
+use prelude::*;
 
-use crate::support::{DEADLINE, cluster::RedisCluster};
+/// What most of these tests use.
+mod prelude {
+    pub(crate) use tower_throttle::RedisStore;
+
+    pub(crate) use crate::{
+        admitted, facts, patient, per_day,
+        support::{
+            cluster::{Frozen, RedisCluster},
+            denying_limiter, fake,
+            prelude::*,
+        },
+        taken,
+    };
+}
 
 /// Returns a store with a very long timeout.
 fn patient(cluster: &RedisCluster) -> RedisStore {
@@ -52,4 +64,16 @@ async fn taken(limiter: &Limiter, key: &str) -> Vec<u64> {
     policies
         .map(|policy| policy.capacity() - policy.remaining())
         .collect()
+}
+
+/// Returns the fields of each policy that do not depend on the clock.
+fn facts(decision: &Decision) -> Vec<(String, [u64; 3], [bool; 2])> {
+    let policies = decision.policies().map(|policy| {
+        (
+            policy.name().to_owned(),
+            [policy.cost(), policy.charged(), policy.remaining()],
+            [policy.is_denied(), policy.is_impossible()],
+        )
+    });
+    policies.collect()
 }

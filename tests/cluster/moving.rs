@@ -1,31 +1,20 @@
 //! Slots that move while checks of their keys come.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-
 use fred::util::redis_keyslot;
-use tower_throttle::{
-    FixedWindow, Limiter, ManualClock, Policy, RedisStore, SlidingLog, TokenBucket,
-};
 
-use super::{admitted, patient, per_day, taken};
-use crate::support::{
-    DEADLINE,
-    cluster::{Meanwhile, RedisCluster},
-    denying_limiter, eventually_async,
-};
+use crate::prelude::*;
+use crate::support::cluster::Meanwhile;
 
 const CALLERS: usize = 64;
 const KEYS: usize = 32;
 /// Each key's slot moves six times.
 const MOVES: u64 = 6 * KEYS as u64;
 
-/// The outcomes of concurrent checks of some keys.
+/// More than any bucket of these tests is charged.
+const BAND: u64 = 1 << 30;
+
+/// The outcomes of concurrent checks of some keys. What each bucket has left is in a band of its own,
+/// so that a decision shows whose it is.
 struct Ledger {
     keys: Vec<String>,
     checks: AtomicU64,
@@ -37,8 +26,12 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn of(keys: Vec<String>) -> Arc<Self> {
+    async fn of(keys: Vec<String>, limiter: &Limiter) -> Arc<Self> {
         assert_eq!(keys.len(), KEYS);
+        for (key, band) in keys.iter().zip(0..) {
+            let taken = limiter.check_n(&**key, band * BAND).await;
+            assert!(taken.expect("a decision").is_allowed());
+        }
         Arc::new(Self {
             keys,
             checks: AtomicU64::default(),
@@ -69,6 +62,10 @@ impl Ledger {
                         Ok(decision) => {
                             let admitted = u64::from(decision.is_allowed());
                             ledger.admitted[key].fetch_add(admitted, Ordering::Relaxed);
+                            let policy = decision.policies().next().expect("a policy");
+                            let band = (policy.capacity() - policy.remaining()) / BAND;
+                            let foreign = u64::from(band != key as u64);
+                            ledger.foreign.fetch_add(foreign, Ordering::Relaxed);
                         }
                         Err(error) => {
                             eprintln!("{error:?}");
@@ -110,6 +107,7 @@ impl Ledger {
             let admitted = self.admitted[key].load(Ordering::Relaxed);
             let unknown = self.unknown[key].load(Ordering::Relaxed);
             for units in taken(limiter, &self.keys[key]).await {
+                let units = units - key as u64 * BAND;
                 assert!(
                     (admitted..=admitted + unknown).contains(&units),
                     "key-{key}: {units} counted, {admitted} acknowledged, {unknown} unknown"
@@ -142,7 +140,7 @@ async fn moving_slots_lose_no_count_and_charge_nothing_twice() {
         mover.wait_until_agreed();
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let ledger = Ledger::of(keys);
+    let ledger = Ledger::of(keys, &limiter).await;
     let is_over = move || moved.load(Ordering::Relaxed) >= MOVES;
     ledger.fill(&limiter, is_over).await;
     let moves = moves.end();
@@ -165,8 +163,16 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
             Policy::new("bucket", TokenBucket::per_day(5)),
             Policy::new("window", FixedWindow::per_day(4)),
             Policy::new("log", SlidingLog::per_day(6)),
+            Policy::new("new", FixedWindow::per_day(100)).shadow(),
         ],
     );
+    // The shadow policy is charged for each request.
+    let shadow_took = async |units: u64| {
+        let peek = limiter.peek("ann").await.expect("a decision");
+        let left = || peek.shadow_policies().map(|policy| policy.remaining());
+        eventually_async("the shadow policy's answer", async || left().count() == 1).await;
+        assert_eq!(left().sum::<u64>(), 100 - units);
+    };
     assert_eq!(admitted(&limiter, "ann", 1).await, 1);
     let keys = limiter.storage_keys("ann");
     let slot = cluster.slot(&keys[0]);
@@ -179,6 +185,7 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     cluster.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, &keys[1], "0", "5000"]);
     assert_eq!(admitted(&limiter, "ann", 2).await, 2);
     assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
+    shadow_took(3).await;
     let decision = limiter.check_n("ann", 2).await.expect("a decision");
     let denied: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
     assert_eq!(denied, ["window"]);
@@ -201,6 +208,7 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     assert_eq!(admitted(&limiter, "ann", 6).await, 4);
     cluster.end_move(slot, from, to);
     assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
+    shadow_took(6).await;
     assert_eq!(cluster.owner(slot), to);
 }
 
@@ -213,7 +221,7 @@ async fn while_a_slot_moves_units_are_held_settled_and_lapse() {
     let store = store.connect(&cluster.url()).expect("a store");
     let lifetime = Duration::from_secs(60);
     let policy = Policy::new("window", FixedWindow::per_day(10)).hold_for(lifetime);
-    let policy = policy.on_store_failure(tower_throttle::OnStoreFailure::Deny);
+    let policy = policy.on_store_failure(OnStoreFailure::Deny);
     let limiter = Limiter::new(store, policy);
     let reserve = async |units| {
         let reserved = limiter.reserve("ann", units).await.expect("a decision");
@@ -270,7 +278,7 @@ async fn asking_applies_to_the_next_command_only() {
     let flushes = Meanwhile::new(move |turn| {
         flusher.nodes[turn as usize % 3].command(&["SCRIPT", "FLUSH"]);
     });
-    let ledger = Ledger::of(keys);
+    let ledger = Ledger::of(keys, &limiter).await;
     ledger.fill_with(&limiter, 1_500).await;
     flushes.end();
     assert_eq!(ledger.errors.load(Ordering::Relaxed), 0);
@@ -292,7 +300,7 @@ async fn nodes_that_redirect_to_each_other_for_a_moment_are_tolerated() {
     let limiter = per_day(&patient(&cluster), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
     let slots: Vec<_> = keys.iter().map(|key| slot(&limiter, key)).collect();
-    let ledger = Ledger::of(keys);
+    let ledger = Ledger::of(keys, &limiter).await;
     let mover = Arc::clone(&cluster);
     let moves = tokio::task::spawn_blocking(move || {
         for slot in slots {
@@ -329,7 +337,7 @@ async fn all_slots_of_a_node_move_to_a_new_node_and_the_old_one_leaves() {
     let new = cluster.add();
     let cluster = Arc::new(cluster);
 
-    let ledger = Ledger::of(keys);
+    let ledger = Ledger::of(keys, &limiter).await;
     let mover = Arc::clone(&cluster);
     let reshard = tokio::task::spawn_blocking(move || {
         for slot in 0..of_the_first {

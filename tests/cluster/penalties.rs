@@ -1,13 +1,6 @@
 //! Penalties whose caller is in another slot than those of the policies that deny.
 
-use std::time::Duration;
-
-use tower_throttle::{
-    Decision, FixedWindow, Limiter, MemoryStore, Penalty, Policy, TokenBucket, store::Store,
-};
-
-use super::patient;
-use crate::support::{cluster::RedisCluster, denying_limiter};
+use crate::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -29,19 +22,6 @@ fn limiter(store: impl Store) -> Limiter {
             .strike_on_denial(),
         ],
     )
-}
-
-/// Returns the fields that do not depend on the clock.
-fn facts(decision: &Decision) -> Vec<(String, u64, u64, bool)> {
-    let policies = decision.policies().map(|policy| {
-        (
-            policy.name().to_owned(),
-            policy.charged(),
-            policy.remaining(),
-            policy.is_denied(),
-        )
-    });
-    policies.collect()
 }
 
 #[tokio::test]

@@ -1,19 +1,8 @@
 //! A check whose policies lie in several slots.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::sync::Barrier;
-use tower_throttle::{
-    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, MemoryStore, Policy, RedisStore,
-    SlidingLog, SlidingWindow, StoreError, TokenBucket, Verdict,
-    store::{Answer, Charge, Check, Store},
-};
 
-use super::{patient, taken};
-use crate::support::{
-    cluster::{Frozen, RedisCluster},
-    denying_limiter, eventually_async,
-};
+use crate::prelude::*;
 
 /// Three policies of one caller around two for all callers, each with another algorithm.
 fn mixed() -> [Policy; 5] {
@@ -24,21 +13,6 @@ fn mixed() -> [Policy; 5] {
         Policy::new("all-leaky", LeakyBucket::per_day(30).capacity(30)).shared(),
         Policy::new("sliding", SlidingWindow::per_day(7)),
     ]
-}
-
-/// Returns the fields that do not depend on the clock.
-fn facts(decision: &Decision) -> Vec<(String, u64, u64, u64, bool, bool)> {
-    let policies = decision.policies().map(|policy| {
-        (
-            policy.name().to_owned(),
-            policy.cost(),
-            policy.charged(),
-            policy.remaining(),
-            policy.is_denied(),
-            policy.is_impossible(),
-        )
-    });
-    policies.collect()
 }
 
 #[tokio::test]
@@ -85,33 +59,19 @@ async fn several_slots_decide_as_one_check_does() {
     assert_eq!(left, [0; 5]);
 }
 
-async fn race(store: RedisStore, policies: Vec<Policy>, checks: usize) -> (u64, u64) {
+/// Returns how many checks of 64 racing callers are admitted.
+async fn race(store: RedisStore, policies: Vec<Policy>, checks: usize) -> u64 {
     let limiter = denying_limiter(store, policies);
     let start = Arc::new(Barrier::new(64));
-    let tasks = (0..64).map(|task| {
+    let mut tasks = JoinSet::new();
+    for task in 0..64 {
         let (limiter, start) = (limiter.clone(), Arc::clone(&start));
-        tokio::spawn(async move {
+        tasks.spawn(async move {
             start.wait().await;
-            let (mut admitted, mut most_at_once) = (0, 0);
-            for _ in 0..checks {
-                let decision = limiter
-                    .check(format!("caller-{task}"))
-                    .await
-                    .expect("a decision");
-                admitted += u64::from(decision.is_allowed());
-                let shared = decision.policies().next().expect("a policy");
-                most_at_once = most_at_once.max(shared.capacity() - shared.remaining());
-            }
-            (admitted, most_at_once)
-        })
-    });
-    let (mut admitted, mut most_at_once) = (0, 0);
-    for task in tasks.collect::<Vec<_>>() {
-        let (more, most) = task.await.expect("no panic");
-        admitted += more;
-        most_at_once = most_at_once.max(most);
+            admitted(&limiter, &format!("caller-{task}"), checks).await as u64
+        });
     }
-    (admitted, most_at_once)
+    tasks.join_all().await.iter().sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +94,7 @@ async fn racing_tasks_never_pass_a_shared_quota_and_are_charged_what_they_passed
             if !is_shared_first {
                 policies.reverse();
             }
-            let (admitted, _) = race(store.clone(), policies, 6).await;
+            let admitted = race(store.clone(), policies, 6).await;
             // Units that were refunded a moment later may have denied a check.
             assert!(admitted <= 100, "{name}: {admitted}");
             assert!(admitted >= 64, "{name}: {admitted}");
@@ -223,14 +183,8 @@ async fn a_silent_later_slot_refunds_the_first() {
             ],
         )
     });
-    let node_of = |caller: &str, place: usize| {
-        let keys = limiter.storage_keys(caller);
-        cluster.owner(cluster.slot(&keys[place]))
-    };
-    let shared = node_of("", 1);
-    let mut callers = (0..).map(|number| format!("caller-{number}"));
-    let caller = callers.find(|caller| node_of(caller, 0) != shared);
-    let caller = &*caller.expect("a caller");
+    let (caller, shared) = cluster.caller_apart(&limiter, 0, 1);
+    let caller = &*caller;
     eventually_async("a decision", || async { hasty.check(caller).await.is_ok() }).await;
     let before = taken(&limiter, caller).await;
 
@@ -285,14 +239,8 @@ async fn a_reset_reports_a_silent_slot_and_resets_the_others() {
     };
     let forgets = denying_limiter(Forgets(store.clone()), policies());
     let limiter = denying_limiter(store, policies());
-    let node_of = |caller: &str, place: usize| {
-        let keys = limiter.storage_keys(caller);
-        cluster.owner(cluster.slot(&keys[place]))
-    };
-    let shared = node_of("", 0);
-    let mut callers = (0..).map(|number| format!("caller-{number}"));
-    let caller = callers.find(|caller| node_of(caller, 1) != shared);
-    let caller = &*caller.expect("a caller");
+    let (caller, shared) = cluster.caller_apart(&limiter, 1, 0);
+    let caller = &*caller;
     eventually_async("a decision", || async {
         limiter.check(caller).await.is_ok()
     })

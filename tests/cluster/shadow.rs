@@ -1,16 +1,8 @@
 //! Shadow policies in a cluster: in the call of their request if they are in its slot, and in a
 //! call of their own if not.
 
-use std::sync::Arc;
-
-use tower_throttle::{
-    Decision, FixedWindow, Limiter, ManualClock, Policy, RedisStore, SlidingLog, TokenBucket,
-};
-
-use super::patient;
-use crate::support::{
-    DEADLINE, cluster::RedisCluster, denying_limiter, eventually_async, random::Random, trace,
-};
+use crate::prelude::*;
+use crate::support::trace;
 
 /// Two enforced policies of one caller, and two shadow policies. Those are of the same slot, or
 /// the last is one for all callers.
@@ -117,55 +109,4 @@ async fn shadows_beside_a_check_of_several_slots_are_by_themselves() {
         assert_eq!(denied, if number < 4 { 0 } else { 2 }, "{number}");
     }
     assert_eq!(left(&limiter, "ann").await, [2, 0, 0, 0]);
-}
-
-/// While a slot moves, a call with two of its keys is answered with TRYAGAIN, and nothing runs.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shadows_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
-    let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().timeout(DEADLINE);
-    let store = store.denial_cache_ttl(std::time::Duration::ZERO);
-    let store = store.connect(&cluster.url()).expect("a store");
-    let limiter = denying_limiter(
-        store,
-        [
-            Policy::new("old", TokenBucket::per_day(100)),
-            Policy::new("new", FixedWindow::per_day(3)).shadow(),
-            Policy::new("newer", SlidingLog::per_day(4)).shadow(),
-        ],
-    );
-    let mut expected = [99, 2, 3];
-    let step = |is_in_time: bool| {
-        let limiter = &limiter;
-        async move {
-            let decision = limiter.check("ann").await.expect("a decision");
-            assert!(decision.is_allowed());
-            if is_in_time {
-                assert_eq!(decision.shadow_policies().count(), 2);
-            }
-            known(&decision, 2).await;
-        }
-    };
-    step(true).await;
-    assert_eq!(left(&limiter, "ann").await, expected);
-    let keys = limiter.storage_keys("ann");
-    let slot = cluster.slot(&keys[0]);
-    let from = cluster.owner(slot);
-    let to = (from + 1) % 3;
-    cluster.begin_move(slot, from, to);
-    let port = cluster.nodes[to].port().to_string();
-    // One key after the other is on the second node.
-    for place in [1, 0, 2] {
-        cluster.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, &keys[place], "0", "5000"]);
-        step(false).await;
-        for left in &mut expected {
-            *left -= u64::from(*left > 0);
-        }
-        assert_eq!(left(&limiter, "ann").await, expected, "{place}");
-    }
-    cluster.end_move(slot, from, to);
-    step(false).await;
-    assert_eq!(left(&limiter, "ann").await, [95, 0, 0]);
-    // The map is right again, so one call has all of them.
-    step(true).await;
 }

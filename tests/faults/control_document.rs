@@ -116,20 +116,6 @@ async fn two_primaries_that_become_one_lose_no_change_of_the_control_document() 
     }
 }
 
-/// The replica did not receive the last changes, and its primary is gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_that_lost_changes_loses_none_of_the_control_document() {
-    let mut pair = Pair::start(&["a", "lifted"]).await;
-    on(&pair.processes[0], "lifted").await;
-    off(&pair.processes[0], "b").await;
-    pair.servers[0].kill();
-    pair.lead(1, 1).await;
-    pair.lead(0, 1).await;
-    let new = process(&pair.servers[1].url());
-    let [one, two] = &pair.processes;
-    agree(&[one, two, &new], &["a", "b"]);
-}
-
 /// It comes back with what it knew, after Redis has lost what the others did.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_was_cut_off_brings_no_removed_entry_back() {

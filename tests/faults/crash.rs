@@ -18,8 +18,7 @@ async fn a_server_absent_at_the_start_is_found_when_it_starts() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     row.tell(1);
 }
 
@@ -36,8 +35,7 @@ async fn a_crash_is_bridged_and_the_store_decides_again() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    run.judge(&mut row, vec![run.outage.when]);
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, vec![run.outage.when]);
     run.sends_at_most(&mut row, &proxy, 20);
     row.tell(1);
 }

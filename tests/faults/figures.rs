@@ -25,8 +25,6 @@ mod wait;
 
 use support::signals;
 
-mod far_server;
-mod much_data;
 mod over_time;
 mod reconnects;
 mod unique_callers;

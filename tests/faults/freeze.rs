@@ -17,8 +17,7 @@ async fn a_server_that_freezes_under_load_is_used_again_when_it_thaws() {
         server
     })
     .await;
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     run.sends_at_most(&mut row, &proxy, MOST_SENDS);
     assert_eq!(proxy.sent().sent_again(), 0);
     server.assert_all_keys_expire();
@@ -43,8 +42,7 @@ async fn a_server_that_freezes_while_idle_is_noticed() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     row.tell(1);
 }
 

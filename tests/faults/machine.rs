@@ -1,8 +1,8 @@
 //! How late the machine's own timers are, measured beside a row.
 
-use std::{sync::MutexGuard, thread::JoinHandle, time::Instant};
+use std::{sync::MutexGuard, time::Instant};
 
-use crate::prelude::*;
+use crate::{prelude::*, support::cluster::Meanwhile};
 
 const TICK: Duration = Duration::from_millis(2);
 
@@ -11,8 +11,7 @@ const TICK: Duration = Duration::from_millis(2);
 pub(crate) struct Control {
     started: Instant,
     late: Arc<Mutex<Late>>,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Meanwhile,
 }
 
 /// How many timers were late by so many milliseconds.
@@ -20,28 +19,17 @@ type Late = BTreeMap<u64, u64>;
 
 impl Control {
     pub(crate) fn start() -> Self {
-        Self::with_sleep(std::thread::sleep)
-    }
-
-    fn with_sleep(sleep: impl Fn(Duration) + Send + 'static) -> Self {
         let late = Arc::new(Mutex::default());
-        let is_over = Arc::new(AtomicBool::new(false));
-        let thread = std::thread::spawn({
-            let (late, is_over) = (Arc::clone(&late), Arc::clone(&is_over));
-            move || {
-                while !is_over.load(Ordering::Relaxed) {
-                    let asked = Instant::now();
-                    sleep(TICK);
-                    let late_ms = asked.elapsed().saturating_sub(TICK).as_millis();
-                    *lock(&late).entry(late_ms as u64).or_default() += 1;
-                }
-            }
-        });
+        let noted = Arc::clone(&late);
         Self {
             started: Instant::now(),
             late,
-            is_over,
-            thread: Some(thread),
+            _thread: Meanwhile::new(move |_| {
+                let asked = Instant::now();
+                std::thread::sleep(TICK);
+                let late_ms = asked.elapsed().saturating_sub(TICK).as_millis();
+                *lock(&noted).entry(late_ms as u64).or_default() += 1;
+            }),
         }
     }
 
@@ -57,15 +45,6 @@ impl Control {
         let late = lock(&self.late);
         let lost_ms = late.range(margin_ms + 1..).map(|(ms, times)| ms * times);
         lost_ms.sum::<u64>() as f64 / self.started.elapsed().as_millis().max(1) as f64
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

@@ -36,7 +36,6 @@ mod lost_connection;
 mod lost_state;
 mod network;
 mod refusals;
-mod reshard;
 mod roles;
 mod rolling_deploy;
 mod script_flush;

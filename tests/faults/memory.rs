@@ -1,8 +1,8 @@
 //! I3: how much memory this process holds over time.
 
-use std::thread::JoinHandle;
+use std::sync::atomic::AtomicU64;
 
-use crate::prelude::*;
+use crate::{prelude::*, support::cluster::Meanwhile};
 
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -29,54 +29,33 @@ impl Memory {
 }
 
 /// Watches until it is stopped.
-#[derive(Debug)]
 pub(crate) struct Sampler {
     before: u64,
-    most: Arc<Mutex<u64>>,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    most: Arc<AtomicU64>,
+    _thread: Meanwhile,
 }
 
 impl Sampler {
     pub(crate) fn start() -> Self {
         let before = resident_kb();
-        let most = Arc::new(Mutex::new(before));
-        let is_over = Arc::new(AtomicBool::new(false));
-        let thread = std::thread::spawn({
-            let (most, is_over) = (Arc::clone(&most), Arc::clone(&is_over));
-            move || {
-                while !is_over.load(Ordering::Relaxed) {
-                    let now = resident_kb();
-                    let mut most = most.lock().unwrap_or_else(PoisonError::into_inner);
-                    *most = now.max(*most);
-                    drop(most);
-                    std::thread::park_timeout(EVERY);
-                }
-            }
+        let most = Arc::new(AtomicU64::new(before));
+        let seen = Arc::clone(&most);
+        let _thread = Meanwhile::new(move |_| {
+            seen.fetch_max(resident_kb(), Ordering::Relaxed);
+            std::thread::sleep(EVERY);
         });
         Self {
             before,
             most,
-            is_over,
-            thread: Some(thread),
+            _thread,
         }
     }
 
     pub(crate) fn stop(self) -> Memory {
         Memory {
             before: self.before,
-            most: *self.most.lock().unwrap_or_else(PoisonError::into_inner),
+            most: self.most.load(Ordering::Relaxed),
             after: resident_kb(),
-        }
-    }
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
         }
     }
 }

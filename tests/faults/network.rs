@@ -29,8 +29,7 @@ async fn through(mode: Mode) -> (Run, Arc<Proxy>) {
 async fn row(name: &str, mode: Mode) {
     let mut row = Row::start(name);
     let (run, proxy) = through(mode).await;
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     run.sends_at_most(&mut row, &proxy, MOST_SENDS);
     row.tell(1);
 }

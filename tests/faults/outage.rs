@@ -152,6 +152,12 @@ impl Run {
         self.judge_beside(row, losses, Elsewhere::Nothing);
     }
 
+    /// The same, and that no request waited for a store that was known to be down.
+    pub(crate) fn is_bridged(&self, row: &mut Row, losses: Vec<Window>) {
+        self.judge(row, losses);
+        self.is_open_soon(row);
+    }
+
     /// The same for a limiter that may admit by itself.
     pub(crate) fn judge_beside(&self, row: &mut Row, losses: Vec<Window>, elsewhere: Elsewhere) {
         let promise = Promise {

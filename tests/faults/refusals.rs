@@ -29,8 +29,7 @@ async fn a_server_busy_with_a_script_is_bridged() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     row.tell(1);
 }
 
@@ -47,8 +46,7 @@ async fn a_server_out_of_memory_is_bridged() {
     .await;
     // Denials write nothing, so they may continue.
     assert_eq!(run.during(Outcome::is_allowed), 0);
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     row.tell(1);
 }
 
@@ -67,8 +65,7 @@ async fn a_revoked_permission_is_bridged() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     row.tell(1);
 }
 
@@ -95,8 +92,7 @@ async fn a_server_with_too_many_clients_is_bridged() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     run.connects_at_most(&mut row, &proxy, 2);
     row.tell(1);
 }

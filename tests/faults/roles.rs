@@ -21,8 +21,7 @@ async fn a_server_turned_replica_is_bridged() {
     })
     .await;
     assert_eq!(run.during(Outcome::is_allowed), 0);
-    run.judge(&mut row, Vec::new());
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, Vec::new());
     run.connects_at_most(&mut row, &proxy, MOST_CONNECTS);
     row.tell(1);
 }
@@ -49,8 +48,7 @@ async fn a_restarted_server_that_loads_is_bridged() {
     .await;
     let when = run.outage.when;
     assert!(when.to_us - when.from_us > 1_000_000, "it loads for long");
-    run.judge(&mut row, vec![when]);
-    run.is_open_soon(&mut row);
+    run.is_bridged(&mut row, vec![when]);
     run.connects_at_most(&mut row, &proxy, MOST_CONNECTS);
     row.tell(1);
 }

@@ -3,15 +3,9 @@
 use std::{
     error::Error,
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
-use tower_throttle::{
-    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, RedisStore,
-    SlidingLog, SlidingWindow, TokenBucket,
-};
-
-use crate::support::{RedisServer, cluster::RedisCluster, denying_limiter, eventually, port::Port};
+use crate::prelude::*;
 
 /// The rights in the documentation of `RedisStore`.
 const RIGHTS: [&str; 10] = [
@@ -38,15 +32,10 @@ fn all_but(missing: &str) -> Vec<&'static str> {
     rights.filter(|right| *right != missing).collect()
 }
 
-fn store(url: &str) -> RedisStore {
-    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
-    store.connect(url).expect("a store")
-}
-
 /// Lets no fallback decide in the store's place.
 fn limiter(url: &str) -> Limiter {
     denying_limiter(
-        store(url),
+        store_at(url),
         [
             Policy::new("bucket", TokenBucket::per_day(3)),
             Policy::new("window", FixedWindow::per_day(5)),
@@ -69,99 +58,60 @@ async fn admitted(limiter: &Limiter, checks: usize) -> (usize, Option<String>) {
     (admitted, refused)
 }
 
-/// A connection begins in database 0, so a URL that names it needs no right to `SELECT`.
-#[tokio::test]
-async fn a_url_with_database_0_needs_no_further_right() {
-    let server = RedisServer::start();
-    let limiter = limiter(&format!("{}0", url(&server, &RIGHTS)));
-    assert_eq!(admitted(&limiter, 4).await, (3, None));
-}
-
+/// Loaded scripts need no right to load them.
 #[tokio::test]
 async fn the_documented_rights_are_enough_for_everything() {
-    let server = RedisServer::start();
-    let url = url(&server, &RIGHTS);
-    let passed = tower_throttle::testing::conformance(11, 300, |clock| {
+    for is_loaded in [false, true] {
+        let server = RedisServer::start();
+        let rights = if is_loaded { "+eval" } else { "" };
+        let url = url(&server, &all_but(rights));
+        if is_loaded {
+            for script in RedisStore::scripts() {
+                server.command(&["SCRIPT", "LOAD", &script]);
+            }
+        }
+        let passed = tower_throttle::testing::conformance(11, 300, |clock| {
+            server.command(&["FLUSHALL"]);
+            let store = patient().clock(clock);
+            store.connect(&url).expect("a store")
+        });
+        passed.await.expect("the same as in memory");
+
+        // By the server's clock, with every form of state, in shared calls, and with unexpected data
+        // under each key.
         server.command(&["FLUSHALL"]);
-        let store = RedisStore::builder()
-            .clock(clock)
-            .timeout(crate::support::DEADLINE);
-        store.connect(&url).expect("a store")
-    });
-    passed.await.expect("the same as in memory");
-
-    // By the server's clock, with every form of state, and with unexpected data under each key.
-    server.command(&["FLUSHALL"]);
-    let store = store(&url);
-    let policies: [Policy; 6] = [
-        Policy::new("b", TokenBucket::per_day(3)),
-        Policy::new("l", LeakyBucket::per_day(3)),
-        Policy::new("w", FixedWindow::per_day(3)),
-        Policy::new("s", SlidingWindow::per_day(3)),
-        Policy::new("g", SlidingLog::per_day(3)),
-        Policy::new("c", Concurrency::new(3)),
-    ];
-    for policy in policies {
-        let policy = policy.on_store_failure(OnStoreFailure::Deny);
-        let limiter = Limiter::new(store.clone(), policy);
-        let permit = limiter.acquire("ann", Duration::ZERO).await;
-        assert!(permit.expect("a decision").decision().is_allowed());
-        server.command(&["SET", &limiter.storage_keys("bob")[0], "junk"]);
-        let error = limiter.acquire("bob", Duration::ZERO).await;
-        assert!(error.expect_err("junk").is_corrupt_state());
-        limiter.reset("bob").await.expect("a reset");
-        assert!(limiter.peek("bob").await.expect("a decision").is_allowed());
-    }
-    store.shutdown().await;
-    server.assert_all_keys_expire();
-    let shown = server.command(&["ACL", "LOG"]);
-    for right in RIGHTS {
-        let command = format!("object\n{}\n", &right[1..]);
-        assert!(!shown.contains(&command), "{shown}");
-    }
-}
-
-#[tokio::test]
-async fn loaded_scripts_need_no_eval() {
-    let server = RedisServer::start();
-    let url = url(&server, &all_but("+eval"));
-    for script in RedisStore::scripts() {
-        server.command(&["SCRIPT", "LOAD", &script]);
-    }
-    let passed = tower_throttle::testing::conformance(12, 300, |clock| {
-        server.command(&["FLUSHALL"]);
-        let store = RedisStore::builder()
-            .clock(clock)
-            .timeout(crate::support::DEADLINE);
-        store.connect(&url).expect("a store")
-    });
-    passed.await.expect("the same as in memory");
-
-    // Of all algorithms, in shared calls.
-    let policies: [Policy; 5] = [
-        Policy::new("b", TokenBucket::per_day(100)),
-        Policy::new("w", FixedWindow::per_day(100)),
-        Policy::new("s", SlidingWindow::per_day(100)),
-        Policy::new("g", SlidingLog::per_day(100)),
-        Policy::new("c", Concurrency::new(100)),
-    ];
-    let store = store(&url);
-    let limiters: Vec<_> = policies
-        .into_iter()
-        .map(|policy| {
-            let policy = policy.on_store_failure(OnStoreFailure::Deny);
-            Limiter::new(store.clone(), policy)
-        })
-        .collect();
-    let asked: Vec<_> = (0..200)
-        .map(|number| {
-            let limiter = limiters[number % 7 % 5].clone();
-            tokio::spawn(async move { limiter.acquire("ann", Duration::ZERO).await })
-        })
-        .collect();
-    for permit in asked {
-        let permit = permit.await.expect("no panic").expect("a decision");
-        assert!(permit.is_allowed());
+        let store = store_at(&url);
+        let policies: [Policy; 6] = [
+            Policy::new("b", TokenBucket::per_day(100)),
+            Policy::new("l", LeakyBucket::per_day(100)),
+            Policy::new("w", FixedWindow::per_day(100)),
+            Policy::new("s", SlidingWindow::per_day(100)),
+            Policy::new("g", SlidingLog::per_day(100)),
+            Policy::new("c", Concurrency::new(100)),
+        ];
+        let limiters = policies.map(|policy| denying(store.clone(), policy));
+        let mut asked = JoinSet::new();
+        for number in 0..200 {
+            let limiter = limiters[number % 7 % 6].clone();
+            asked.spawn(async move { limiter.acquire("ann", Duration::ZERO).await });
+        }
+        for permit in asked.join_all().await {
+            assert!(permit.expect("a decision").is_allowed());
+        }
+        for limiter in limiters {
+            server.command(&["SET", &limiter.storage_keys("bob")[0], "junk"]);
+            let error = limiter.acquire("bob", Duration::ZERO).await;
+            assert!(error.expect_err("junk").is_corrupt_state());
+            limiter.reset("bob").await.expect("a reset");
+            assert!(limiter.peek("bob").await.expect("a decision").is_allowed());
+        }
+        store.shutdown().await;
+        server.assert_all_keys_expire();
+        let shown = server.command(&["ACL", "LOG"]);
+        for right in RIGHTS {
+            let command = format!("object\n{}\n", &right[1..]);
+            assert!(!shown.contains(&command), "{shown}");
+        }
     }
 }
 
@@ -205,36 +155,29 @@ async fn with_the_right_to_add_and_not_to_write_nothing_is_charged() {
     for missing in [&["-psetex"][..], &["-psetex", "-pexpireat"]] {
         let server = RedisServer::start();
         let limiter = denying_limiter(
-            store(&url(&server, &RIGHTS)),
+            store_at(&url(&server, &RIGHTS)),
             [
                 Policy::new("window", FixedWindow::per_day(50)),
                 Policy::new("bucket", TokenBucket::per_day(30)),
             ],
         );
-        let left = |decision: &Decision| -> Vec<u64> {
-            let policies = decision.policies();
-            policies.map(|policy| policy.remaining()).collect()
-        };
         let decision = limiter.check("ann").await.expect("a decision");
-        assert_eq!(left(&decision), [49, 29]);
+        assert_eq!(left_of(&decision), [49, 29]);
         server.command(&[&["ACL", "SETUSER", "app"], missing].concat());
         for _ in 0..4 {
             let error = limiter.check("ann").await.expect_err("a right is lacking");
             assert!(error.is_refused(), "{error:?}");
         }
         server.command(&["ACL", "SETUSER", "app", "+psetex", "+pexpireat"]);
-        crate::support::eventually_async("a decision", || async {
-            limiter.peek("ann").await.is_ok()
-        })
-        .await;
+        eventually_async("a decision", || async { limiter.peek("ann").await.is_ok() }).await;
         let decision = limiter.peek("ann").await.expect("a decision");
-        assert_eq!(left(&decision), [49, 29], "{missing:?}");
+        assert_eq!(left_of(&decision), [49, 29], "{missing:?}");
     }
 }
 
 /// Waits, because the breaker may be open for a while.
 async fn eventually_admitted(limiter: &Limiter) {
-    crate::support::eventually_async("an admission", || async {
+    eventually_async("an admission", || async {
         limiter
             .check("ann")
             .await
@@ -288,9 +231,7 @@ async fn other_keys_and_other_commands_are_out_of_reach() {
     let url = url(&server, &RIGHTS);
     // The letters of keys, and other prefixes.
     for prefix in ["other", "t", "tt2", "ttb", "ttbb", "tt:", "tt-test"] {
-        let store = RedisStore::builder()
-            .prefix(prefix)
-            .timeout(crate::support::DEADLINE);
+        let store = patient().prefix(prefix);
         let policy = Policy::new("api", TokenBucket::per_day(3));
         let policy = policy.on_store_failure(OnStoreFailure::Deny);
         let elsewhere = Limiter::new(store.connect(&url).expect("a store"), policy);
@@ -378,10 +319,15 @@ async fn behind_sentinel_one_more_right_is_needed_and_two_at_the_sentinels() {
     assert_eq!(admitted(&limiter, 5).await, (3, None));
 }
 
+/// A connection begins in database 0, so a URL that names it needs no right to `SELECT`.
 #[tokio::test]
 async fn another_database_needs_one_more_right() {
     let server = RedisServer::start();
-    let url = url(&server, &RIGHTS) + "2";
+    let url = url(&server, &RIGHTS);
+    let first = limiter(&format!("{url}0"));
+    assert_eq!(admitted(&first, 5).await, (3, None));
+    server.command(&["FLUSHALL"]);
+    let url = url + "2";
     let error = limiter(&url)
         .check("ann")
         .await

@@ -1,17 +1,13 @@
 //! Checks that share calls: each is answered as if it had been sent alone.
 
-use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::pin::Pin;
 
 use proptest::prelude::*;
-use tower_throttle::{
-    Clock, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, OnStoreFailure,
-    Policy, RedisStore, SlidingLog, SlidingWindow, StoreError, TokenBucket, store::Store,
-};
 
-use crate::support::{RedisServer, denying_limiter, eventually_async, left_of};
+use crate::{prelude::*, support::oracle::Fields};
 
-pub(crate) type Answer = Result<Decision, StoreError>;
-pub(crate) type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub(crate) type Answered = Result<Decision, StoreError>;
+pub(crate) type Asked = Pin<Box<dyn Future<Output = Answered> + Send>>;
 
 /// This many concurrent checks are sent alone.
 const ALONE: usize = 4;
@@ -38,36 +34,14 @@ fn check(limiter: &Limiter, key: u64, units: u64) -> Asked {
     Box::pin(async move { limiter.check_n(key, units).await })
 }
 
-/// Shows all fields of a decision.
-fn shown(decision: &Decision) -> Vec<String> {
-    let first = format!(
-        "{:?} {:?} {:?} {:?}",
-        decision.verdict(),
-        decision.decided_at(),
-        decision.retry_after(),
-        decision.source()
-    );
-    let policies = decision.policies().map(|policy| {
-        format!(
-            "{} {} {} {} {:?} {:?} {:?} {} {:?}",
-            policy.name(),
-            policy.cost(),
-            policy.charged(),
-            policy.remaining(),
-            policy.reset_after(),
-            policy.retry_after(),
-            policy.delay(),
-            policy.is_impossible(),
-            tower_throttle::compat::cl_throttle_for_policy(policy)
-        )
-    });
-    std::iter::once(first).chain(policies).collect()
+/// All fields of a decision.
+fn shown(decision: &Decision) -> (Fields, Source) {
+    (Fields::from(decision), decision.source())
 }
 
 fn store(server: &RedisServer, clock: Option<Arc<ManualClock>>) -> RedisStore {
     // Every check goes to Redis.
-    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
-    let mut builder = builder.timeout(crate::support::DEADLINE);
+    let mut builder = patient().denial_cache_ttl(Duration::ZERO);
     if let Some(clock) = clock {
         builder = builder.clock(clock);
     }
@@ -135,13 +109,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn limiter(store: &Arc<dyn Store>, kinds: &[Kind]) -> Limiter {
-    let builder = Limiter::builder().store(Arc::clone(store));
     let policies = kinds.iter().enumerate();
-    let builder = policies.fold(builder, |builder, (place, kind)| {
-        builder.policy(kind.policy(place))
-    });
-    let builder = builder.on_store_failure(OnStoreFailure::Deny);
-    builder.build().expect("a limiter")
+    let policies = policies.map(|(place, kind)| kind.policy(place));
+    denying_limiter(Arc::clone(store), policies)
 }
 
 /// Two limiters use the same buckets, as while a version with other numbers is deployed beside
@@ -225,8 +195,8 @@ async fn many_equal_checks_are_one_entry() {
             Policy::new("day", FixedWindow::per_day(1_000)),
         ],
     );
-    eventually_async("a connection", || async { limiter.peek(0).await.is_ok() }).await;
-    let before = ["evalsha", "get", "psetex", "incrby"].map(|command| crate::ran(&server, command));
+    ready(&limiter).await;
+    let before = ["evalsha", "get", "psetex", "incrby"].map(|command| ran(&server, command));
     let mut asked: Vec<Asked> = (0..60).map(|_| check(&limiter, 1, 1)).collect();
     enqueue(&mut asked).await;
     let decisions = decisions(asked).await;
@@ -239,7 +209,7 @@ async fn many_equal_checks_are_one_entry() {
         (number <= 40, vec![40 - taken, 1_000 - taken])
     });
     assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-    let after = ["evalsha", "get", "psetex", "incrby"].map(|command| crate::ran(&server, command));
+    let after = ["evalsha", "get", "psetex", "incrby"].map(|command| ran(&server, command));
     // Some checks are sent alone. All others share one call of each lane, and one entry of two
     // policies.
     let [asked, read, written, added] = [0, 1, 2, 3].map(|place| after[place] - before[place]);
@@ -252,10 +222,8 @@ async fn many_equal_checks_are_one_entry() {
 #[tokio::test]
 async fn a_caller_that_left_before_its_check_was_sent_is_not_charged() {
     let server = RedisServer::start();
-    let policy = Policy::new("own", TokenBucket::per_day(100));
-    let policy = policy.on_store_failure(OnStoreFailure::Deny);
-    let limiter = Limiter::new(store(&server, None), policy);
-    eventually_async("a connection", || async { limiter.peek(0).await.is_ok() }).await;
+    let limiter = denying(store(&server, None), TokenBucket::per_day(100));
+    ready(&limiter).await;
     let mut asked: Vec<Asked> = (0..60).map(|_| check(&limiter, 1, 1)).collect();
     enqueue(&mut asked).await;
     let mut number = 0;
@@ -313,11 +281,7 @@ async fn each_of_very_many_policies_is_listed() {
         let name = format!("of {limit}");
         Policy::new(name, SlidingWindow::new(limit, Duration::from_secs(3_600)))
     });
-    let limiter = Limiter::builder()
-        .store(store(&server, None))
-        .on_store_failure(OnStoreFailure::Deny);
-    let limiter = policies.fold(limiter, |limiter, policy| limiter.policy(policy));
-    let limiter = limiter.build().expect("a limiter");
+    let limiter = denying_limiter(store(&server, None), policies);
     let decision = limiter.check("ann").await.expect("a decision");
     let reported: Vec<_> = left_of(&decision);
     assert_eq!(reported, Vec::from_iter(0..2_000));

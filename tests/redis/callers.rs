@@ -1,18 +1,10 @@
 //! Callers that are addressed by their fingerprint, and the search for them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use tower_throttle::{
-    Fingerprint, FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, RedisStoreBuilder,
-    TokenBucket,
-};
+use tower_throttle::Fingerprint;
 
-use crate::support::{RedisServer, denying_limiter};
-
-fn store(server: &RedisServer, builder: RedisStoreBuilder) -> RedisStore {
-    let patient = builder.timeout(Duration::from_secs(10));
-    patient.connect(&server.url()).expect("a store")
-}
+use crate::prelude::*;
 
 fn limiter(store: &RedisStore, name: &str) -> Limiter {
     denying_limiter(store.clone(), [Policy::new(name, FixedWindow::per_day(10))])
@@ -27,8 +19,8 @@ fn fingerprint(limiter: &Limiter, key: &str) -> Fingerprint {
 #[tokio::test]
 async fn a_fingerprint_stands_for_its_caller_in_all_that_a_limiter_does() {
     let server = RedisServer::start();
-    for builder in [RedisStore::builder(), RedisStore::builder().secret("s")] {
-        let store = store(&server, builder);
+    for builder in [patient(), patient().secret("s")] {
+        let store = builder.connect(&server.url()).expect("a store");
         let limiter = limiter(&store, "day");
         assert_eq!(
             limiter
@@ -52,29 +44,30 @@ async fn a_fingerprint_stands_for_its_caller_in_all_that_a_limiter_does() {
         assert_eq!(left("ann".into()).await, 7);
         limiter.reset(ann).await.expect("a reset");
         assert_eq!(left("ann".into()).await, 10);
-    }
-}
 
-#[tokio::test]
-async fn a_caller_is_banned_by_its_fingerprint() {
-    let server = RedisServer::start();
-    let store = store(&server, RedisStore::builder());
-    let limiter = Limiter::new(store, Policy::new("scanners", Penalty::after(9)));
-    let ann = fingerprint(&limiter, "ann");
-    limiter
-        .ban(ann, Duration::from_secs(3_600))
-        .await
-        .expect("a ban");
-    assert!(!limiter.check("ann").await.expect("a decision").is_allowed());
-    assert!(limiter.check("bob").await.expect("a decision").is_allowed());
+        let scanners = Policy::new("scanners", Penalty::after(9));
+        let scanners = denying(store, scanners);
+        let ban = scanners.ban(ann, Duration::from_secs(3_600));
+        ban.await.expect("a ban");
+        for (caller, is_allowed) in [("ann", false), ("bob", true)] {
+            let decision = scanners.check(caller).await.expect("a decision");
+            assert_eq!(decision.is_allowed(), is_allowed, "{caller}");
+        }
+    }
 }
 
 #[tokio::test]
 async fn the_callers_of_a_policy_are_found_and_those_of_no_other() {
     let server = RedisServer::start();
     let names = ["a*", "ab", "a", "[a]", "a\\*", "x}a*"];
-    let store = store(&server, RedisStore::builder().prefix("t*"));
-    let other = self::store(&server, RedisStore::builder().prefix("tt"));
+    let store = patient()
+        .prefix("t*")
+        .connect(&server.url())
+        .expect("a store");
+    let other = patient()
+        .prefix("tt")
+        .connect(&server.url())
+        .expect("a store");
     for (place, name) in (1..).zip(names) {
         for number in 0..place * 10 {
             let key = format!("caller {number} of {name}");
@@ -111,7 +104,7 @@ async fn a_search_is_bounded_and_says_so() {
     let server = RedisServer::start();
     let fill = "for n = 1, 5000 do redis.call('SET', 'ttb{' .. n .. '}x', 1) end";
     server.command(&["EVAL", fill, "0"]);
-    let store = store(&server, RedisStore::builder());
+    let store = store_at(&server.url());
     let limiter = Limiter::new(store.clone(), Policy::new("x", TokenBucket::per_day(5)));
     assert!(limiter.check("ann").await.expect("a decision").is_allowed());
     server.command(&["CONFIG", "RESETSTAT"]);
@@ -128,7 +121,7 @@ async fn a_search_is_bounded_and_says_so() {
 #[tokio::test]
 async fn a_search_without_the_right_or_a_server_is_an_error() {
     let mut server = RedisServer::start();
-    let store = store(&server, RedisStore::builder());
+    let store = store_at(&server.url());
     server.command(&["ACL", "SETUSER", "default", "-scan"]);
     let error = store.callers("x", 1_000).await.expect_err("no right");
     assert!(error.to_string().contains("NOPERM"), "{error}");

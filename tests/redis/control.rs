@@ -1,14 +1,8 @@
 //! The control document on real Redis servers.
 
-use std::time::Duration;
+use tower_throttle::control::{Action, Control, Mode};
 
-use tokio::task::JoinSet;
-use tower_throttle::{
-    Quota, RedisStore, TokenBucket,
-    control::{Action, Control, Mode},
-};
-
-use crate::support::{DEADLINE, RedisServer, eventually};
+use crate::prelude::*;
 
 const KEY: &str = "ttC{control}";
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -26,7 +20,7 @@ fn quota(per_second: u64) -> Quota {
 
 /// A process of its own, as far as Redis can see.
 fn process(url: &str) -> Control {
-    let store = RedisStore::builder().secret("s").timeout(DEADLINE);
+    let store = patient().secret("s");
     store.connect(url).expect("a store").control()
 }
 
@@ -87,25 +81,6 @@ async fn a_change_reaches_all_processes_and_redis_dead_keeps_it() {
     eventually("all have it", || agree(&processes, 1));
     assert_eq!(processes[0].entries(), processes[2].entries());
     assert!(server.command(&["GET", KEY]).contains("customer 17"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn all_changes_of_many_writers_are_made() {
-    let server = RedisServer::start();
-    let mut writers = JoinSet::new();
-    for writer in 0..8 {
-        let control = process(&server.url());
-        for number in 0..5 {
-            let (control, policy) = (control.clone(), format!("policy-{writer}-{number}"));
-            writers.spawn(async move { control.set_mode(&policy, Mode::Shadow).await });
-        }
-    }
-    while let Some(written) = writers.join_next().await {
-        written.expect("no panic").expect("it is made");
-    }
-    let control = process(&server.url());
-    control.refresh().await.expect("it is read");
-    assert_eq!(control.entries().len(), 40);
 }
 
 /// What else is no document is in the tests of the control.
@@ -219,21 +194,6 @@ async fn a_process_reads_with_two_rights_and_writes_with_two_more() {
     assert!(application.restore().await.expect("it is stored"));
     assert!(!application.restore().await.expect("it is there"));
     assert_eq!(problem(&application), "");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn stores_with_different_prefixes_have_different_documents() {
-    let server = RedisServer::start();
-    let control = |prefix: &str| {
-        let store = RedisStore::builder().prefix(prefix).timeout(DEADLINE);
-        store.connect(&server.url()).expect("a store").control()
-    };
-    let (one, other) = (control("one"), control("other"));
-    made(one.set_mode("plan", Mode::Off)).await;
-    made(other.set_mode("plan", Mode::Shadow)).await;
-    let mut keys = server.keys();
-    keys.sort();
-    assert_eq!(keys, ["oneC{control}", "otherC{control}"]);
 }
 
 /// The bytes of a look, with and without a change.

@@ -1,22 +1,18 @@
 //! Checks have no timers of their own, but none waits beyond its deadline. A simulated server in
 //! paused time shows by how much exactly.
 
-use std::time::Duration;
-
 use fred::{
     interfaces::ClientLike,
     types::{Builder, config::Config},
 };
 use tokio::{
     runtime::Runtime,
-    task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower_throttle::{
-    Limiter, OnStoreFailure, Policy, RedisStore, StoreError, TokenBucket, testing::SimulatedRedis,
-};
+use tower_throttle::testing::SimulatedRedis;
 
-use crate::support::{DEADLINE, RedisServer, eventually_async, rate::at_rate};
+use crate::prelude::*;
+use crate::support::rate::at_rate;
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -1,15 +1,6 @@
 //! A debit charges each policy as far as its debt allows, and returns what was not charged.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::task::JoinSet;
-use tower_throttle::{
-    Concurrency, ConfigError, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
-    OnStoreFailure, Policy, Quota, RedisStore, SlidingLog, SlidingWindow, Source, TokenBucket,
-    store::Store,
-};
-
-use crate::support::{RedisServer, cluster::RedisCluster, denying_limiter, web::Down};
+use crate::prelude::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -18,9 +9,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 fn stores(server: &RedisServer) -> [(Arc<dyn Store>, Arc<ManualClock>); 2] {
     let [here, there] = [(); 2].map(|()| Arc::new(ManualClock::new()));
     let memory = MemoryStore::builder().clock(here.clone()).build();
-    let redis = RedisStore::builder()
+    let redis = patient()
         .clock(there.clone())
-        .timeout(crate::support::DEADLINE)
         .connect(&server.url())
         .expect("a store");
     [(Arc::new(memory), here), (Arc::new(redis), there)]
@@ -66,45 +56,11 @@ fn of_every_algorithm() -> Vec<Quota> {
     ]
 }
 
-#[tokio::test]
-async fn every_algorithm_charges_debt_up_to_its_limit() {
-    let server = RedisServer::start();
-    for quota in of_every_algorithm() {
-        server.command(&["FLUSHALL"]);
-        for (place, (store, _)) in stores(&server).into_iter().enumerate() {
-            let unlimited = one(store.clone(), Policy::new("unlimited", quota));
-            let debit = unlimited.debit("ann", 1_000).await.unwrap();
-            assert_eq!(
-                (debit.charged(), debit.uncharged()),
-                (1_000, 0),
-                "{quota:?}"
-            );
-            assert!(!unlimited.check("ann").await.unwrap().is_allowed());
-
-            let policy = Policy::new("limited", quota).max_debt(25);
-            let limited = one(store.clone(), policy);
-            let _ = limited.check_n("ann", 4).await.unwrap();
-            // In whole units: 6 are left, and a debt of 25 is allowed.
-            for (units, charged) in [(30, 30), (7, 1), (7, 0)] {
-                let debit = limited.debit("ann", units).await.unwrap();
-                assert!(debit.is_allowed());
-                assert_eq!(debit.denied_by().count(), 0);
-                assert_eq!(debit.charged(), charged, "{quota:?} {place}");
-                assert_eq!(debit.uncharged(), units - charged, "{quota:?} {place}");
-            }
-
-            let nothing = one(store, Policy::new("nothing", quota).max_debt(0));
-            let debit = nothing.debit("ann", u64::MAX).await.unwrap();
-            assert_eq!(debit.charged(), 10, "{quota:?}");
-        }
-    }
-}
-
 /// The caller's policies are in one slot of a cluster, and a shared one in another.
 #[tokio::test]
 async fn each_slot_of_a_cluster_is_charged() {
     let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
+    let store = patient();
     let store = Arc::new(store.connect(&cluster.url()).expect("a store"));
     let own = Policy::new("own", TokenBucket::per_day(100));
     let all = Policy::new("all", FixedWindow::per_day(10))
@@ -146,36 +102,6 @@ async fn numbers_that_change_twice_carry_no_more_than_the_last_change_may() {
     }
 }
 
-#[tokio::test]
-async fn while_the_store_fails_a_process_charges_its_share() {
-    for quota in of_every_algorithm() {
-        for processes in [1, 2, 7] {
-            let policy = Policy::new("api", quota);
-            let share = OnStoreFailure::share_of(processes);
-            let limiter = one(Arc::new(Down), policy.on_store_failure(share));
-            // More than a share can ever grant at once.
-            let debit = limiter.debit("ann", 1_000).await.unwrap();
-            assert_eq!(debit.source(), Source::Local);
-            assert_eq!(
-                (debit.charged(), debit.uncharged()),
-                (1_000, 0),
-                "{quota:?}"
-            );
-            assert!(!limiter.check("ann").await.unwrap().is_allowed());
-        }
-    }
-    let policy = Policy::new("open", TokenBucket::per_minute(5));
-    let open = one(
-        Arc::new(Down),
-        policy.on_store_failure(OnStoreFailure::Allow),
-    );
-    let debit = open.debit("ann", 7).await.unwrap();
-    assert_eq!(
-        (debit.source(), debit.uncharged()),
-        (Source::StoreFailure, 7)
-    );
-}
-
 fn build(policy: Policy) -> Result<(), ConfigError> {
     Limiter::builder().policy(policy).build().map(drop)
 }
@@ -212,38 +138,6 @@ async fn permits_cannot_be_owed() {
     let limiter = one(Arc::new(MemoryStore::new()), policy.max_debt(0));
     let error = limiter.debit("ann", 1).await.unwrap_err();
     assert!(error.is_unsupported());
-}
-
-/// A process with leased units need not wait, so there is no debt beside leases.
-#[tokio::test]
-async fn beside_leases_a_debit_charges_what_is_left() {
-    let server = RedisServer::start();
-    let policy = Policy::new("hot", TokenBucket::per_hour(1_000)).lease();
-    for (store, _) in stores(&server) {
-        let limiter = one(store, policy.clone());
-        let _ = limiter.check_n("ann", 400).await.unwrap();
-        let debit = limiter.debit("ann", 5_000).await.unwrap();
-        assert_eq!((debit.charged(), debit.uncharged()), (600, 4_400));
-    }
-}
-
-/// Decisions report the state after the debit, not that of an earlier denial.
-#[tokio::test]
-async fn a_cached_denial_is_not_repeated_after_a_debit() {
-    let server = RedisServer::start();
-    let clock = Arc::new(ManualClock::new());
-    let store = RedisStore::builder()
-        .clock(clock)
-        .timeout(crate::support::DEADLINE)
-        .denial_cache_ttl(MINUTE);
-    let store = store.connect(&server.url()).expect("a store");
-    let limiter = one(Arc::new(store), TokenBucket::per_minute(60));
-    let _ = limiter.check_n("ann", 60).await.unwrap();
-    let denied = limiter.check("ann").await.unwrap();
-    assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
-    let _ = limiter.debit("ann", 120).await.unwrap();
-    let denied = limiter.check("ann").await.unwrap();
-    assert_eq!(denied.retry_after(), Some(Duration::from_secs(121)));
 }
 
 /// A waiter counts the debt as part of its wait, and does not wait in vain.

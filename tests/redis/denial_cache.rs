@@ -1,38 +1,18 @@
 //! Denials that are repeated without a call to Redis: never to a caller with room, and seldom
 //! at the cost of a round trip.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    task::{Context, Waker},
-    time::Duration,
-};
+use http::StatusCode;
+use tower::service_fn;
+use tower_throttle::RateLimitLayerBuilder;
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    Concurrency, Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy,
-    RateLimitLayer, RateLimitLayerBuilder, RedisStore, RedisStoreBuilder, Source, StoreError,
-    TokenBucket, Verdict, key,
-};
-
+use crate::prelude::*;
 use crate::support::{
-    DEADLINE, RedisServer,
-    cluster::RedisCluster,
-    denial_counts, denying_limiter, eventually, eventually_async,
+    denial_counts,
     oracle::{Fields, Plan},
     plans::{USED_UP, any_plan, any_scale_ms},
-    random::{Random, seed},
+    random::seed,
+    web,
 };
-
-fn patient() -> RedisStoreBuilder {
-    RedisStore::builder().timeout(DEADLINE)
-}
 
 /// Lets no fallback decide in the store's place.
 fn limiter(store: &RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
@@ -61,25 +41,21 @@ async fn check_n(limiter: &Limiter, units: u64) -> Decision {
     limiter.check_n("ann", units).await.expect("a decision")
 }
 
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
 #[tokio::test]
 async fn check_now_does_not_call_redis_and_repeats_a_cached_denial() {
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     for leases in [false, true] {
         let bucket = TokenBucket::per_day(2);
         let policy = Policy::new(format!("leases {leases}"), bucket);
         let policy = if leases { policy.lease() } else { policy };
         let limiter = limiter(&store, [policy]);
-        let before = crate::ran(&server, "evalsha");
+        let before = ran(&server, "evalsha");
         for _ in 0..3 {
             let error = limiter.check_now("ann").expect_err("Redis has to be asked");
             assert!(error.is_unsupported(), "{error}");
         }
-        assert_eq!(crate::ran(&server, "evalsha"), before);
+        assert_eq!(ran(&server, "evalsha"), before);
         for is_allowed in [true, true, false] {
             assert_eq!(check(&limiter).await.is_allowed(), is_allowed);
         }
@@ -99,7 +75,7 @@ async fn check_now_does_not_call_redis_and_repeats_a_cached_denial() {
 async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
     const DENIALS: usize = 30_000;
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let layer = RateLimitLayer::builder()
         .store(store)
         .policy(Policy::new("hour", TokenBucket::per_hour(3)).key(key::header("x-api-key")))
@@ -108,20 +84,15 @@ async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
         .on_store_failure(OnStoreFailure::Deny)
         .build()
         .expect("a layer");
-    let hello = service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
-    });
-    let service = layer.layer(hello);
     let ask = async || {
-        let request = Request::builder().header("x-api-key", "ann");
-        let request = request.body(()).expect("a request");
-        let Ok(response) = service.clone().oneshot(request).await;
-        response
+        let request = web::get([("x-api-key", "ann")]);
+        let response = layer.layer(service_fn(hello)).oneshot(request).await;
+        response.expect("infallible")
     };
     for _ in 0..3 {
         assert_eq!(ask().await.status(), StatusCode::OK);
     }
-    let (before, mut remembered) = (crate::ran(&server, "evalsha"), 0);
+    let (before, mut remembered) = (ran(&server, "evalsha"), 0);
     for _ in 0..DENIALS {
         let response = ask().await;
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -130,7 +101,7 @@ async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
         let decision = response.extensions().get::<Decision>().expect("a decision");
         remembered += usize::from(decision.source() == Source::Cache);
     }
-    let calls = crate::ran(&server, "evalsha") - before;
+    let calls = ran(&server, "evalsha") - before;
     assert!(calls >= 1);
     assert!(calls as usize * 1_000 < DENIALS, "{calls} calls");
     assert_eq!(remembered + calls as usize, DENIALS);
@@ -210,44 +181,6 @@ fn caching_denials_changes_no_field_of_a_decision() {
     assert!(remembered > 300 && waited > 30, "{remembered}, {waited}");
 }
 
-#[tokio::test]
-async fn cheaper_checks_are_sent_and_checks_without_room_are_not() {
-    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let limiter = by_clock(
-        &server,
-        &clock,
-        Policy::new("day", TokenBucket::per_day(10)),
-    );
-    assert!(check_n(&limiter, 6).await.is_allowed());
-    let source_of = async |units: u64| {
-        let decision = check_n(&limiter, units).await;
-        (decision.verdict(), decision.source())
-    };
-    use Verdict::{Allowed, Denied, Impossible};
-    assert_eq!(source_of(7).await, (Denied, Source::Store));
-    assert_eq!(source_of(7).await, (Denied, Source::Cache));
-    assert_eq!(source_of(9).await, (Denied, Source::Cache));
-    assert_eq!(source_of(5).await, (Denied, Source::Cache));
-    // Such a cost never fits, whatever is cached.
-    assert_eq!(source_of(11).await, (Impossible, Source::Store));
-    assert_eq!(source_of(5).await, (Denied, Source::Cache));
-    assert_eq!(source_of(3).await, (Allowed, Source::Store));
-    // Another unit was taken, so the cached denial is out of date.
-    let denied = check_n(&limiter, 5).await;
-    assert_eq!(denied.source(), Source::Store);
-    assert_eq!(denied.policies().next().unwrap().remaining(), 1);
-    // Enough time passes for room.
-    clock.advance(ms(900));
-    assert_eq!(source_of(2).await, (Denied, Source::Cache));
-    clock.advance(ms(100));
-    assert_eq!(source_of(2).await, (Denied, Source::Store));
-    // Only checks that take are denied from the cache.
-    let peeked = limiter.peek("ann").await.expect("a decision");
-    assert_eq!(peeked.source(), Source::Store);
-    let moved = limiter.take_up_to("ann", 5).await.expect("a decision");
-    assert_eq!((moved.charged(), moved.source()), (1, Source::Store));
-}
-
 /// A refund through one clone is known to all clones when it returns.
 #[tokio::test]
 async fn a_refund_here_is_known_at_once() {
@@ -265,7 +198,10 @@ async fn a_refund_here_is_known_at_once() {
         let _ = other.credit("ann", 1).await.expect("credited");
         assert!(check(&other).await.is_allowed());
     }
-    other.reset("ann").await.expect("forgotten");
+    other
+        .reset(store.control().fingerprint("ann"))
+        .await
+        .expect("forgotten");
     assert!(check(&both).await.is_allowed());
 
     // A shared bucket denies all callers, and is reset for all.
@@ -292,8 +228,8 @@ impl Slow {
     /// Denies everything. Returns the port.
     fn run(self: &Arc<Self>) -> u16 {
         let slow = Arc::clone(self);
-        crate::support::fake::answer(move |_, words| {
-            if !crate::support::fake::is_script(words) {
+        fake::answer(move |_, words| {
+            if !fake::is_script(words) {
                 return b"+OK\r\n".to_vec();
             }
             let kind = words.last().and_then(|numbers| numbers[32..].first_chunk());
@@ -306,16 +242,8 @@ impl Slow {
             } else {
                 slow.checks.fetch_add(1, Ordering::SeqCst);
             }
-            let (nonce, verdict) = (
-                crate::support::fake::nonce(words),
-                f64::from(u8::from(is_back)),
-            );
-            crate::support::fake::reply(&[
-                nonce,
-                1_795_242_000_000_000.0,
-                verdict,
-                3_600_000_000_000.0,
-            ])
+            let (nonce, verdict) = (fake::nonce(words), f64::from(u8::from(is_back)));
+            fake::reply(&[nonce, 1_795_242_000_000_000.0, verdict, 3_600_000_000_000.0])
         })
     }
 }
@@ -358,15 +286,12 @@ async fn a_denial_before_a_reset_is_not_cached_after_it() {
     let limiter = by_clock(&server, &clock, Policy::new("day", TokenBucket::per_day(1)));
     for _ in 0..5 {
         assert!(check(&limiter).await.is_allowed());
-        let before = crate::ran(&server, "evalsha");
+        let before = ran(&server, "evalsha");
         let mut denied = Box::pin(limiter.check("ann"));
         // The refund is sent, and its answer is never polled.
         let mut context = Context::from_waker(Waker::noop());
         assert!(denied.as_mut().poll(&mut context).is_pending());
-        eventually_async("a script call", async || {
-            crate::ran(&server, "evalsha") > before
-        })
-        .await;
+        eventually_async("a script call", async || ran(&server, "evalsha") > before).await;
         limiter.reset("ann").await.expect("forgotten");
         let denied = denied.await.expect("a decision");
         assert_eq!(denied.verdict(), Verdict::Denied);
@@ -374,20 +299,6 @@ async fn a_denial_before_a_reset_is_not_cached_after_it() {
         assert_is(&decision, true, Source::Store);
         limiter.reset("ann").await.expect("forgotten");
     }
-}
-
-#[tokio::test]
-async fn a_reset_by_fingerprint_voids_the_denial_of_its_caller() {
-    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = patient().clock(clock).connect(&server.url());
-    let store = store.expect("a store");
-    let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
-    assert!(check(&limiter).await.is_allowed());
-    assert_eq!(check(&limiter).await.source(), Source::Store);
-    assert_eq!(check(&limiter).await.source(), Source::Cache);
-    let fingerprint = store.control().fingerprint("ann");
-    limiter.reset(fingerprint).await.expect("forgotten");
-    assert!(check(&limiter).await.is_allowed());
 }
 
 #[tokio::test]
@@ -412,25 +323,6 @@ async fn a_refund_elsewhere_is_known_a_second_later() {
         clock.advance(Duration::from_micros(1));
         assert!(check(&here).await.is_allowed());
     }
-}
-
-#[tokio::test]
-async fn with_a_ttl_of_0_redis_makes_every_denial() {
-    let server = RedisServer::start();
-    let store = patient()
-        .denial_cache_ttl(Duration::ZERO)
-        .connect(&server.url());
-    let limiter = limiter(
-        &store.expect("a store"),
-        [Policy::new("day", TokenBucket::per_day(1))],
-    );
-    assert!(check(&limiter).await.is_allowed());
-    let before = crate::ran(&server, "evalsha");
-    for _ in 0..50 {
-        let denied = check(&limiter).await;
-        assert_is(&denied, false, Source::Store);
-    }
-    assert_eq!(crate::ran(&server, "evalsha") - before, 50);
 }
 
 /// Permits may come back at any time, so each check calls Redis.
@@ -485,25 +377,12 @@ async fn a_denial_holds_while_redis_is_away_and_no_longer() {
     assert!(unavailable(limiter.check("ann").await));
 }
 
-#[tokio::test]
-async fn a_store_that_was_shut_down_repeats_no_denial() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
-    assert!(check(&limiter).await.is_allowed());
-    for _ in 0..2 {
-        assert!(!check(&limiter).await.is_allowed());
-    }
-    store.shutdown().await;
-    assert!(limiter.check("ann").await.is_err());
-}
-
 /// One script call decides in one instant. With several, units that one call took may be
 /// refunded while another call denies.
 #[tokio::test]
 async fn in_a_cluster_denials_by_one_call_are_cached() {
     let cluster = RedisCluster::start(3, 0);
-    let store = patient().connect(&cluster.url()).expect("a store");
+    let store = store_at(&cluster.url());
     let own = |name: &str| Policy::new(name, TokenBucket::per_day(1));
     let one_slot = limiter(&store, [own("one"), own("two")]);
     assert!(check(&one_slot).await.is_allowed());
@@ -555,7 +434,7 @@ async fn a_layer_counts_each_cached_denial_for_its_callers() {
     let mut random = Random::new();
     for _ in 0..5 {
         let server = RedisServer::start();
-        let store = patient().connect(&server.url()).expect("a store");
+        let store = store_at(&server.url());
         let builder = RateLimitLayer::builder().store(store);
         let builder = denial_counts::policies()
             .into_iter()

@@ -1,24 +1,9 @@
 //! Keys in Redis expire: never before they mean the same as none, and soon afterwards. Windows
 //! are short, because the server's own clock decides.
 
-use std::time::Duration;
-
 use tokio::time::sleep;
-use tower_throttle::{
-    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, Quota, RedisStore,
-    SlidingLog, SlidingWindow, TokenBucket,
-};
 
-use crate::support::{RedisServer, decided_at_us};
-
-fn store(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
-    store.connect(&server.url()).expect("a store")
-}
-
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::prelude::*;
 
 /// Returns the longest time for which a policy of the decision still has an effect.
 fn matters_for(decision: &Decision) -> Duration {
@@ -43,7 +28,7 @@ fn server_time_us(server: &RedisServer) -> i64 {
 }
 
 fn eventually_empty(server: &RedisServer) {
-    crate::support::eventually("an empty database", || {
+    eventually("an empty database", || {
         std::thread::sleep(ms(2));
         server.command(&["DBSIZE"]) == "0"
     });
@@ -71,20 +56,18 @@ fn short_lived() -> Vec<Policy> {
 
 /// Makes every operation that writes. Returns the last decision.
 async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
+    let credit = async |units| {
+        let refund = limiter.credit("ann", units).await;
+        refund.map(|refund| refund.decision().clone())
+    };
     let decide = async |round: u64| {
         let decision = match round % 6 {
             0 => limiter.check("ann").await,
             1 => limiter.debit("ann", 4).await,
-            2 => limiter
-                .credit("ann", 1)
-                .await
-                .map(|refund| refund.decision().clone()),
+            2 => credit(1).await,
             3 => limiter.take_up_to("ann", 3).await,
             4 => limiter.check_n("ann", 2).await,
-            _ => limiter
-                .credit("ann", 2)
-                .await
-                .map(|refund| refund.decision().clone()),
+            _ => credit(2).await,
         };
         server.assert_all_keys_expire();
         decision.expect("a decision")
@@ -99,7 +82,7 @@ async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
 #[tokio::test]
 async fn each_key_expires_when_it_means_the_same_as_none() {
     let server = RedisServer::start();
-    let store = store(&server);
+    let store = store_at(&server.url());
     for policy in short_lived() {
         let shown = format!("{policy:?}");
         let limiter = Limiter::new(store.clone(), policy);
@@ -126,13 +109,11 @@ async fn each_key_expires_when_it_means_the_same_as_none() {
 async fn a_bucket_in_use_expires_later_with_each_unit() {
     let server = RedisServer::start();
     let unit = Duration::from_secs(100);
-    let clock = std::sync::Arc::new(crate::support::WallClock);
-    let by_clock = RedisStore::builder()
-        .clock(clock)
-        .timeout(crate::support::DEADLINE);
+    let clock = Arc::new(crate::support::WallClock);
+    let by_clock = patient().clock(clock);
     let by_clock = by_clock.connect(&server.url()).expect("a store");
     for (name, store, spare) in [
-        ("own", store(&server), Duration::ZERO),
+        ("own", store_at(&server.url()), Duration::ZERO),
         ("given", by_clock, Duration::from_secs(60)),
     ] {
         let policy = Policy::new(name, TokenBucket::new(1, unit).burst(10));
@@ -171,7 +152,7 @@ fn expiry_us(server: &RedisServer, key: &str) -> Option<i64> {
 #[tokio::test]
 async fn long_windows_expire_too() {
     let server = RedisServer::start();
-    let store = store(&server);
+    let store = store_at(&server.url());
     let even = TokenBucket::new(5, ms(100)).initial(2);
     let years = Duration::from_secs(100 * 365 * 86_400);
     let minute = Duration::from_secs(60);
@@ -203,7 +184,7 @@ async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
     let server = RedisServer::start();
     let store_of = |lifetime| {
         let quota = Concurrency::new(2).lifetime(lifetime);
-        Limiter::new(store(&server), Policy::new("api", quota))
+        Limiter::new(store_at(&server.url()), Policy::new("api", quota))
     };
     let hold = async |limiter: &Limiter| {
         let permit = limiter.acquire("ann", Duration::ZERO).await;
@@ -217,7 +198,7 @@ async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
     let key = limiter.storage_keys("ann").remove(0);
     for _ in 0..4 {
         let mut last = ttl(&server, &key);
-        crate::support::eventually_async("a renewal", || {
+        eventually_async("a renewal", || {
             let before = std::mem::replace(&mut last, ttl(&server, &key));
             let is_renewed = last > before;
             async move {
@@ -229,7 +210,7 @@ async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
         server.assert_all_keys_expire();
     }
     drop(held);
-    crate::support::eventually_async("an empty database", async || {
+    eventually_async("an empty database", async || {
         server.command(&["DBSIZE"]) == "0"
     })
     .await;
@@ -237,7 +218,7 @@ async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
     // Released, and not expired.
     let limiter = store_of(ms(3_600_000));
     drop((hold(&limiter).await, hold(&limiter).await));
-    crate::support::eventually_async("an empty database", async || {
+    eventually_async("an empty database", async || {
         server.command(&["DBSIZE"]) == "0"
     })
     .await;
@@ -259,11 +240,13 @@ struct Version {
 }
 
 impl Version {
-    /// A version that admits `refill` units in each period, up to `capacity`.
-    fn new(policy: Policy, capacity: u64, refill: u64, period: Duration) -> Self {
+    fn new<Q>(quota: Q, capacity: u64, refill: u64, period: Duration) -> Self
+    where
+        Q: TryInto<Quota, Error = ConfigError>,
+    {
         let periods = u32::try_from(capacity.div_ceil(refill)).expect("few");
         Self {
-            policy,
+            policy: Policy::new("api", quota),
             capacity,
             refill,
             period,
@@ -281,29 +264,23 @@ impl Version {
 /// Two versions of a service with different numbers run at once, and a caller meets one and
 /// then the other. It gets no more than the larger of the two grants, and the newer version
 /// soon admits it.
-async fn two_versions(old: &Version, new: &Version) {
+async fn two_versions(server: &RedisServer, random: &mut Random, old: &Version, new: &Version) {
     let shown = format!("{old:?}\n{new:?}");
-    let server = RedisServer::start();
-    let store = store(&server);
-    let [old_limiter, new_limiter] =
-        [old, new].map(|version| Limiter::new(store.clone(), version.policy.clone()));
-    let (mut admitted, mut first_us, mut last) = (0, 0, None);
-    for call in 0..CALLS {
-        let limiter = if call % 2 == 0 {
-            &old_limiter
-        } else {
-            &new_limiter
-        };
+    server.command(&["FLUSHALL"]);
+    let clock = Arc::new(ManualClock::new());
+    let store = patient().denial_cache_ttl(Duration::ZERO);
+    let store = store.clock(clock.clone()).connect(&server.url());
+    let store = store.expect("a store");
+    let limiters = [old, new].map(|version| Limiter::new(store.clone(), version.policy.clone()));
+    let (started_us, mut admitted, mut last) = (clock.now_us(), 0, None);
+    for limiter in limiters.iter().cycle().take(CALLS) {
         let decision = limiter.check("ann").await.expect("a decision");
-        if call == 0 {
-            first_us = decided_at_us(&decision);
-        }
         admitted += u64::from(decision.is_allowed());
         last = Some(decision);
+        clock.advance(Duration::from_micros(random.below(8_000)));
     }
     server.assert_all_keys_expire();
-    let last = last.expect("a decision");
-    let took = Duration::from_micros(decided_at_us(&last) - first_us);
+    let took = Duration::from_micros(clock.now_us() - started_us);
     let mut periods = old.begun_in(took).max(new.begun_in(took));
     if old.is_aligned && old.period != new.period {
         // Each end of either's begins a new one for both.
@@ -311,116 +288,94 @@ async fn two_versions(old: &Version, new: &Version) {
     }
     let most = old.capacity.max(new.capacity) + periods * old.refill.max(new.refill);
     assert!(admitted <= most, "{admitted} > {most} in {took:?}\n{shown}");
-
+    let last = last.expect("a decision");
     if !last.is_allowed() {
         let wait = last.retry_after().expect("a time");
         assert!(wait <= new.full, "{wait:?}\n{shown}");
-        sleep(wait).await;
-        let decision = new_limiter.check("ann").await.expect("a decision");
+        clock.advance(wait);
+        let decision = limiters[1].check("ann").await.expect("a decision");
         assert!(decision.is_allowed(), "after {wait:?}\n{shown}");
     }
-    eventually_empty(&server);
-}
-
-async fn both_orders(one: Version, other: Version) {
-    two_versions(&one, &other).await;
-    two_versions(&other, &one).await;
 }
 
 #[tokio::test]
-async fn two_versions_of_a_bucket_and_of_a_queue() {
-    let of = |quota: Quota, capacity, interval| {
-        Version::new(Policy::new("api", quota), capacity, 1, interval)
-    };
+async fn two_versions_of_a_policy_admit_no_more_than_the_larger_numbers() {
     let bucket = |capacity, interval| {
-        let quota = TokenBucket::new(1, interval).burst(capacity).try_into();
-        of(quota.expect("a quota"), capacity, interval)
+        let quota = TokenBucket::new(1, interval).burst(capacity);
+        Version::new(quota, capacity, 1, interval)
     };
     let meter = |capacity, interval| {
-        let quota = LeakyBucket::new(1, interval).capacity(capacity).try_into();
-        of(quota.expect("a quota"), capacity, interval)
+        let quota = LeakyBucket::new(1, interval).capacity(capacity);
+        Version::new(quota, capacity, 1, interval)
     };
     let queue = |waiting, interval| {
-        let quota = LeakyBucket::new(1, interval).queue(waiting).try_into();
-        of(quota.expect("a quota"), waiting + 1, interval)
+        let quota = LeakyBucket::new(1, interval).queue(waiting);
+        Version::new(quota, waiting + 1, 1, interval)
     };
-    both_orders(bucket(10, ms(100)), bucket(5, ms(100))).await;
-    both_orders(bucket(10, ms(50)), bucket(10, ms(200))).await;
-    both_orders(meter(10, ms(100)), meter(5, ms(100))).await;
-    both_orders(queue(9, ms(100)), queue(4, ms(100))).await;
-}
-
-#[tokio::test]
-async fn two_versions_of_an_interval_bucket() {
-    let interval = |capacity, refill, period| {
+    let at_once = |capacity, refill, period| {
         let quota = TokenBucket::new(refill, period).burst(capacity);
-        let policy = Policy::new("api", quota.refill_at_once());
-        let version = Version::new(policy, capacity, refill, period);
+        let version = Version::new(quota.refill_at_once(), capacity, refill, period);
         // Taken units count up to twice the capacity of this version.
+        let full = 2 * version.full;
+        Version { full, ..version }
+    };
+    let window =
+        |limit, period| Version::new(FixedWindow::new(limit, period), limit, limit, period);
+    let aligned = |limit, period| {
+        let quota = FixedWindow::new(limit, period).aligned();
+        let version = Version::new(quota, limit, limit, period);
+        let is_aligned = true;
         Version {
-            full: 2 * version.full,
+            is_aligned,
             ..version
         }
     };
-    both_orders(interval(10, 5, ms(200)), interval(6, 2, ms(300))).await;
-    both_orders(interval(10, 5, ms(200)), interval(5, 5, ms(200))).await;
-    both_orders(interval(10, 10, ms(400)), interval(10, 3, ms(100))).await;
-}
-
-#[tokio::test]
-async fn two_versions_of_a_fixed_window() {
-    for is_aligned in [false, true] {
-        let window = |limit, period| {
-            let quota = FixedWindow::new(limit, period);
-            let quota = if is_aligned { quota.aligned() } else { quota };
-            let version = Version::new(Policy::new("api", quota), limit, limit, period);
-            Version {
-                is_aligned,
-                ..version
-            }
-        };
-        both_orders(window(10, ms(300)), window(5, ms(300))).await;
-        both_orders(window(10, ms(200)), window(5, ms(300))).await;
-        both_orders(window(10, ms(300)), window(10, ms(200))).await;
-    }
-}
-
-#[tokio::test]
-async fn two_versions_of_a_sliding_window() {
-    let window = |limit, period| {
-        let quota = SlidingWindow::new(limit, period);
-        let version = Version::new(Policy::new("api", quota), limit, limit, period);
-        Version {
-            full: 2 * period,
-            ..version
-        }
+    let sliding = |limit, period| {
+        let version = Version::new(SlidingWindow::new(limit, period), limit, limit, period);
+        let full = 2 * period;
+        Version { full, ..version }
     };
-    both_orders(window(10, ms(300)), window(5, ms(300))).await;
     // With windows of another length, each reads the other's windows as its own.
-    let other = |limit, period| Version {
-        capacity: 2 * limit,
-        ..window(limit, period)
+    let misread = |limit, period| {
+        let capacity = 2 * limit;
+        Version {
+            capacity,
+            ..sliding(limit, period)
+        }
     };
-    both_orders(other(10, ms(200)), other(5, ms(300))).await;
-    both_orders(other(10, ms(300)), other(10, ms(200))).await;
-}
-
-#[tokio::test]
-async fn two_versions_of_a_sliding_log() {
-    let log = |limit, period| {
-        let quota = SlidingLog::new(limit, period);
-        Version::new(Policy::new("api", quota), limit, limit, period)
-    };
-    both_orders(log(10, ms(300)), log(5, ms(300))).await;
-    both_orders(log(10, ms(200)), log(5, ms(300))).await;
-    both_orders(log(10, ms(300)), log(10, ms(200))).await;
+    let log = |limit, period| Version::new(SlidingLog::new(limit, period), limit, limit, period);
+    let (server, mut random) = (RedisServer::start(), Random::new());
+    for (one, other) in [
+        (bucket(10, ms(100)), bucket(5, ms(100))),
+        (bucket(10, ms(50)), bucket(10, ms(200))),
+        (meter(10, ms(100)), meter(5, ms(100))),
+        (queue(9, ms(100)), queue(4, ms(100))),
+        (at_once(10, 5, ms(200)), at_once(6, 2, ms(300))),
+        (at_once(10, 5, ms(200)), at_once(5, 5, ms(200))),
+        (at_once(10, 10, ms(400)), at_once(10, 3, ms(100))),
+        (window(10, ms(300)), window(5, ms(300))),
+        (window(10, ms(200)), window(5, ms(300))),
+        (window(10, ms(300)), window(10, ms(200))),
+        (aligned(10, ms(300)), aligned(5, ms(300))),
+        (aligned(10, ms(200)), aligned(5, ms(300))),
+        (aligned(10, ms(300)), aligned(10, ms(200))),
+        (sliding(10, ms(300)), sliding(5, ms(300))),
+        (misread(10, ms(200)), misread(5, ms(300))),
+        (misread(10, ms(300)), misread(10, ms(200))),
+        (log(10, ms(300)), log(5, ms(300))),
+        (log(10, ms(200)), log(5, ms(300))),
+        (log(10, ms(300)), log(10, ms(200))),
+    ] {
+        two_versions(&server, &mut random, &one, &other).await;
+        two_versions(&server, &mut random, &other, &one).await;
+    }
 }
 
 /// What was used before the change is kept for as long as before. Then the longer window starts.
 #[tokio::test]
 async fn a_longer_window_grants_its_limit_once_beside_what_was_used_before() {
     let server = RedisServer::start();
-    let store = store(&server);
+    let store = store_at(&server.url());
     let (short, long) = (ms(200), Duration::from_secs(86_400));
     let quotas: [[Quota; 2]; 2] = [
         [short, long].map(|window| SlidingLog::new(10, window).try_into().expect("a quota")),
@@ -430,7 +385,7 @@ async fn a_longer_window_grants_its_limit_once_beside_what_was_used_before() {
         let [old, new] = quotas.map(|quota| Limiter::new(store.clone(), Policy::new("api", quota)));
         let used = old.take_up_to("ann", 10).await.expect("a decision");
         assert_eq!(used.charged(), 10);
-        crate::support::eventually_async("room", async || {
+        eventually_async("room", async || {
             let decision = new.peek("ann").await.expect("a decision");
             decision.is_allowed()
         })
@@ -445,26 +400,9 @@ async fn a_longer_window_grants_its_limit_once_beside_what_was_used_before() {
 }
 
 #[tokio::test]
-async fn two_versions_of_a_bucket_by_hand() {
-    let server = RedisServer::start();
-    let store = store(&server);
-    let limiters = [10, 5].map(|capacity| {
-        let policy = Policy::new("api", TokenBucket::without_refill(capacity));
-        Limiter::new(store.clone(), policy)
-    });
-    let mut admitted = 0;
-    for limiter in limiters.iter().cycle().take(CALLS) {
-        let decision = limiter.check("ann").await.expect("a decision");
-        admitted += u64::from(decision.is_allowed());
-    }
-    assert_eq!(admitted, 10);
-    server.assert_all_keys_expire();
-}
-
-#[tokio::test]
 async fn two_versions_of_a_concurrency_limit() {
     let server = RedisServer::start();
-    let store = store(&server);
+    let store = store_at(&server.url());
     let version = |limit, lifetime| {
         let policy = Policy::new("api", Concurrency::new(limit).lifetime(lifetime));
         Limiter::new(store.clone(), policy)
@@ -484,9 +422,9 @@ async fn two_versions_of_a_concurrency_limit() {
     let wait = denied.decision().retry_after().expect("a time");
     assert!(!denied.is_allowed() && wait <= short, "{wait:?}");
     drop(permits);
-    let permit = newer.acquire("ann", crate::support::DEADLINE).await;
+    let permit = newer.acquire("ann", DEADLINE).await;
     assert!(permit.expect("a decision").is_allowed());
-    crate::support::eventually_async("an empty database", async || {
+    eventually_async("an empty database", async || {
         server.command(&["DBSIZE"]) == "0"
     })
     .await;

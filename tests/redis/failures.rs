@@ -1,33 +1,12 @@
 //! What Redis can do to a limiter, and how the limiter handles it.
 
-use std::{
-    convert::Infallible,
-    io::Write,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::Poll,
-    time::Duration,
-};
+use tokio::time::Instant;
+use tower::service_fn;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
-use tokio::time::{Instant, sleep};
-use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    Decision, FixedWindow, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, StoreError,
-    TokenBucket,
-};
-
-use crate::support::{
-    RedisServer, denying_limiter, eventually_async, fake, left_of, random::Random,
-};
+use crate::prelude::*;
 
 fn limiter(server: &RedisServer) -> Limiter {
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
+    let store = patient()
         // Redis must make each decision.
         .denial_cache_ttl(Duration::ZERO)
         .connect(&server.url())
@@ -41,23 +20,11 @@ fn limiter(server: &RedisServer) -> Limiter {
     )
 }
 
-/// Returns a limiter without fallback.
-fn denying(store: RedisStore, policy: impl Into<Policy>) -> Limiter {
-    Limiter::new(store, policy.into().on_store_failure(OnStoreFailure::Deny))
-}
-
 /// Returns the URL of a user that may run only these commands, on the store's keys only.
 fn user_with(server: &RedisServer, commands: &[&str]) -> String {
-    let user = [
-        "ACL",
-        "SETUSER",
-        "app",
-        "on",
-        ">pw",
-        "~tt?{*",
-        "+@connection",
-    ];
-    server.command(&[&user[..], commands].concat());
+    let user = "ACL SETUSER app on >pw ~tt?{* +@connection".split(' ');
+    let user: Vec<_> = user.chain(commands.iter().copied()).collect();
+    server.command(&user);
     format!("redis://app:pw@127.0.0.1:{}/", server.port())
 }
 
@@ -87,21 +54,6 @@ async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
         admitted += usize::from(decision.is_allowed());
     }
     admitted
-}
-
-#[tokio::test]
-async fn a_flushed_script_is_sent_again_and_nothing_is_charged_twice() {
-    let server = RedisServer::start();
-    let limiter = limiter(&server);
-    for _ in 0..3 {
-        assert!(limiter.check("ann").await.expect("a decision").is_allowed());
-        server.command(&["SCRIPT", "FLUSH"]);
-    }
-    assert_eq!(admitted(&limiter, "ann", 3).await, 0);
-    let peek = limiter.peek("ann").await.expect("a decision");
-    let remaining: Vec<u64> = left_of(&peek);
-    assert_eq!(remaining, [0, 2]);
-    server.assert_all_keys_expire();
 }
 
 #[tokio::test]
@@ -140,7 +92,7 @@ async fn foreign_digits_admit_no_more_than_the_quota() {
 async fn an_error_of_redis_is_quoted() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let url = user_with(&server, &["+@all"]);
-    let unused = crate::support::port::Port::claim();
+    let unused = Port::claim();
     let unused = &unused.to_string();
     let replicas = "min-replicas-to-write";
     let [set, user] = [["CONFIG", "SET"], ["ACL", "SETUSER"]];
@@ -159,15 +111,14 @@ async fn an_error_of_redis_is_quoted() {
     ];
     for (word, command, refuse, permit) in refusals {
         // A store of its own each time, so that no breaker is open.
-        let store = RedisStore::builder().timeout(crate::support::DEADLINE);
-        let store = store.connect(&url).expect("a store");
+        let store = store_at(&url);
         let limiter = denying(store, TokenBucket::per_hour(3));
         assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
         server.command(&[&command[..], refuse].concat());
         if word == "MISCONF" {
             std::fs::remove_dir_all(server.folder()).expect("its folder");
             server.command(&["BGSAVE"]);
-            crate::support::eventually("a save that failed", || {
+            eventually("a save that failed", || {
                 let info = server.command(&["INFO", "persistence"]);
                 info.contains("rdb_last_bgsave_status:err")
             });
@@ -194,8 +145,7 @@ async fn an_error_of_redis_is_quoted() {
 #[tokio::test]
 async fn a_wrong_password_is_an_error_and_not_an_admission() {
     let server = RedisServer::with(&["--requirepass", "secret"]);
-    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
-    let store = store.connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = denying(store, TokenBucket::per_hour(3));
     let error = limiter.check("ann").await.expect_err("no password");
     assert!(error.is_refused(), "{error:?}");
@@ -250,141 +200,10 @@ async fn checks_wait_a_quarter_of_a_second_for_the_first_connection() {
     assert!((20..=25).contains(&waits), "{waits}");
 }
 
-/// Returns the reply to a script call that begins with this nonce.
-type Say = fn(f64) -> Vec<u8>;
-
-/// A server that works until the script comes, and then sends this reply.
-fn lying_server(say: Say) -> String {
-    url_of(fake::answer(move |_, words| {
-        if fake::is_script(words) {
-            say(fake::nonce(words))
-        } else {
-            b"+OK\r\n".to_vec()
-        }
-    }))
-}
-
-#[tokio::test]
-async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
-    const NOW_US: f64 = 1_795_242_000_000_000.0;
-    let honest: Say = |nonce| fake::reply(&[nonce, NOW_US, 1.0, 0.0]);
-    let lies: [(&str, Say); 17] = [
-        ("nil", |_| b"$-1\r\n".to_vec()),
-        ("a status", |_| b"+OK\r\n".to_vec()),
-        ("an integer", |_| b":1\r\n".to_vec()),
-        ("a list", |_| b"*1\r\n:1\r\n".to_vec()),
-        ("nothing", |_| fake::reply(&[])),
-        ("text", |_| b"$8\r\nallowed!\r\n".to_vec()),
-        ("part of a number", |_| b"$1\r\n1\r\n".to_vec()),
-        ("no charges", |nonce| fake::reply(&[nonce, NOW_US, 1.0])),
-        ("a charge too many", |nonce| {
-            fake::reply(&[nonce, NOW_US, 1.0, 1.0, 1.0])
-        }),
-        ("another call's", |_| fake::reply(&[1.0, NOW_US, 1.0, 1.0])),
-        ("a verdict unknown", |nonce| {
-            fake::reply(&[nonce, NOW_US, 7.0, 1.0])
-        }),
-        ("a part of a verdict", |nonce| {
-            fake::reply(&[nonce, NOW_US, 0.5, 1.0])
-        }),
-        ("no number", |nonce| {
-            fake::reply(&[nonce, NOW_US, 1.0, f64::NAN])
-        }),
-        ("a time before the epoch", |nonce| {
-            fake::reply(&[nonce, -1.0, 1.0, 1.0])
-        }),
-        ("a time without an end", |nonce| {
-            fake::reply(&[nonce, f64::INFINITY, 1.0, 1.0])
-        }),
-        ("a negative level", |nonce| {
-            fake::reply(&[nonce, NOW_US, 1.0, -1.0])
-        }),
-        ("a level that no double counts to", |nonce| {
-            fake::reply(&[nonce, NOW_US, 1.0, 9_007_199_254_740_994.0])
-        }),
-    ];
-    let check = async |say: Say| -> Result<Decision, StoreError> {
-        let store = RedisStore::builder()
-            .timeout(crate::support::DEADLINE)
-            .connect(&lying_server(say));
-        let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
-        limiter.check("ann").await
-    };
-    let decision = check(honest)
-        .await
-        .expect("the fake server can also be honest");
-    assert!(decision.is_allowed());
-    for (lie, say) in lies {
-        let error = check(say).await.expect_err(lie);
-        assert!(error.is_foreign_reply(), "{lie}: {error:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_check_whose_connection_breaks_is_not_sent_again() {
-    static SCRIPTS: AtomicU64 = AtomicU64::new(0);
-    let port = fake::listen(|_, mut stream| {
-        use std::io::Read;
-
-        let mut bytes = [0; 4_096];
-        while let Ok(length @ 1..) = stream.read(&mut bytes) {
-            let text = String::from_utf8_lossy(&bytes[..length]).to_uppercase();
-            if text.contains("EVALSHA") {
-                // It may have run, as far as the client knows, and the answer is lost.
-                SCRIPTS.fetch_add(1, Ordering::SeqCst);
-                return;
-            }
-            for _ in 0..text.matches("*").count() {
-                let _ = stream.write_all(b"+OK\r\n");
-            }
-        }
-    });
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
-        .connect(&url_of(port));
-    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
-    eventually_async("ten checks that were sent and lost", || async {
-        let before = SCRIPTS.load(Ordering::SeqCst);
-        let error = limiter.check("ann").await.expect_err("no answer");
-        assert!(error.is_unavailable(), "{error:?}");
-        let sent = SCRIPTS.load(Ordering::SeqCst) - before;
-        assert!(sent <= 1, "one check was sent {sent} times");
-        sleep(Duration::from_millis(1)).await;
-        before + sent >= 10
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn more_checks_than_may_wait_fail_at_once() {
-    let url = silent_server();
-    let store = RedisStore::builder()
-        .timeout(Duration::from_secs(2))
-        .max_in_flight(8)
-        .connect(&url)
-        .expect("a store");
-    let limiter = denying(store, TokenBucket::per_hour(3));
-    let checks: Vec<_> = (0..100)
-        .map(|_| {
-            tokio::spawn({
-                let limiter = limiter.clone();
-                async move { limiter.check("ann").await }
-            })
-        })
-        .collect();
-    let mut overloaded = 0;
-    for check in checks {
-        let error = check.await.expect("no panic").expect_err("no answer");
-        overloaded += usize::from(error.is_overloaded());
-    }
-    assert!(overloaded >= 92, "{overloaded}");
-}
-
 #[tokio::test]
 async fn a_flood_does_not_open_a_layer_that_allows_when_redis_fails() {
     let server = RedisServer::start();
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
+    let store = patient()
         .max_in_flight(16)
         .connect(&server.url())
         .expect("a store");
@@ -394,13 +213,11 @@ async fn a_flood_does_not_open_a_layer_that_allows_when_redis_fails() {
         .on_store_failure(OnStoreFailure::Allow)
         .build()
         .expect("a layer");
-    let service = layer.layer(service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
-    }));
+    let service = layer.layer(service_fn(hello));
     let requests: Vec<_> = (0..2_000)
-        .map(|_| tokio::spawn(service.clone().oneshot(Request::new(()))))
+        .map(|_| tokio::spawn(service.clone().oneshot(plain())))
         .collect();
-    let mut statuses = std::collections::HashMap::<u16, u32>::new();
+    let mut statuses = HashMap::<u16, u32>::new();
     for request in requests {
         let response = request.await.expect("no panic").expect("infallible");
         *statuses.entry(response.status().as_u16()).or_default() += 1;
@@ -424,8 +241,7 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
         HEARD.fetch_add(u64::from(is_script), Ordering::SeqCst);
         if is_script { "" } else { "+OK\r\n" }
     });
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
+    let store = patient()
         .max_in_flight(64)
         .connect(&url_of(port))
         .expect("a store");
@@ -455,28 +271,10 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
 }
 
 #[tokio::test]
-async fn unreadable_state_is_not_overwritten() {
-    let server = RedisServer::start();
-    let url = user_with(&server, &["+evalsha", "+eval", "+time", "+psetex"]);
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
-        .connect(&url);
-    // A caller that does not start full is stored by its first check.
-    let limiter = denying(store.expect("a store"), TokenBucket::per_day(5).initial(1));
-    let key = limiter.storage_keys("ann").remove(0);
-    server.command(&["SET", &key, "1795242000123456789"]);
-    let error = limiter.check("ann").await.expect_err("it may not read");
-    assert!(error.is_refused(), "{error:?}");
-    assert_eq!(server.command(&["GET", &key]), "1795242000123456789");
-}
-
-#[tokio::test]
 async fn a_check_denied_in_a_call_does_not_deny_the_others() {
     let server = RedisServer::start();
     let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time", "+psetex"]);
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
-        .connect(&url);
+    let store = patient().connect(&url);
     let limiter = denying(
         store.expect("a store"),
         Policy::new("api", TokenBucket::per_day(5)),
@@ -500,43 +298,6 @@ async fn a_check_denied_in_a_call_does_not_deny_the_others() {
         }
     }
     assert_eq!((admitted, corrupt), (5, 100));
-}
-
-#[test]
-fn configuration_errors_are_found_before_the_first_request() {
-    let error = RedisStore::connect("redis://127.0.0.1/").expect_err("no runtime");
-    assert_eq!(error.code(), "no-runtime");
-
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let _inside = runtime.enter();
-    for url in [
-        "",
-        "127.0.0.1",
-        "http://127.0.0.1/",
-        "redis://",
-        "redis-sentinel://a:1",
-    ] {
-        let error = RedisStore::connect(url).expect_err(url);
-        assert_eq!(error.code(), "redis-url", "{url}: {error:?}");
-    }
-    let url = "redis://127.0.0.1:1/";
-    for prefix in ["", "a{b", "a b", "a}b", "ü", &"x".repeat(65)] {
-        let error = RedisStore::builder()
-            .prefix(prefix)
-            .connect(url)
-            .expect_err(prefix);
-        assert_eq!(error.code(), "key-prefix", "{prefix}: {error:?}");
-    }
-    let zero = [
-        RedisStore::builder().timeout(Duration::ZERO),
-        RedisStore::builder().connections(0),
-        RedisStore::builder().max_in_flight(0),
-        RedisStore::builder().secret(""),
-    ];
-    for builder in zero {
-        let error = builder.connect(url).expect_err("zero");
-        assert_eq!(error.code(), "zero", "{error:?}");
-    }
 }
 
 /// Text, other types, and bytes that start with the store's letter but are not its state, some of the
@@ -576,27 +337,22 @@ async fn corrupt_state_is_an_error_admits_no_request_and_expires() {
         .chain([cut])
         .chain(texts.map(<[u8]>::to_vec))
         .collect();
-    let two = |quota: Result<tower_throttle::Quota, _>| quota.expect("a quota");
+    let two = |quota: Result<Quota, _>| quota.expect("a quota");
     for (quota, shapes) in [
         (two(TokenBucket::new(2, minute).try_into()), bucket),
         (
             two(FixedWindow::new(2, minute).try_into()),
             words(&["7", "a list"]),
         ),
+        (two(SlidingLog::new(2, minute).try_into()), log),
         (
-            two(tower_throttle::SlidingLog::new(2, minute).try_into()),
-            log,
-        ),
-        (
-            two(tower_throttle::Concurrency::new(2)
-                .lifetime(minute)
-                .try_into()),
+            two(Concurrency::new(2).lifetime(minute).try_into()),
             permits,
         ),
     ] {
         for bytes in shapes {
-            let clock = Arc::new(tower_throttle::ManualClock::at_us(now_us as u64));
-            let store = RedisStore::builder().timeout(crate::support::DEADLINE);
+            let clock = Arc::new(ManualClock::at_us(now_us as u64));
+            let store = patient();
             let store = store.clock(clock).connect(&server.url()).expect("a store");
             // Before the other one, which must not be charged.
             let limiter = Limiter::builder()
@@ -662,13 +418,9 @@ fn set_bytes(server: &RedisServer, key: &str, bytes: &[u8]) {
 /// error would fail all checks of the call, and count against the server.
 #[tokio::test]
 async fn crafted_bytes_under_a_key_affect_that_caller_only() {
-    use tower_throttle::{
-        Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
-    };
     let server = RedisServer::start();
-    let clock = Arc::new(tower_throttle::ManualClock::at_us(1_767_225_600_000_000));
-    let store = RedisStore::builder()
-        .timeout(crate::support::DEADLINE)
+    let clock = Arc::new(ManualClock::at_us(1_767_225_600_000_000));
+    let store = patient()
         .denial_cache_ttl(Duration::ZERO)
         .clock(clock)
         .connect(&server.url())
@@ -745,47 +497,13 @@ async fn crafted_bytes_under_a_key_affect_that_caller_only() {
 /// Returns numbers, lists of doubles, or noise.
 fn crafted(random: &mut Random) -> Vec<u8> {
     let now_ms = 1_767_225_600_000.0;
-    let doubles = [
-        0.0,
-        -0.0,
-        1.0,
-        2.0,
-        3.0,
-        -1.0,
-        0.5,
-        f64::NAN,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        1e308,
-        -1e308,
-        1e300,
-        1e18,
-        9_007_199_254_740_992.0,
-        9_007_199_254_740_994.0,
-        now_ms,
-        now_ms + 60_000.0,
-        now_ms * 1_000.0,
-        5e-324,
-    ];
-    let words = [
-        "",
-        "-1",
-        "0",
-        "nan",
-        "inf",
-        "-inf",
-        "1e308",
-        "0x10",
-        " 12",
-        "12 ",
-        "1:2",
-        "1.5",
-        "99999999999999999999999999",
-        "9007199254740993",
-        "-9223372036854775808",
-        "1767225600000000000",
-        "17672256000000000000000000000000000000",
-    ];
+    let doubles = "0 -0 1 2 3 -1 0.5 nan inf -inf 1e308 -1e308 1e300 1e18 9007199254740992 \
+                   9007199254740994 1767225600000 1767225660000 1767225600000000 5e-324";
+    let doubles: Vec<f64> = doubles.split(' ').flat_map(str::parse).collect();
+    let words = ",-1,0,nan,inf,-inf,1e308,0x10, 12,12 ,1:2,1.5,99999999999999999999999999,\
+                 9007199254740993,-9223372036854775808,1767225600000000000,\
+                 17672256000000000000000000000000000000";
+    let words: Vec<&str> = words.split(',').collect();
     let mut below = |end: usize| random.below(end as u64) as usize;
     match below(4) {
         0 => words[below(words.len())].as_bytes().to_vec(),

@@ -1,12 +1,8 @@
 //! A connection that delivered a foreign reply is replaced, and no other.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-};
+use std::collections::HashSet;
 
-use crate::support::{DEADLINE, eventually_async, fake};
-use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+use crate::prelude::*;
 
 const NOW_US: f64 = 1_795_242_000_000_000.0;
 
@@ -58,7 +54,7 @@ async fn a_foreign_reply_replaces_its_connection_and_no_other() {
     ];
     for (name, lie) in lies {
         let (port, seen) = liar(lie);
-        let store = RedisStore::builder().connections(2).timeout(DEADLINE);
+        let store = patient().connections(2);
         let store = store.connect(&format!("redis://127.0.0.1:{port}/"));
         let policy = Policy::new("api", TokenBucket::per_hour(3));
         let policy = policy.on_store_failure(OnStoreFailure::Deny);

@@ -1,18 +1,8 @@
 //! `ready` returns success exactly when the store can decide.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
-use tower_throttle::RedisStore;
 
-use crate::support::{
-    DEADLINE, RedisServer, cluster::RedisCluster, eventually, eventually_async, fake, port::Port,
-};
-
-fn store(url: &str) -> RedisStore {
-    let store = RedisStore::builder().timeout(DEADLINE).connect(url);
-    store.expect("a store")
-}
+use crate::prelude::*;
 
 async fn eventually_healthy(store: &RedisStore) {
     eventually_async("a healthy store", || async {
@@ -32,7 +22,7 @@ async fn eventually_refused(store: &RedisStore) {
 #[tokio::test]
 async fn ready_reports_whether_the_server_is_there() {
     let mut server = RedisServer::stopped(&[]);
-    let store = store(&server.url());
+    let store = store_at(&server.url());
     let error = store.health_check().await.expect_err("no server listens");
     assert!(error.is_unavailable(), "{error:?}");
     assert!(error.to_string().contains(&server.port().to_string()));
@@ -59,7 +49,7 @@ async fn a_server_that_rejects_all_writes_is_unhealthy() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
     server.command(&user);
-    let store = store(&format!("redis://app:pw@127.0.0.1:{}/", server.port()));
+    let store = store_at(&format!("redis://app:pw@127.0.0.1:{}/", server.port()));
     let unused = Port::claim();
     let unused = &unused.to_string();
     let faults: [[&[&str]; 2]; 4] = [
@@ -112,7 +102,7 @@ async fn ready_answers_by_the_deadline() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_primary_of_a_cluster_is_asked() {
     let cluster = RedisCluster::start(3, 0);
-    let store = store(&cluster.url());
+    let store = store_at(&cluster.url());
     eventually_healthy(&store).await;
     for node in &cluster.nodes {
         let stats = node.command(&["INFO", "commandstats"]);

@@ -1,29 +1,16 @@
 //! Units that are held in Redis until they are settled.
 
-use std::{sync::Arc, time::Duration};
+use tokio::sync::Barrier;
 
-use tokio::{sync::Barrier, task::JoinSet};
-use tower_throttle::{
-    Clock, FixedWindow, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy, Quota,
-    RedisStore, SlidingLog, SlidingWindow, StoreError, TokenBucket, metrics::Settlements,
-};
-
-use crate::support::{
-    DEADLINE, RedisServer, cluster::RedisCluster, denying_limiter, eventually, random::Random,
-};
+use crate::prelude::*;
 
 const LIFETIME: Duration = Duration::from_secs(60);
 
-fn store(url: &str) -> RedisStore {
-    let builder = RedisStore::builder().timeout(DEADLINE);
-    builder.connect(url).expect("a store")
-}
-
 fn limiter(store: &RedisStore, quota: Quota) -> Limiter {
-    let policy = Policy::new("login", quota)
-        .hold_for(LIFETIME)
-        .on_store_failure(OnStoreFailure::Deny);
-    Limiter::new(store.clone(), policy)
+    denying(
+        store.clone(),
+        Policy::new("login", quota).hold_for(LIFETIME),
+    )
 }
 
 fn hour(units: u64) -> Quota {
@@ -31,8 +18,7 @@ fn hour(units: u64) -> Quota {
 }
 
 async fn remaining(limiter: &Limiter) -> u64 {
-    let decision = limiter.peek("ann").await.expect("a decision");
-    decision.policies().next().expect("a policy").remaining()
+    left(limiter, "ann").await
 }
 
 /// A wrong password is charged, and no number of guesses at once exceeds the limit.
@@ -46,7 +32,7 @@ async fn of_a_hundred_wrong_guesses_at_once_ten_pass() {
     ] {
         server.command(&["FLUSHALL"]);
         // Two stores share nothing, as two processes do.
-        let limiters = [(); 2].map(|()| limiter(&store(&server.url()), quota));
+        let limiters = [(); 2].map(|()| limiter(&store_at(&server.url()), quota));
         let together = Arc::new(Barrier::new(100));
         let mut guesses = JoinSet::new();
         for number in 0..100 {
@@ -79,9 +65,9 @@ async fn of_a_hundred_wrong_guesses_at_once_ten_pass() {
 #[tokio::test]
 async fn what_a_dropped_hold_charges_arrives_before_a_shutdown_ends() {
     let server = RedisServer::start();
-    let other = limiter(&store(&server.url()), hour(100));
+    let other = limiter(&store_at(&server.url()), hour(100));
     for round in 1..=5 {
-        let store = store(&server.url());
+        let store = store_at(&server.url());
         let limiter = limiter(&store, hour(100));
         for _ in 0..20 {
             let reserved = limiter.reserve("ann", 1).await.expect("a decision");
@@ -104,7 +90,7 @@ async fn what_a_dropped_hold_charges_arrives_before_a_shutdown_ends() {
 #[tokio::test]
 async fn settlements_pass_in_a_flood() {
     let server = RedisServer::start();
-    let builder = RedisStore::builder().timeout(DEADLINE).max_in_flight(1);
+    let builder = patient().max_in_flight(1);
     let store = builder.connect(&server.url()).expect("a store");
     let limiter = limiter(&store, hour(1_000));
     let mut held = Vec::new();
@@ -117,46 +103,6 @@ async fn settlements_pass_in_a_flood() {
         settled.expect("a task").expect("a settlement");
     }
     assert_eq!(remaining(&limiter).await, 1_000);
-}
-
-/// What is never settled is charged once, when it lapses.
-#[tokio::test]
-async fn a_hold_that_lapses_is_charged_once() {
-    let server = RedisServer::start();
-    let clock = Arc::new(ManualClock::new());
-    let builder = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
-    let store = builder.connect(&server.url()).expect("a store");
-    let limiter = limiter(
-        &store,
-        TokenBucket::without_refill(100)
-            .try_into()
-            .expect("a quota"),
-    );
-    let reserved = limiter.reserve("ann", 40).await.expect("a decision");
-    let late = limiter.reserve("ann", 20).await.expect("a decision");
-    let later = limiter.reserve("ann", 10).await.expect("a decision");
-    std::mem::forget(reserved);
-    for _ in 0..5 {
-        clock.advance(LIFETIME);
-        assert!(
-            limiter
-                .check_n("ann", 0)
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
-        assert_eq!(remaining(&limiter).await, 30);
-    }
-    // It is not given back anymore, and what exceeds it is charged.
-    let settled = late.settle(25).await.expect("a settlement");
-    assert_eq!((settled.charged(), settled.uncharged()), (25, 0));
-    assert_eq!(remaining(&limiter).await, 25);
-    let settled = later.settle(3).await.expect("a settlement");
-    assert_eq!((settled.charged(), settled.uncharged()), (10, 0));
-    assert_eq!(remaining(&limiter).await, 25);
-    let mut expected = Settlements::default();
-    expected.late = 2;
-    assert_eq!(limiter.metrics().store.settlements, expected);
 }
 
 /// Returns how often each of these commands ran since the last call.
@@ -181,44 +127,26 @@ fn commands(server: &RedisServer) -> Vec<(String, u64)> {
 #[tokio::test]
 async fn what_is_held_costs_no_more_commands_than_what_is_charged() {
     let server = RedisServer::start();
-    let store = store(&server.url());
-    let plain = Policy::new("plain", hour(1_000)).on_store_failure(OnStoreFailure::Deny);
-    let plain = Limiter::new(store.clone(), plain);
+    let store = store_at(&server.url());
+    let plain = denying(store.clone(), Policy::new("plain", hour(1_000)));
     let holding = limiter(&store, hour(1_000));
     for limiter in [&plain, &holding] {
         assert!(limiter.check("bob").await.expect("a decision").is_allowed());
     }
-    let named = |names: &[(&str, u64)]| -> Vec<(String, u64)> {
-        let named = names
-            .iter()
-            .map(|(name, calls)| ((*name).to_owned(), *calls));
-        named.collect()
-    };
+    let one_call = ["evalsha", "get", "psetex", "time"].map(|name| (name.to_owned(), 1));
     commands(&server);
     assert!(plain.check("ann").await.expect("a decision").is_allowed());
-    assert_eq!(
-        commands(&server),
-        named(&[("evalsha", 1), ("get", 1), ("psetex", 1), ("time", 1)])
-    );
+    assert_eq!(commands(&server), one_call);
     let reserved = holding.reserve("ann", 1).await.expect("a decision");
-    let held = commands(&server);
-    assert_eq!(
-        held,
-        named(&[("evalsha", 1), ("get", 1), ("psetex", 1), ("time", 1)])
-    );
+    assert_eq!(commands(&server), one_call);
     reserved.settle(1).await.expect("a settlement");
-    let settled = commands(&server);
-    assert_eq!(
-        settled,
-        named(&[("evalsha", 1), ("get", 1), ("psetex", 1), ("time", 1)])
-    );
+    assert_eq!(commands(&server), one_call);
 }
 
 #[tokio::test]
 async fn policies_of_several_slots_hold_and_are_settled() {
     let cluster = RedisCluster::start(3, 0);
-    let builder = RedisStore::builder().timeout(DEADLINE);
-    let store = builder.connect(&cluster.url()).expect("a store");
+    let store = store_at(&cluster.url());
     let limiter = denying_limiter(
         store,
         [
@@ -226,11 +154,7 @@ async fn policies_of_several_slots_hold_and_are_settled() {
             Policy::new("shared", hour(50)).hold_for(LIFETIME).shared(),
         ],
     );
-    let left = async || {
-        let decision = limiter.peek("ann").await.expect("a decision");
-        let left = decision.policies().map(|policy| policy.remaining());
-        left.collect::<Vec<_>>()
-    };
+    let left = async || left_of(&limiter.peek("ann").await.expect("a decision"));
     let reserved = limiter.reserve("ann", 40).await.expect("a decision");
     assert_eq!(left().await, [60, 10]);
     // What the first slot holds is released, as the second has no room.
@@ -244,7 +168,7 @@ async fn policies_of_several_slots_hold_and_are_settled() {
 /// Returns a store with a clock of its own, and the clock.
 fn store_with_clock(url: &str) -> (RedisStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
-    let builder = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+    let builder = patient().clock(clock.clone());
     let builder = builder.denial_cache_ttl(Duration::ZERO);
     (builder.connect(url).expect("a store"), clock)
 }
@@ -313,26 +237,20 @@ async fn crafted_bytes_behind_a_bucket_affect_that_caller_only() {
         let key = limiter.storage_keys("ann").remove(0);
         let (mut corrupt, mut taken) = (0, 0);
         for _ in 0..100 {
-            fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
-                of[random.below(of.len() as u64) as usize]
-            }
             let now_ms = clock.now_us() / 1_000;
             let behind_ms = [now_ms, now_ms - 60_000, now_ms - 130_000];
             let starts = [&behind_ms[..], &[0, now_ms + 500_000, 1 << 47]].concat();
             let units = [0, 1, 3, 1_000_000, 1 << 53, (1 << 56) - 1];
             let numbers = [
-                one(&mut random, &starts),
-                one(&mut random, &starts),
-                one(&mut random, &units),
-                one(&mut random, &units),
-                one(&mut random, &units),
-                one(&mut random, &units),
+                random.one_of(&starts),
+                random.one_of(&starts),
+                random.one_of(&units),
+                random.one_of(&units),
+                random.one_of(&units),
+                random.one_of(&units),
             ];
-            let words = one(
-                &mut random,
-                &["", "", "1", "17672256000000000000", "x", "Lxxxxx"],
-            );
-            let end = one(&mut random, &["h", "h", "h", "x", "hh", ""]);
+            let words = random.one_of(&["", "", "1", "17672256000000000000", "x", "Lxxxxx"]);
+            let end = random.one_of(&["h", "h", "h", "x", "hh", ""]);
             set_held(&server, &key, words, numbers, end);
             let text = format!("{words:?} {numbers:?} {end:?}");
             let mut answers = Vec::new();
@@ -368,11 +286,9 @@ async fn crafted_bytes_behind_a_bucket_affect_that_caller_only() {
 fn on_both_stores(server: &RedisServer, quota: Quota) -> ([Limiter; 2], Arc<ManualClock>) {
     let (store, clock) = store_with_clock(&server.url());
     let memory = MemoryStore::builder().clock(clock.clone()).build();
-    let policy = Policy::new("login", quota)
-        .hold_for(LIFETIME)
-        .on_store_failure(OnStoreFailure::Deny);
-    let in_memory = Limiter::new(memory, policy.clone());
-    ([in_memory, Limiter::new(store, policy)], clock)
+    let policy = Policy::new("login", quota).hold_for(LIFETIME);
+    let in_memory = denying(memory, policy.clone());
+    ([in_memory, denying(store, policy)], clock)
 }
 
 #[tokio::test]

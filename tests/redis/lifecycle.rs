@@ -1,22 +1,10 @@
 //! How a store on Redis starts and ends.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use fred::{
-    interfaces::{ClientLike, KeysInterface},
-    types::{Builder, config::Config},
-};
 use tokio::runtime::{Handle, Runtime};
-use tower::ServiceExt;
-use tower_throttle::{
-    Concurrency, LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RateLimitLayer, RedisStore,
-    Source, TokenBucket,
-};
 
-use crate::support::{DEADLINE, RedisServer, eventually_async, left_of};
+use crate::prelude::*;
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread()
@@ -26,15 +14,8 @@ fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
-fn patient(server: &RedisServer) -> RedisStore {
-    let builder = RedisStore::builder().timeout(DEADLINE);
-    builder.connect(&server.url()).expect("a store")
-}
-
 fn at_a_time(store: &RedisStore, units: u64) -> Limiter {
-    let policy = Policy::new("jobs", Concurrency::new(units));
-    let policy = policy.on_store_failure(OnStoreFailure::Deny);
-    Limiter::new(store.clone(), policy)
+    denying(store.clone(), Policy::new("jobs", Concurrency::new(units)))
 }
 
 fn connections(server: &RedisServer) -> usize {
@@ -43,30 +24,20 @@ fn connections(server: &RedisServer) -> usize {
     clients.lines().count() - 1
 }
 
-async fn hold(limiter: &Limiter, units: usize) -> Vec<Permit> {
-    let mut held = Vec::new();
-    for _ in 0..units {
-        let permit = limiter.acquire("ann", Duration::ZERO).await;
-        held.push(permit.expect("a decision"));
-    }
-    assert!(held.iter().all(Permit::is_allowed));
-    held
-}
-
 #[test]
 fn held_units_are_refunded_before_the_process_ends() {
     let server = RedisServer::start();
     for round in 0..20 {
         let process = runtime();
         process.block_on(async {
-            let store = patient(&server);
+            let store = store_at(&server.url());
             let limiter = at_a_time(&store, 100);
             drop(hold(&limiter, 100).await);
             store.shutdown().await;
         });
         process.shutdown_background();
         let held = runtime().block_on(async {
-            let limiter = at_a_time(&patient(&server), 100);
+            let limiter = at_a_time(&store_at(&server.url()), 100);
             limiter.peek("ann").await.expect("a decision")
         });
         let left: Vec<u64> = left_of(&held);
@@ -74,61 +45,22 @@ fn held_units_are_refunded_before_the_process_ends() {
     }
 }
 
-#[test]
-fn waiters_that_left_have_taken_nothing_afterwards() {
-    let server = RedisServer::start();
-    let queue = || {
-        let queue = Policy::new("queue", LeakyBucket::per_hour(60).queue(50));
-        queue.on_store_failure(OnStoreFailure::Deny)
-    };
-    let process = runtime();
-    process.block_on(async {
-        let store = patient(&server);
-        let limiter = Limiter::new(store.clone(), queue());
-        // The first turn comes at once, and is used.
-        drop(limiter.acquire("ann", Duration::ZERO).await);
-        let waiting: Vec<_> = (0..50)
-            .map(|_| {
-                let limiter = limiter.clone();
-                tokio::spawn(async move { limiter.acquire("ann", DEADLINE * 1_000).await })
-            })
-            .collect();
-        let is_full = || async {
-            let peek = limiter.peek("ann").await.expect("a decision");
-            !peek.is_allowed()
-        };
-        eventually_async("a full queue", is_full).await;
-        for task in &waiting {
-            task.abort();
-        }
-        for task in waiting {
-            assert!(task.await.is_err_and(|error| error.is_cancelled()));
-        }
-        store.shutdown().await;
-    });
-    drop(process);
-    runtime().block_on(async {
-        let limiter = Limiter::new(patient(&server), queue());
-        let peek = limiter.peek("ann").await.expect("a decision");
-        let left: Vec<u64> = left_of(&peek);
-        assert_eq!(left, [50]);
-    });
-}
-
 #[tokio::test]
 async fn after_shutdown_the_fallback_decides_and_no_connection_is_left() {
     let server = RedisServer::start();
-    let store = RedisStore::builder()
-        .timeout(DEADLINE)
+    let store = patient()
         .connections(3)
         .connect(&server.url())
         .expect("a store");
     let deciding = Limiter::new(store.clone(), TokenBucket::per_day(5));
-    let denying = Policy::new("strict", TokenBucket::per_day(5));
-    let denying = denying.on_store_failure(OnStoreFailure::Deny);
-    let denying = Limiter::new(store.clone(), denying);
-    for _ in 0..3 {
-        assert!(denying.check("ann").await.expect("a decision").is_allowed());
+    let denying = denying(
+        store.clone(),
+        Policy::new("strict", TokenBucket::per_day(5)),
+    );
+    // The last denial is cached.
+    for number in 0..7 {
+        let decision = denying.check("ann").await.expect("a decision");
+        assert_eq!(decision.is_allowed(), number < 5);
     }
     assert!(connections(&server) >= 3);
 
@@ -147,7 +79,7 @@ async fn after_shutdown_the_fallback_decides_and_no_connection_is_left() {
 #[tokio::test]
 async fn shutdown_does_not_wait_for_a_dead_server() {
     let mut server = RedisServer::start();
-    let store = patient(&server);
+    let store = store_at(&server.url());
     let held = hold(&at_a_time(&store, 10), 10).await;
     server.kill();
     drop(held);
@@ -156,30 +88,12 @@ async fn shutdown_does_not_wait_for_a_dead_server() {
     assert!(asked.elapsed() < DEADLINE / 2, "{:?}", asked.elapsed());
 }
 
-#[tokio::test]
-async fn a_client_that_was_handed_in_stays_open() {
-    let server = RedisServer::start();
-    let config = Config::from_url(&server.url()).expect("a URL");
-    let client = Builder::from_config(config).build().expect("a client");
-    client.init().await.expect("a connection");
-    let builder = RedisStore::builder().timeout(DEADLINE);
-    let store = builder.client(client.clone()).expect("a store");
-    let limiter = Limiter::new(store.clone(), TokenBucket::per_day(5));
-    let decision = limiter.check("ann").await.expect("a decision");
-    assert_eq!(decision.source(), Source::Store);
-    store.shutdown().await;
-    let (): () = client
-        .set("still", "here", None, None, false)
-        .await
-        .expect("an answer");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_the_last_handle_every_task_ends() {
     let server = RedisServer::start();
     let before = Handle::current().metrics().num_alive_tasks();
     for _ in 0..10 {
-        let store = Arc::new(patient(&server));
+        let store = Arc::new(store_at(&server.url()));
         let limiter = Limiter::new(Arc::clone(&store), TokenBucket::per_day(1_000));
         let checks: Vec<_> = (0..100)
             .map(|_| {
@@ -206,8 +120,7 @@ fn when_the_runtime_of_a_store_ends_checks_of_another_fail_in_time() {
     let (deciding, denying) = first.block_on(async {
         let store = RedisStore::connect(&server.url()).expect("a store");
         let deciding = Limiter::new(store.clone(), TokenBucket::per_day(5));
-        let policy = Policy::new("strict", TokenBucket::per_day(5));
-        let denying = Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny));
+        let denying = denying(store, Policy::new("strict", TokenBucket::per_day(5)));
         let _ = denying.check("ann").await;
         (deciding, denying)
     });
@@ -250,40 +163,13 @@ fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
     let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut context = std::task::Context::from_waker(&waker);
+    let mut context = Context::from_waker(&waker);
     let mut future = std::pin::pin!(future);
     loop {
         match future.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(output) => return output,
-            std::task::Poll::Pending => std::thread::park(),
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
         }
-    }
-}
-
-#[test]
-fn outside_of_a_runtime_checks_use_that_of_the_store() {
-    let server = RedisServer::start();
-    let cluster = crate::support::cluster::RedisCluster::start(3, 0);
-    let runtime = runtime();
-    for url in [server.url(), cluster.url()] {
-        let (store, limiter) = runtime.block_on(async {
-            let store = RedisStore::builder().timeout(DEADLINE);
-            let store = store.connect(&url).expect("a store");
-            let policy = Policy::new("api", TokenBucket::per_hour(2));
-            let policy = policy.on_store_failure(OnStoreFailure::Deny);
-            (store.clone(), Limiter::new(store, policy))
-        });
-        let admitted = (0..4).filter(|_| {
-            let decision = block_on(limiter.check("ann"));
-            decision.expect("a decision").is_allowed()
-        });
-        assert_eq!(admitted.count(), 2);
-        block_on(limiter.reset("ann")).expect("a reset");
-        block_on(store.health_check()).expect("it is ready");
-        let held = block_on(at_a_time(&store, 1).acquire("ann", Duration::ZERO));
-        drop(held.expect("a decision"));
-        block_on(store.shutdown());
-        block_on(limiter.check("ann")).expect_err("it was shut down");
     }
 }
 
@@ -292,22 +178,23 @@ fn without_timers() -> Runtime {
     builder.expect("a runtime")
 }
 
+/// Outside of any runtime, and in one without timers.
 #[test]
-fn callers_in_a_runtime_without_timers_use_those_of_the_store() {
-    let server = RedisServer::start();
-    let cluster = crate::support::cluster::RedisCluster::start(3, 0);
+fn callers_without_timers_use_those_of_the_store() {
+    let (server, cluster) = (RedisServer::start(), RedisCluster::start(3, 0));
     let (runtime, without) = (runtime(), without_timers());
-    for url in [server.url(), cluster.url()] {
+    for (url, is_outside) in [
+        (server.url(), true),
+        (server.url(), false),
+        (cluster.url(), true),
+        (cluster.url(), false),
+    ] {
         let (store, limiter, leasing) = runtime.block_on(async {
-            let store = RedisStore::builder().timeout(DEADLINE);
-            let store = store.connect(&url).expect("a store");
-            let of = |name, quota| Policy::new(name, quota).on_store_failure(OnStoreFailure::Deny);
-            let limiter = Limiter::new(store.clone(), of("api", TokenBucket::per_hour(2)));
-            let leasing = of("leases", TokenBucket::per_hour(1_000)).lease();
-            (store.clone(), limiter, Limiter::new(store, leasing))
-        });
-        let inner = tower::service_fn(async |_: http::Request<String>| {
-            Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+            let prefix = if is_outside { "outside" } else { "inside" };
+            let store = patient().prefix(prefix).connect(&url).expect("a store");
+            let limiter = denying(store.clone(), Policy::new("api", TokenBucket::per_hour(2)));
+            let leasing = Policy::new("leases", TokenBucket::per_hour(1_000)).lease();
+            (store.clone(), limiter, denying(store, leasing))
         });
         let layer = RateLimitLayer::builder()
             .store(store.clone())
@@ -315,8 +202,8 @@ fn callers_in_a_runtime_without_timers_use_those_of_the_store() {
             .on_store_failure(OnStoreFailure::Deny)
             .build()
             .expect("a layer");
-        let service = tower::Layer::layer(&layer, inner);
-        without.block_on(async {
+        let service = layer.layer(tower::service_fn(hello));
+        let all = async {
             let mut admitted = 0;
             for _ in 0..4 {
                 let decision = limiter.check("ann").await.expect("a decision");
@@ -333,14 +220,18 @@ fn callers_in_a_runtime_without_timers_use_those_of_the_store() {
             }
             leasing.reset("ann").await.expect("a reset");
             store.health_check().await.expect("it is ready");
+            drop(hold(&at_a_time(&store, 1), 1).await);
             for status in [200, 429] {
-                let request = http::Request::new(String::new());
-                let response = service.clone().oneshot(request).await;
+                let response = service.clone().oneshot(plain()).await;
                 assert_eq!(response.expect("infallible").status(), status);
             }
             store.shutdown().await;
             limiter.check("ann").await.expect_err("it was shut down");
-        });
+        };
+        match is_outside {
+            true => block_on(all),
+            false => without.block_on(all),
+        }
     }
 }
 
@@ -351,9 +242,8 @@ fn outside_of_a_runtime_a_store_of_a_single_thread_fails() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().expect("a runtime");
     let limiter = runtime.block_on(async {
-        let policy = Policy::new("api", TokenBucket::per_hour(2));
-        let policy = policy.on_store_failure(OnStoreFailure::Deny);
-        Limiter::new(RedisStore::connect(&server.url()).expect("a store"), policy)
+        let store = RedisStore::connect(&server.url()).expect("a store");
+        denying(store, TokenBucket::per_hour(2))
     });
     let without = without_timers();
     for error in [

@@ -1,18 +1,11 @@
 //! What layers and limiters count when Redis decides: by call, from the denial cache, from
 //! leases, and not at all.
 
-use std::{collections::BTreeMap, future::ready, pin::Pin, task::Poll};
+use std::{future::ready, pin::Pin};
 
-use tower_throttle::{
-    Algorithm, Decision, Penalty, Policy, PolicyDecision, RedisStore, RedisStoreBuilder, Source,
-    StoreError, TokenBucket, Verdict, metrics::Snapshot,
-};
+use tower_throttle::{Algorithm, PolicyDecision, metrics::Snapshot};
 
-use crate::support::{DEADLINE, RedisServer, denying_limiter, eventually_async};
-
-fn patient() -> RedisStoreBuilder {
-    RedisStore::builder().timeout(DEADLINE)
-}
+use crate::prelude::*;
 
 fn is_penalty(policy: &PolicyDecision) -> bool {
     policy.quota().algorithm() == Algorithm::Penalty
@@ -82,18 +75,27 @@ impl Answers {
 }
 
 #[tokio::test]
-async fn calls_and_cached_denials_are_counted_by_their_source() {
+async fn decisions_are_counted_by_their_source() {
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let hour = Policy::new("hour", TokenBucket::per_hour(7));
+    let store = store_at(&server.url());
+    let hour = |units| Policy::new("hour", TokenBucket::per_hour(units));
     let day = Policy::new("day", TokenBucket::per_day(1_000)).shared();
-    for policies in [vec![hour.clone()], vec![hour, day]] {
+    let bans = Policy::new("bans", Penalty::after(3)).strike_on_denial();
+    let hot = Policy::new("hot", TokenBucket::without_refill(10_000)).lease();
+    for (policies, what, times) in [
+        (vec![hour(7)], "by cache", 190),
+        (vec![hour(7), day], "by cache", 190),
+        (vec![hour(2), bans], "banned", 50),
+        (vec![hot], "by lease", 100),
+    ] {
         let limiter = denying_limiter(store.clone(), policies);
         let mut answers = Answers::default();
-        for _ in 0..200 {
+        while answers.of(what) < times {
             answers.count(&limiter.check("ann").await);
         }
-        answers.count(&limiter.check_n("bob", 8).await);
+        answers.count(&limiter.check_n("bob", 10_001).await);
+        let is_cached = answers.of("by cache") > 0;
+        assert_eq!(is_cached, what != "by lease", "{:?}", answers.0);
         for _ in 0..200 {
             let answer = limiter.check_now("ann");
             // If the denial is not cached anymore, nothing is asked or counted.
@@ -102,38 +104,8 @@ async fn calls_and_cached_denials_are_counted_by_their_source() {
             }
         }
         answers.assert_are(&limiter.metrics());
-        assert!(answers.of("by cache") > 0, "{:?}", answers.0);
         limiter.reset("ann").await.expect("a reset");
     }
-}
-
-#[tokio::test]
-async fn bans_are_counted_by_their_source() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let hour = Policy::new("hour", TokenBucket::per_hour(2));
-    let bans = Policy::new("bans", Penalty::after(3)).strike_on_denial();
-    let limiter = denying_limiter(store, [hour, bans]);
-    let mut answers = Answers::default();
-    while answers.of("banned") < 50 {
-        answers.count(&limiter.check("ann").await);
-    }
-    answers.assert_are(&limiter.metrics());
-    assert!(answers.of("by cache") > 0, "{:?}", answers.0);
-    assert_eq!(answers.of("denied"), 2, "{:?}", answers.0);
-}
-
-#[tokio::test]
-async fn leases_are_counted_by_their_source() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
-    let hot = Policy::new("hot", TokenBucket::without_refill(10_000)).lease();
-    let limiter = denying_limiter(store, [hot]);
-    let mut answers = Answers::default();
-    while answers.of("by lease") < 100 {
-        answers.count(&limiter.check("ann").await);
-    }
-    answers.assert_are(&limiter.metrics());
 }
 
 #[tokio::test]
@@ -181,7 +153,7 @@ async fn waits<F: Future>(future: &mut Pin<Box<F>>) -> bool {
 #[tokio::test]
 async fn a_store_without_a_connection_is_down_although_it_is_not_asked() {
     let mut server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = denying_limiter(store, [Policy::new("api", TokenBucket::per_day(3))]);
     let is_up = || ready(limiter.metrics().store.is_up);
     eventually_async("a connection", is_up).await;

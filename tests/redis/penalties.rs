@@ -1,21 +1,14 @@
 //! Penalties in Redis: what is stored, for how long, and in how many calls.
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::{
-    Decision, FixedWindow, Limiter, ManualClock, Penalty, Policy, RedisStore, TokenBucket,
-};
-
-use crate::support::{DEADLINE, RedisServer, denying_limiter};
+use crate::prelude::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn connect(server: &RedisServer, ttl: Duration) -> (RedisStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
-    let store = RedisStore::builder()
+    let store = patient()
         .clock(clock.clone())
-        .timeout(DEADLINE)
         .denial_cache_ttl(ttl)
         .connect(&server.url());
     (store.expect("a store"), clock)
@@ -90,8 +83,8 @@ async fn a_strike_is_in_the_call_of_its_denial() {
     let (store, _) = connect(&server, Duration::ZERO);
     let limiter = limiter(&store, striking());
     assert!(check(&limiter).await.is_allowed());
-    let writes = || crate::ran(&server, "psetex");
-    let calls = || crate::ran(&server, "evalsha") + crate::ran(&server, "eval");
+    let writes = || ran(&server, "psetex");
+    let calls = || ran(&server, "evalsha") + ran(&server, "eval");
     let before = (calls(), writes());
     for _ in 0..3 {
         let _ = check(&limiter).await;
@@ -191,7 +184,7 @@ async fn of_racing_strikes_one_is_counted_as_the_start_of_the_ban() {
         let bans = Policy::new("bans", penalty).strike_on_denial();
         limiter(&store, [api, bans])
     });
-    let mut calls = tokio::task::JoinSet::new();
+    let mut calls = JoinSet::new();
     for caller in 0..CALLERS {
         for (number, limiter) in processes.iter().enumerate() {
             for call in 0..4 {

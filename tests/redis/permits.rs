@@ -1,22 +1,15 @@
 //! How processes tell Redis which permits they hold: in few calls, and exactly, even if calls
 //! are lost.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::collections::BTreeSet;
 
 use tokio::time::{Instant, sleep, timeout};
-use tower_throttle::{
-    Concurrency, Limiter, ManualClock, MemoryStore, OnStoreFailure, Permit, Policy, RedisStore,
-    testing::SimulatedRedis,
-};
+use tower_throttle::testing::SimulatedRedis;
 
-use crate::support::{RedisServer, eventually_async};
+use crate::prelude::*;
 
 const LIFETIME: Duration = Duration::from_secs(30);
 const LIMIT: u64 = 10_000;
-
-const fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
 
 fn held() -> Policy {
     Policy::new("held", Concurrency::new(LIMIT).lifetime(LIFETIME))
@@ -30,16 +23,6 @@ fn process(redis: &SimulatedRedis, policy: Policy) -> (Limiter, SimulatedRedis) 
     (Limiter::new(store, policy), network)
 }
 
-async fn take(limiter: &Limiter, count: usize) -> Vec<Permit> {
-    let mut permits = Vec::new();
-    for _ in 0..count {
-        let permit = limiter.acquire("ann", Duration::ZERO).await;
-        permits.push(permit.expect("a decision"));
-    }
-    assert!(permits.iter().all(Permit::is_allowed));
-    permits
-}
-
 async fn taken(limiter: &Limiter) -> u64 {
     let peek = limiter.peek("ann").await.expect("a decision");
     let policy = peek.policies().next().expect("a policy");
@@ -50,7 +33,7 @@ async fn taken(limiter: &Limiter) -> u64 {
 async fn one_call_renews_all_permits_of_a_key() {
     let redis = SimulatedRedis::new();
     let (limiter, _) = process(&redis, held());
-    let permits = take(&limiter, 1_000).await;
+    let permits = hold(&limiter, 1_000).await;
     let before = redis.served().calls;
     sleep(10 * LIFETIME).await;
     // Each pause is a quarter to a third of the lifetime.
@@ -69,7 +52,7 @@ async fn permits_that_are_dropped_together_come_back_in_two_calls() {
     let redis = SimulatedRedis::new();
     redis.set_delay(ms(1));
     let (limiter, _) = process(&redis, held());
-    let permits = take(&limiter, 1_000).await;
+    let permits = hold(&limiter, 1_000).await;
     let before = redis.served().calls;
     drop(permits);
     sleep(ms(10)).await;
@@ -83,7 +66,7 @@ async fn a_permit_whose_answer_is_lost_comes_back_at_once() {
     let redis = SimulatedRedis::new();
     let (limiter, network) = process(&redis, held());
     let (other, _) = process(&redis, held());
-    let kept = take(&limiter, 3).await;
+    let kept = hold(&limiter, 3).await;
     network.set_delay(ms(30));
     let lost = limiter.acquire("ann", Duration::ZERO).await;
     assert!(lost.expect_err("lost").is_timeout());
@@ -94,44 +77,6 @@ async fn a_permit_whose_answer_is_lost_comes_back_at_once() {
     sleep(3 * LIFETIME).await;
     assert_eq!(taken(&other).await, 3);
     drop(kept);
-}
-
-/// A call that timed out arrives after its holder has stated how much it holds.
-#[tokio::test(start_paused = true)]
-async fn a_lost_check_that_arrives_late_takes_nothing() {
-    for held_before in [0, 3] {
-        let redis = SimulatedRedis::new();
-        let (limiter, network) = process(&redis, held());
-        let (other, _) = process(&redis, held());
-        let kept = take(&limiter, held_before).await;
-        network.set_delay(ms(5_000));
-        let lost = limiter.acquire("ann", Duration::ZERO).await;
-        assert!(lost.expect_err("lost").is_timeout());
-        network.set_delay(ms(1));
-        for _ in 0..200 {
-            sleep(ms(100)).await;
-            assert_eq!(taken(&other).await, held_before as u64);
-        }
-        drop(kept);
-    }
-}
-
-/// The key was idle in between, so the process had forgotten its holder.
-#[tokio::test(start_paused = true)]
-async fn a_lost_check_that_arrives_after_its_key_was_used_again_takes_nothing() {
-    let redis = SimulatedRedis::new();
-    let (limiter, network) = process(&redis, held());
-    let (other, _) = process(&redis, held());
-    network.set_delay(ms(5_000));
-    let lost = limiter.acquire("ann", Duration::ZERO).await;
-    assert!(lost.expect_err("lost").is_timeout());
-    network.set_delay(ms(1));
-    sleep(ms(1_000)).await;
-    drop(take(&limiter, 1).await);
-    for _ in 0..200 {
-        sleep(ms(100)).await;
-        assert_eq!(taken(&other).await, 0);
-    }
 }
 
 /// Callers of several runtimes hold permits, and all runtimes but one end.
@@ -149,7 +94,7 @@ fn permits_are_renewed_after_another_runtime_has_ended() {
     for (callers, kept) in [("bab", "ba"), ("aba", "b"), ("abcb", "b"), ("ab", "b")] {
         let stays = runtime();
         let store = stays.block_on(async {
-            let store = RedisStore::builder().timeout(crate::support::DEADLINE);
+            let store = patient();
             let store = store.clock(clock.clone()).connect(&server.url());
             store.expect("a store")
         });
@@ -186,40 +131,17 @@ fn permits_are_renewed_after_another_runtime_has_ended() {
     }
 }
 
-/// Statements and checks arrive out of order.
-#[tokio::test(start_paused = true)]
-async fn a_late_statement_changes_nothing() {
-    let redis = SimulatedRedis::new();
-    let (limiter, network) = process(&redis, held());
-    let (other, _) = process(&redis, held());
-    let mut permits = take(&limiter, 10).await;
-    // This statement arrives after 5 seconds: it states 9 permits.
-    network.set_delay(ms(5_000));
-    permits.pop();
-    sleep(ms(1)).await;
-    network.set_delay(ms(1));
-    permits.extend(take(&limiter, 5).await);
-    permits.truncate(12);
-    sleep(ms(1_000)).await;
-    assert_eq!(taken(&other).await, 12);
-    drop(permits);
-    for _ in 0..100 {
-        sleep(ms(100)).await;
-        assert_eq!(taken(&other).await, 0);
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn permits_of_a_dead_process_are_free_after_a_lifetime() {
     let redis = SimulatedRedis::new();
     let few = || Policy::new("held", Concurrency::new(5).lifetime(LIFETIME));
     let (limiter, network) = process(&redis, few());
     let (other, _) = process(&redis, few());
-    let gone = take(&limiter, 3).await;
+    let gone = hold(&limiter, 3).await;
     let began = Instant::now();
     network.set_connected(false);
     sleep(ms(1_000)).await;
-    let living = take(&other, 2).await;
+    let living = hold(&other, 2).await;
     let denied = other.acquire("ann", Duration::ZERO).await;
     let wait = denied.expect("a decision").decision().retry_after();
     let wait = wait.expect("a time");
@@ -228,26 +150,9 @@ async fn permits_of_a_dead_process_are_free_after_a_lifetime() {
     let denied = other.acquire("ann", Duration::ZERO).await;
     assert!(!denied.expect("a decision").is_allowed());
     sleep(ms(1)).await;
-    drop(take(&other, 1).await);
+    drop(hold(&other, 1).await);
     assert!(began.elapsed() <= LIFETIME + ms(1), "{:?}", began.elapsed());
     drop((gone, living));
-}
-
-/// Permits of the asking process do not expire after a lifetime, but are held until they are
-/// released. So the wait is a lifetime.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_holds_all_permits_gets_a_retry_after_of_a_lifetime() {
-    let redis = SimulatedRedis::new();
-    let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(2)));
-    let permits = take(&limiter, 2).await;
-    sleep(ms(5_000)).await;
-    let denied = limiter.acquire("ann", Duration::ZERO).await;
-    let wait = denied.expect("a decision").decision().retry_after();
-    assert!(
-        (ms(29_999)..=ms(30_000)).contains(&wait.expect("a time")),
-        "{wait:?}"
-    );
-    drop(permits);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,10 +162,10 @@ async fn a_waiter_for_permits_of_another_process_polls_seldom() {
     let one = || Policy::new("held", Concurrency::new(1));
     let (holder, _) = process(&redis, one());
     let (limiter, _) = process(&redis, one());
-    let permit = take(&holder, 1).await;
+    let permit = hold(&holder, 1).await;
     for waiters in [1, 50] {
         let before = redis.served().calls;
-        let mut waiting = tokio::task::JoinSet::new();
+        let mut waiting = JoinSet::new();
         for _ in 0..waiters {
             let limiter = limiter.clone();
             waiting.spawn(async move { limiter.acquire("ann", ms(10_000)).await });
@@ -285,7 +190,7 @@ async fn a_release_elsewhere_is_noticed_within_about_a_second() {
     let (holder, _) = process(&redis, one());
     let (limiter, _) = process(&redis, one());
     for held_ms in [1, 90, 700, 3_210, 20_000] {
-        let permit = take(&holder, 1).await;
+        let permit = hold(&holder, 1).await;
         let waits = tokio::spawn({
             let limiter = limiter.clone();
             async move {
@@ -312,7 +217,7 @@ async fn the_first_waiter_gets_a_local_release_after_one_call() {
     let redis = SimulatedRedis::new();
     redis.set_delay(ms(5));
     let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(10)));
-    let mut permits = take(&limiter, 10).await;
+    let mut permits = hold(&limiter, 10).await;
     let (reported, mut order) = tokio::sync::mpsc::unbounded_channel();
     for place in 0..30 {
         let (limiter, reported) = (limiter.clone(), reported.clone());
@@ -352,7 +257,7 @@ async fn the_first_waiter_gets_a_local_release_after_one_call() {
 async fn a_waiter_that_leaves_passes_its_call_on() {
     let redis = SimulatedRedis::new();
     let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(1)));
-    let permits = take(&limiter, 1).await;
+    let permits = hold(&limiter, 1).await;
     let mut first = Box::pin(limiter.acquire("ann", ms(600_000)));
     assert!(timeout(ms(10_000), &mut first).await.is_err());
     let second = tokio::spawn({
@@ -381,19 +286,19 @@ async fn the_next_renewal_restores_what_redis_lost() {
     // By this clock, no permit expires.
     let clock = Arc::new(ManualClock::new());
     let store = || {
-        let store = RedisStore::builder().timeout(crate::support::DEADLINE);
+        let store = patient();
         let store = store.clock(clock.clone()).connect(&server.url());
         store.expect("a store")
     };
     let limiter = Limiter::new(store(), policy());
     let other = Limiter::new(store(), policy());
-    let mut permits = take(&limiter, 5).await;
+    let mut permits = hold(&limiter, 5).await;
     assert_eq!(taken(&other).await, 5);
     server.command(&["FLUSHALL"]);
     eventually_async("the count", || async { taken(&other).await == 5 }).await;
     // The next check restores the count, too.
     server.command(&["FLUSHALL"]);
-    permits.extend(take(&limiter, 1).await);
+    permits.extend(hold(&limiter, 1).await);
     assert_eq!(taken(&other).await, 6);
     drop(permits);
     eventually_async("all back", || async { taken(&other).await == 0 }).await;
@@ -404,13 +309,12 @@ async fn the_next_renewal_restores_what_redis_lost() {
 #[tokio::test]
 async fn a_denied_check_costs_the_same_for_any_number_of_permits() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
-    let store = store.connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let mut costs = Vec::new();
     for limit in [2, 1_000] {
         let policy = Policy::new("held", Concurrency::new(limit).lifetime(ms(3_600_000)));
         let limiter = Limiter::new(store.clone(), policy);
-        let held = take(&limiter, limit as usize).await;
+        let held = hold(&limiter, limit as usize).await;
         let bytes = server.command(&["STRLEN", &limiter.storage_keys("ann")[0]]);
         server.command(&["CONFIG", "RESETSTAT"]);
         for _ in 0..10 {
@@ -438,9 +342,9 @@ async fn an_operator_can_list_the_holders_of_permits() {
     let policy = || Policy::new("held", Concurrency::new(10).lifetime(LIFETIME));
     let mut held = Vec::new();
     for permits in [2, 3] {
-        let store = RedisStore::builder().timeout(crate::support::DEADLINE);
+        let store = patient();
         let limiter = Limiter::new(store.connect(&server.url()).expect("a store"), policy());
-        held.push((take(&limiter, permits).await, limiter));
+        held.push((hold(&limiter, permits).await, limiter));
     }
     let key = held[0].1.storage_keys("ann").remove(0);
     let listed = server.command(&["EVAL", script, "1", &key]);

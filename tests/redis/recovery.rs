@@ -6,13 +6,7 @@ use std::{
     io::{self, Read, Write},
     net::{Ipv4Addr, TcpStream},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-    task::{Context, Waker},
     thread,
-    time::Duration,
 };
 
 use fred::{
@@ -26,39 +20,14 @@ use tokio::{
     runtime::Handle,
     time::{Instant, sleep, sleep_until, timeout},
 };
-use tower_throttle::{
-    Concurrency, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RedisStore,
-    SlidingWindow, Source, TokenBucket, testing::SimulatedRedis,
-};
+use tower_throttle::testing::SimulatedRedis;
 
-use crate::support::{
-    DEADLINE, RedisServer,
-    cluster::{Frozen, RedisCluster},
-    eventually_async, fake, left_of,
-    port::Port,
-};
-
-fn denying(store: RedisStore, policy: impl Into<Policy>) -> Limiter {
-    Limiter::new(store, policy.into().on_store_failure(OnStoreFailure::Deny))
-}
-
-/// Returns a store with a timeout that no stall of the machine exceeds.
-fn patient(server: &RedisServer) -> RedisStore {
-    let builder = RedisStore::builder().timeout(DEADLINE);
-    builder.connect(&server.url()).expect("a store")
-}
+use crate::prelude::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn tasks() -> usize {
     Handle::current().metrics().num_alive_tasks()
-}
-
-async fn ready(limiter: &Limiter) {
-    eventually_async("a decision", || async {
-        limiter.peek("ready").await.is_ok()
-    })
-    .await;
 }
 
 /// Waits until the server has no connection but that of the command, and the runtime no more tasks
@@ -98,10 +67,10 @@ async fn stores_that_end_while_they_connect_leave_nothing_behind() {
 #[tokio::test]
 async fn the_breaker_counts_writes_that_redis_refuses() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
-    let limiter = denying(patient(&server), TokenBucket::per_second(10));
+    let limiter = denying(store_at(&server.url()), TokenBucket::per_second(10));
     ready(&limiter).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let before = crate::ran(&server, "evalsha");
+    let before = ran(&server, "evalsha");
     let mut refused = 0;
     for number in 0..100_u64 {
         let error = limiter.check(number).await.expect_err("no memory");
@@ -111,14 +80,14 @@ async fn the_breaker_counts_writes_that_redis_refuses() {
         assert_eq!(is_open, refused >= 5, "{refused}");
     }
     // All others failed without being sent.
-    assert_eq!(crate::ran(&server, "evalsha") - before, refused);
+    assert_eq!(ran(&server, "evalsha") - before, refused);
 }
 
 /// "`READONLY`: failure; when a pause of 400 ms did not help, connect anew".
 #[tokio::test]
 async fn a_primary_that_became_a_replica_is_connected_to_anew() {
     let server = RedisServer::start();
-    let limiter = denying(patient(&server), TokenBucket::per_second(10));
+    let limiter = denying(store_at(&server.url()), TokenBucket::per_second(10));
     ready(&limiter).await;
     let unused = Port::claim();
     server.command(&["REPLICAOF", "127.0.0.1", &unused.to_string()]);
@@ -218,7 +187,7 @@ async fn survives_a_paused_server(policy: Option<ReconnectPolicy>) {
     let store = RedisStore::builder()
         .client(client.clone())
         .expect("a store");
-    let limiter = denying(store, TokenBucket::per_second(10));
+    let limiter = denying(store.clone(), TokenBucket::per_second(10));
     ready(&limiter).await;
     let timeouts = || limiter.metrics().store.failures.timeout;
     let before = timeouts();
@@ -241,16 +210,15 @@ async fn survives_a_paused_server(policy: Option<ReconnectPolicy>) {
     assert_eq!(ping.expect("an answer").expect("a reply"), "PONG");
     ready(&limiter).await;
     assert_eq!(server.command(&["GET", "orders"]), "1");
+    store.shutdown().await;
+    let ping = client.ping::<String>(None).await;
+    assert_eq!(ping.expect("the client stays open"), "PONG");
 }
 
 /// "Each line is logged once when the trouble starts."
 #[cfg(feature = "tracing")]
 #[tokio::test]
 async fn a_dead_node_of_a_cluster_is_logged_once() {
-    use std::{
-        io,
-        sync::{Arc, Mutex},
-    };
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
     impl Write for Log {
@@ -274,18 +242,9 @@ async fn a_dead_node_of_a_cluster_is_logged_once() {
     let (limiter, well, dead) = loop {
         assert!(started.elapsed() < DEADLINE, "the cluster decides nothing");
         log.0.lock().unwrap().clear();
-        let store = RedisStore::builder().timeout(DEADLINE);
-        let store = store.connect(&cluster.url()).expect("a store");
+        let store = store_at(&cluster.url());
         let limiter = Limiter::new(store, TokenBucket::per_second(10));
-        let on = |node: usize| {
-            (0..)
-                .map(|number: u64| format!("caller-{number}"))
-                .find(|caller| {
-                    let slot = cluster.slot(&limiter.storage_keys(&**caller)[0]);
-                    cluster.slots_of(node).any(|range| range.contains(&slot))
-                })
-                .unwrap()
-        };
+        let on = |node| cluster.callers_on(node, &limiter).next().expect("a caller");
         let (well, dead) = (on(0), on(1));
         let decision = limiter.check(&*well).await;
         let is_by_store = decision.is_ok_and(|decision| decision.source() == Source::Store);
@@ -309,28 +268,6 @@ async fn a_dead_node_of_a_cluster_is_logged_once() {
     assert!(more.len() <= 1, "{lines}");
 }
 
-/// Returns a limiter of both policies, and one of the first alone, without fallback.
-fn both_and_only(store: &RedisStore, own: &Policy, all: Policy) -> [Limiter; 2] {
-    let builder = || {
-        let builder = Limiter::builder().store(store.clone());
-        builder
-            .on_store_failure(OnStoreFailure::Deny)
-            .policy(own.clone())
-    };
-    [builder().policy(all), builder()].map(|builder| builder.build().expect("a limiter"))
-}
-
-/// Returns a caller whose own bucket is on another node than the shared one, and the index of
-/// that node.
-fn apart(cluster: &RedisCluster, both: &Limiter) -> (String, usize) {
-    let node_of =
-        |caller: &str, place: usize| cluster.owner(cluster.slot(&both.storage_keys(caller)[place]));
-    let shared = node_of("", 1);
-    let mut callers = (0..).map(|number: u64| format!("caller-{number}"));
-    let caller = callers.find(|caller| node_of(caller, 0) != shared);
-    (caller.expect("a caller"), shared)
-}
-
 /// One fault: the node that granted the first units refuses their refund (here because of a
 /// missing right, as it would when it is out of memory). No caller holds the permit, and its
 /// release was not tried again, as it is for a single node.
@@ -339,14 +276,15 @@ async fn a_permit_of_a_failed_check_is_released_in_the_end() {
     let cluster = RedisCluster::start(3, 0);
     // By this clock, no permit expires.
     let clock = Arc::new(ManualClock::new());
-    let store = RedisStore::builder().timeout(DEADLINE).clock(clock);
+    let store = patient().clock(clock);
     let store = store.connect(&cluster.url()).expect("a store");
     // The release is tried again after a tenth of it.
     let lifetime = Duration::from_secs(5);
     let own = || Policy::new("own", Concurrency::new(1).lifetime(lifetime));
     let all = Policy::new("all", FixedWindow::per_day(1)).shared();
-    let [both, only] = both_and_only(&store, &own(), all);
-    let (caller, shared) = apart(&cluster, &both);
+    let both = denying_limiter(store.clone(), [own(), all]);
+    let only = denying(store, own());
+    let (caller, shared) = cluster.caller_apart(&both, 0, 1);
     let first = cluster.owner(cluster.slot(&both.storage_keys(&*caller)[0]));
     eventually_async("a decision", || async { only.peek(&*caller).await.is_ok() }).await;
     let left = || async {

@@ -1,20 +1,12 @@
 //! Shadow policies on Redis: one call for each request, whatever becomes of it.
 
-use std::{sync::Arc, time::Duration};
+use tower_throttle::metrics::Checks;
 
-use tower_throttle::{
-    Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RedisStore,
-    RedisStoreBuilder, SlidingLog, Source, TokenBucket, metrics::Checks,
+use crate::prelude::*;
+use crate::{
+    batching::{Asked, enqueue},
+    support::trace,
 };
-
-use crate::batching::{Asked, enqueue};
-use crate::support::{
-    DEADLINE, RedisServer, denying_limiter, eventually_async, random::Random, trace,
-};
-
-fn patient() -> RedisStoreBuilder {
-    RedisStore::builder().timeout(DEADLINE)
-}
 
 /// One enforced policy, and two shadow policies of other algorithms.
 fn limiter(store: &RedisStore) -> Limiter {
@@ -26,10 +18,6 @@ fn limiter(store: &RedisStore) -> Limiter {
             Policy::new("newer", SlidingLog::per_day(4)).shadow(),
         ],
     )
-}
-
-async fn connected(limiter: &Limiter) {
-    eventually_async("a connection", || async { limiter.peek("-").await.is_ok() }).await;
 }
 
 fn checks_of(limiter: &Limiter, policy: &str) -> Checks {
@@ -63,27 +51,27 @@ async fn shadows_deny_what_they_would_deny_alone() {
 #[tokio::test]
 async fn one_call_decides_all_policies_of_a_request() {
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = limiter(&store);
-    connected(&limiter).await;
+    ready(&limiter).await;
     let _ = limiter.check("-").await.expect("a decision");
     let expected = [&[][..], &[], &[], &["new"], &["new", "newer"]];
     for (number, expected) in expected.into_iter().enumerate() {
-        let before = crate::ran(&server, "evalsha");
+        let before = ran(&server, "evalsha");
         let decision = limiter.check("ann").await.expect("a decision");
         // The outcomes are there with the decision.
         assert_eq!(decision.shadow_policies().count(), 2);
         assert_eq!(names(&decision), expected, "{number}");
-        assert_eq!(crate::ran(&server, "evalsha") - before, 1, "{number}");
+        assert_eq!(ran(&server, "evalsha") - before, 1, "{number}");
     }
     // Both shadow policies are denied from the cache now, and the enforced one is asked.
-    let before = crate::ran(&server, "evalsha");
+    let before = ran(&server, "evalsha");
     let decision = limiter.check("ann").await.expect("a decision");
     assert_eq!(
         (decision.source(), names(&decision)),
         (Source::Store, vec!["new", "newer"])
     );
-    assert_eq!(crate::ran(&server, "evalsha") - before, 1);
+    assert_eq!(ran(&server, "evalsha") - before, 1);
     let counted = ["new", "newer"].map(|policy| {
         let checks = checks_of(&limiter, policy);
         (
@@ -95,7 +83,7 @@ async fn one_call_decides_all_policies_of_a_request() {
     // One of them is from before the first.
     assert_eq!(counted, [(4, 3, 0), (5, 2, 0)]);
 
-    let before = crate::ran(&server, "evalsha");
+    let before = ran(&server, "evalsha");
     for units in 1..=3 {
         let peek = limiter.peek("bob").await.expect("a decision");
         assert_eq!(peek.shadow_policies().count(), 2);
@@ -104,7 +92,7 @@ async fn one_call_decides_all_policies_of_a_request() {
         let taken = limiter.take_up_to("bob", units).await.expect("a decision");
         assert_eq!(taken.shadow_policies().count(), 2);
     }
-    assert_eq!(crate::ran(&server, "evalsha") - before, 9);
+    assert_eq!(ran(&server, "evalsha") - before, 9);
     // Refunds have a queue of their own, in which they share calls.
     let credit = limiter.credit("bob", 2).await.expect("refunded");
     assert_eq!(credit.decision().shadow_policies().count(), 2);
@@ -115,7 +103,7 @@ async fn one_call_decides_all_policies_of_a_request() {
 #[tokio::test]
 async fn cached_denials_are_counted() {
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = denying_limiter(
         store,
         [
@@ -123,8 +111,8 @@ async fn cached_denials_are_counted() {
             Policy::new("new", FixedWindow::per_day(3)).shadow(),
         ],
     );
-    connected(&limiter).await;
-    let before = crate::ran(&server, "evalsha");
+    ready(&limiter).await;
+    let before = ran(&server, "evalsha");
     let mut sources = Vec::new();
     for number in 0..50 {
         let decision = limiter.check("ann").await.expect("a decision");
@@ -145,7 +133,7 @@ async fn cached_denials_are_counted() {
             .count()
             >= 40
     );
-    let spent = crate::ran(&server, "evalsha") - before;
+    let spent = ran(&server, "evalsha") - before;
     assert!((4..=14).contains(&spent), "{spent} calls");
     let new = checks_of(&limiter, "new");
     assert_eq!((new.allowed + new.near, new.shadow_denied), (3, 47));
@@ -156,41 +144,11 @@ fn check(limiter: &Limiter, key: &'static str) -> Asked {
     Box::pin(async move { limiter.check(key).await })
 }
 
-#[tokio::test]
-async fn requests_that_share_a_call_bring_their_shadows() {
-    let server = RedisServer::start();
-    let store = patient().denial_cache_ttl(Duration::ZERO);
-    let limiter = limiter(&store.connect(&server.url()).expect("a store"));
-    connected(&limiter).await;
-    let before = crate::ran(&server, "evalsha");
-    let mut asked: Vec<Asked> = (0..60).map(|_| check(&limiter, "ann")).collect();
-    enqueue(&mut asked).await;
-    let mut denied = [0, 0];
-    for check in asked {
-        let decision = check.await.expect("a decision");
-        assert!(decision.is_allowed());
-        assert_eq!(decision.shadow_policies().count(), 2);
-        for name in names(&decision) {
-            denied[usize::from(name == "newer")] += 1;
-        }
-    }
-    assert_eq!(denied, [57, 56]);
-    let spent = crate::ran(&server, "evalsha") - before;
-    // Alone, they would be 60. How the workers share them depends on when each is ready.
-    assert!((2..=15).contains(&spent), "{spent} calls");
-    let peek = limiter.peek("ann").await.expect("a decision");
-    let left = peek.policies().chain(peek.shadow_policies());
-    assert_eq!(
-        left.map(|policy| policy.remaining()).collect::<Vec<_>>(),
-        [940, 0, 0]
-    );
-}
-
 /// A call with many shadow policies is no longer than others.
 #[tokio::test]
 async fn a_call_has_a_bounded_number_of_checks() {
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let builder = Limiter::builder()
         .store(store)
         .on_store_failure(OnStoreFailure::Deny);
@@ -200,8 +158,8 @@ async fn a_call_has_a_bounded_number_of_checks() {
         builder.policy(Policy::new(name, FixedWindow::per_day(1_000)).shadow())
     });
     let limiter = builder.build().expect("a limiter");
-    connected(&limiter).await;
-    let before = crate::ran(&server, "evalsha");
+    ready(&limiter).await;
+    let before = ran(&server, "evalsha");
     let check = |key: u64| -> Asked {
         let limiter = limiter.clone();
         Box::pin(async move { limiter.check(key).await })
@@ -213,7 +171,7 @@ async fn a_call_has_a_bounded_number_of_checks() {
         assert_eq!(decision.shadow_policies().count(), 40);
     }
     // At most four are sent alone. Of the others, each call takes three: 123 checks.
-    let spent = crate::ran(&server, "evalsha") - before;
+    let spent = ran(&server, "evalsha") - before;
     assert!(spent > 36 / 3, "{spent} calls");
 }
 
@@ -221,9 +179,9 @@ async fn a_call_has_a_bounded_number_of_checks() {
 #[tokio::test]
 async fn a_request_that_is_dropped_while_it_is_decided_is_charged_as_a_whole() {
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = limiter(&store);
-    connected(&limiter).await;
+    ready(&limiter).await;
     let mut asked = vec![check(&limiter, "ann")];
     enqueue(&mut asked).await;
     drop(asked);
@@ -240,16 +198,16 @@ async fn a_request_that_is_dropped_while_it_is_decided_is_charged_as_a_whole() {
 #[tokio::test]
 async fn corrupt_state_of_a_shadow_policy_is_unknown_and_denies_nobody() {
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = limiter(&store);
-    connected(&limiter).await;
+    ready(&limiter).await;
     let keys = limiter.storage_keys("ann");
     server.command(&["SET", &keys[1], "no number"]);
-    let before = crate::ran(&server, "evalsha");
+    let before = ran(&server, "evalsha");
     let decision = limiter.check("ann").await.expect("a decision");
     assert!(decision.is_allowed());
     assert_eq!(
-        crate::ran(&server, "evalsha") - before,
+        ran(&server, "evalsha") - before,
         1,
         "nothing is asked again"
     );
@@ -273,7 +231,7 @@ async fn corrupt_state_of_a_shadow_policy_is_unknown_and_denies_nobody() {
 #[tokio::test]
 async fn a_shadow_policy_may_lease_units() {
     let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = denying_limiter(
         store,
         [
@@ -283,8 +241,8 @@ async fn a_shadow_policy_may_lease_units() {
                 .shadow(),
         ],
     );
-    connected(&limiter).await;
-    let before = crate::ran(&server, "evalsha");
+    ready(&limiter).await;
+    let before = ran(&server, "evalsha");
     let mut checks = 0;
     let is_leased = || {
         checks += 1;
@@ -300,7 +258,7 @@ async fn a_shadow_policy_may_lease_units() {
         let decision = limiter.check("ann").await.expect("a decision");
         known(&decision, 1).await;
     }
-    let spent = crate::ran(&server, "evalsha") - before;
+    let spent = ran(&server, "evalsha") - before;
     assert!(
         spent < checks + 1_000,
         "{spent} calls for {checks} and 2,000 checks"
@@ -314,14 +272,15 @@ async fn a_shadow_policy_may_lease_units() {
 async fn racing_requests_charge_each_policy_exactly() {
     let server = RedisServer::start();
     let limiter = denying_limiter(
-        patient().connect(&server.url()).expect("a store"),
+        store_at(&server.url()),
         [
             Policy::new("old", TokenBucket::per_day(1_500)),
             Policy::new("new", FixedWindow::per_day(700)).shadow(),
             Policy::new("newer", SlidingLog::per_day(1_000)).shadow(),
         ],
     );
-    connected(&limiter).await;
+    ready(&limiter).await;
+    let before = ran(&server, "evalsha");
     let tasks: Vec<_> = (0..2_000)
         .map(|_| tokio::spawn(check(&limiter, "ann")))
         .collect();
@@ -331,6 +290,9 @@ async fn racing_requests_charge_each_policy_exactly() {
         allowed += usize::from(decision.is_allowed());
     }
     assert_eq!(allowed, 1_500);
+    // They share calls with their shadows.
+    let spent = ran(&server, "evalsha") - before;
+    assert!(spent < 1_000, "{spent} calls");
     for (policy, units) in [("new", 700), ("newer", 1_000)] {
         let all = || async {
             let checks = checks_of(&limiter, policy);

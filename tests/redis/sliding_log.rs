@@ -1,20 +1,12 @@
 //! The sliding log in Redis: one entry for each request, whatever it costs.
 
-use std::{sync::Arc, time::Duration};
-
-use tower_throttle::{
-    Clock, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy, RedisStore, SlidingLog,
-    store::Store,
-};
-
-use crate::support::RedisServer;
+use crate::prelude::*;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn redis(server: &RedisServer, clock: &Arc<ManualClock>) -> RedisStore {
-    RedisStore::builder()
+    patient()
         .clock(clock.clone())
-        .timeout(crate::support::DEADLINE)
         .connect(&server.url())
         .expect("a store")
 }
@@ -104,9 +96,7 @@ async fn a_clock_near_its_end_is_no_corrupt_state() {
                 let decision = redis.check_n("ann", units).await.unwrap();
                 assert_eq!(decision.verdict(), expected.verdict());
                 assert_eq!(decision.retry_after(), expected.retry_after());
-                let reset = |decision: &tower_throttle::Decision| {
-                    decision.policies().next().unwrap().reset_after()
-                };
+                let reset = |decision: &Decision| decision.policies().next().unwrap().reset_after();
                 assert_eq!(reset(&decision), reset(&expected));
             }
         }

@@ -3,16 +3,12 @@
 //!
 //! The hashes were computed by another implementation of BLAKE3.
 
-use std::{net::IpAddr, time::Duration};
+use std::net::IpAddr;
 
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
-use tower_throttle::{
-    FixedWindow, Key, Limiter, OnStoreFailure, Policy, RedisStore, RedisStoreBuilder, SlidingLog,
-    SlidingWindow, TokenBucket,
-};
 
-use crate::support::RedisServer;
+use crate::prelude::*;
 
 /// Returns a limiter. Naming a key needs no server.
 fn limiter(builder: RedisStoreBuilder, name: &str) -> (Runtime, Limiter) {
@@ -88,8 +84,7 @@ proptest! {
 #[tokio::test]
 async fn redis_shows_what_the_operators_page_documents() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
-    let store = store.connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let second = Duration::from_secs(1);
     let at_once = TokenBucket::new(10, 100 * second)
         .burst(30)

@@ -10,6 +10,8 @@ use std::{
     thread,
 };
 
+use tower_throttle::Limiter;
+
 #[allow(unused_imports, reason = "each binary uses a part")]
 pub use super::signals::Frozen;
 use super::{RedisServer, eventually};
@@ -194,6 +196,29 @@ impl RedisCluster {
         let mut places = 0..self.nodes.len();
         let owner = places.find(|place| self.slots_of(*place).any(|its| its.contains(&slot)));
         owner.expect("an owner")
+    }
+
+    /// Returns callers whose first bucket is on this node.
+    pub fn callers_on(&self, node: usize, limiter: &Limiter) -> impl Iterator<Item = String> {
+        let slots: Vec<_> = self.slots_of(node).collect();
+        let callers = (0..).map(|number: u64| format!("caller-{number}"));
+        callers.filter(move |caller| {
+            let slot = self.slot(&limiter.storage_keys(&**caller)[0]);
+            slots.iter().any(|range| range.contains(&slot))
+        })
+    }
+
+    /// Returns a caller whose bucket of the policy `own` is on another node than that of the policy
+    /// `shared`, and the latter node.
+    pub fn caller_apart(&self, limiter: &Limiter, own: usize, shared: usize) -> (String, usize) {
+        let node_of = |caller: &str, place: usize| {
+            let keys = limiter.storage_keys(caller);
+            self.owner(self.slot(&keys[place]))
+        };
+        let node = node_of("", shared);
+        let mut callers = (0..).map(|number: u64| format!("caller-{number}"));
+        let caller = callers.find(|caller| node_of(caller, own) != node);
+        (caller.expect("a caller"), node)
     }
 
     /// Returns the slots that a node claims to serve.

@@ -21,14 +21,6 @@ use crate::prelude::*;
 /// The unit of time in which a lossy network keeps a connection or loses it.
 const PART: Duration = Duration::from_millis(100);
 
-/// Returns pseudorandom numbers, the same in each run (SplitMix64).
-fn throw(dice: &AtomicU64) -> u64 {
-    let mut number = dice.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-    number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ (number >> 31)
-}
-
 /// Why a connection ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
@@ -118,7 +110,7 @@ impl Link<'_> {
             let Mode::Lossy { percent } = self.shared.control.borrow().mode else {
                 continue;
             };
-            let thrown = throw(&self.shared.dice);
+            let thrown = lock(&self.shared.dice).next();
             if thrown % 100 >= percent {
                 continue;
             }
@@ -184,7 +176,7 @@ impl Link<'_> {
 
     fn is_reset_now(&self) -> bool {
         match self.shared.control.borrow().mode {
-            Mode::ResetReplies { one_in } => throw(&self.shared.dice) % one_in == 0,
+            Mode::ResetReplies { one_in } => lock(&self.shared.dice).next() % one_in == 0,
             _ => false,
         }
     }

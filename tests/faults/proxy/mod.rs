@@ -79,7 +79,8 @@ struct Shared {
     /// Script calls on each existing connection.
     calls: Mutex<BTreeMap<u64, u64>>,
     links: AtomicU64,
-    dice: AtomicU64,
+    /// The same numbers in each run.
+    dice: Mutex<Random>,
 }
 
 impl Shared {
@@ -112,7 +113,7 @@ impl Proxy {
             sent: Mutex::default(),
             calls: Mutex::default(),
             links: AtomicU64::new(0),
-            dice: AtomicU64::new(0),
+            dice: Mutex::new(Random::from_seed(0)),
         });
         let port = Port::claim();
         let listener = listen(port.number());

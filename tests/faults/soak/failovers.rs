@@ -4,10 +4,7 @@ use std::thread::sleep;
 
 use fred::util::redis_keyslot;
 
-use super::{
-    dice::Dice,
-    stage::{Fault, Scene},
-};
+use super::stage::{Fault, Scene};
 use crate::prelude::*;
 use crate::{
     sentinel::{FOLLOWS, Watched},
@@ -56,7 +53,7 @@ impl Scene for UnderSentinels {
         UNDER_SENTINELS
     }
 
-    fn make(&mut self, fault: &str, _: &mut Dice, mended: &mut dyn FnMut()) {
+    fn make(&mut self, fault: &str, _: &mut Random, mended: &mut dyn FnMut()) {
         let old = self.watched.primary();
         let port = old.port();
         let mut frozen: Option<Frozen> = None;
@@ -120,7 +117,7 @@ impl Scene for InCluster {
         IN_CLUSTER
     }
 
-    fn make(&mut self, fault: &str, dice: &mut Dice, mended: &mut dyn FnMut()) {
+    fn make(&mut self, fault: &str, dice: &mut Random, mended: &mut dyn FnMut()) {
         let slot = self.slot(HOT);
         let old = self.cluster.owner(slot);
         let mut frozen: Option<Frozen> = None;
@@ -149,7 +146,7 @@ impl Scene for InCluster {
 
 impl InCluster {
     /// Moves the slots of some keys, one after the other, to another primary.
-    fn move_slots(&self, dice: &mut Dice) {
+    fn move_slots(&self, dice: &mut Random) {
         let primaries: Vec<_> = (0..self.cluster.nodes.len())
             .filter(|place| self.cluster.slots_of(*place).next().is_some())
             .collect();
@@ -157,7 +154,7 @@ impl InCluster {
             let slot = self.slot(key);
             let from = self.cluster.owner(slot);
             let others: Vec<_> = primaries.iter().filter(|place| **place != from).collect();
-            self.cluster.move_slot(slot, **dice.of(&others));
+            self.cluster.move_slot(slot, *dice.one_of(&others));
             self.cluster.wait_until_agreed();
         }
     }

@@ -51,24 +51,3 @@ pub(super) fn judge(samples: &[Sample], row: &mut Row) -> Result<(), String> {
     }
     Ok(())
 }
-
-#[test]
-fn growth_is_distinguished_from_fluctuation() {
-    let sample = |files, tasks| Sample {
-        resident_kb: 10_000,
-        files,
-        tasks,
-    };
-    let goes = |number: u64| sample(20 + number % 5, 10 + 30 * (number % 2));
-    let judge = |samples: &[Sample]| judge(samples, &mut Row::start("growth"));
-    let steady: Vec<_> = (0..40).map(goes).collect();
-    assert!(judge(&steady).is_ok());
-    let leaks: Vec<_> = (0..40).map(|number| sample(20 + number, 10)).collect();
-    assert!(judge(&leaks).is_err(), "a file for each fault");
-    let mut fat = steady.clone();
-    fat[30..]
-        .iter_mut()
-        .for_each(|sample| sample.resident_kb += MOST_GROWTH_KB + 1);
-    assert!(judge(&fat).is_err());
-    assert!(judge(&[]).is_err(), "nothing is no proof");
-}

@@ -3,7 +3,6 @@
 //! Environment, as `scripts/soak` sets it: `TT_SEED` determines the faults, and
 //! `TT_SOAK_MINUTES` for how long they come.
 
-mod dice;
 mod failovers;
 mod flat;
 mod server;
@@ -14,7 +13,6 @@ use std::time::Instant;
 use tokio::{runtime::Handle, sync::watch};
 
 use self::{
-    dice::Dice,
     failovers::{InCluster, UnderSentinels},
     flat::Sample,
     server::OneServer,
@@ -91,11 +89,11 @@ fn play(
     time: Duration,
     runtime: &Handle,
 ) -> (Vec<Stage>, Vec<Sample>) {
-    let mut dice = Dice::new(seed);
+    let mut dice = Random::from_seed(seed);
     let started = Instant::now();
     let mut samples = Vec::new();
     while started.elapsed() < time {
-        let turn = *dice.of(&TURNS) % stages.len();
+        let turn = dice.one_of(&TURNS) % stages.len();
         let stage = &mut stages[turn];
         let fault = stage.suffer(&mut dice);
         let at = started.elapsed().as_secs_f64();

@@ -2,10 +2,7 @@
 
 use std::thread::{sleep, spawn};
 
-use super::{
-    dice::Dice,
-    stage::{Fault, Scene},
-};
+use super::stage::{Fault, Scene};
 use crate::prelude::*;
 use crate::{
     outage::RESUMES,
@@ -103,7 +100,7 @@ impl Scene for OneServer {
         RESUMES
     }
 
-    fn make(&mut self, fault: &str, dice: &mut Dice, mended: &mut dyn FnMut()) {
+    fn make(&mut self, fault: &str, dice: &mut Random, mended: &mut dyn FnMut()) {
         let longest_ms = if judges_time() { 2_700 } else { 500 };
         let hold = Duration::from_millis(300 + dice.below(longest_ms));
         match fault {

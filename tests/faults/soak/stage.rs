@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::dice::Dice;
 use crate::ledger;
 use crate::prelude::*;
 
@@ -16,7 +15,7 @@ pub(super) trait Scene: Send {
 
     /// Makes the fault and ends it. `mended` is called as soon as the store can decide again.
     /// Returns when the next fault may come.
-    fn make(&mut self, fault: &str, dice: &mut Dice, mended: &mut dyn FnMut());
+    fn make(&mut self, fault: &str, dice: &mut Random, mended: &mut dyn FnMut());
 
     /// Returns the key on which to check whether the store decides again.
     fn hurt(&self) -> Option<u32> {
@@ -69,8 +68,8 @@ impl Stage {
     }
 
     /// Makes any fault. Returns its name.
-    pub(super) fn suffer(&mut self, dice: &mut Dice) -> &'static str {
-        let (fault, loses_for) = *dice.of(self.scene.faults());
+    pub(super) fn suffer(&mut self, dice: &mut Random) -> &'static str {
+        let (fault, loses_for) = dice.one_of(self.scene.faults());
         let from_us = self.recorder.now_us();
         if let Some(loses_for) = self.scene.still_loses() {
             self.unasked += 1;

@@ -1,17 +1,12 @@
 //! No unit is created, and Redis is hardly ever called.
 
-use std::sync::Arc;
-
 use tokio::sync::Barrier;
 #[cfg(feature = "testing")]
 use tokio::time::{Instant, sleep_until};
 #[cfg(feature = "testing")]
 use tower_throttle::testing::SimulatedRedis;
-use tower_throttle::{Limiter, RedisStore, Source, TokenBucket};
 
 use super::*;
-use crate::support::cluster::RedisCluster;
-use crate::support::denying_limiter;
 
 const TASKS: usize = 64;
 const UNITS: u64 = 30_000;
@@ -49,22 +44,6 @@ async fn racing_tasks_over_two_stores_are_admitted_exactly_what_the_bucket_holds
 async fn on_a_cluster_racing_tasks_are_admitted_exactly_what_the_bucket_holds() {
     let cluster = RedisCluster::start(3, 0);
     race(&[patient(&cluster.url()), patient(&cluster.url())]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn costs_count_exactly_and_redis_decides_those_too_large_for_a_lease() {
-    let server = RedisServer::start();
-    let store = patient(&server.url());
-    let limiter = of(&store, UNITS);
-    let mut asked = Asked::default();
-    for round in 0.. {
-        let units = [1, 2, 3, 5, 8, 900][round % 6];
-        if !asked.count(&limiter.check_n("ann", units).await, units) {
-            break;
-        }
-    }
-    assert!(asked.from_leases > 1_000, "{asked:?}");
-    all_is_back(&limiter, UNITS - asked.admitted).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

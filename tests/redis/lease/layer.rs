@@ -1,13 +1,9 @@
 //! The layer with leases: what handlers see, and which settings are errors.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 
 use http::{Request, Response};
-use tower::{ServiceExt, service_fn};
-use tower_throttle::{
-    ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, MemoryStore, Policy, Quota,
-    RateLimitLayer, SlidingWindow, Source, TokenBucket, key,
-};
+use tower::service_fn;
 
 use super::*;
 
@@ -29,7 +25,7 @@ async fn a_handler_reads_the_source_lease_and_clients_their_remaining_units() {
         .on_store_failure(OnStoreFailure::Deny)
         .build()
         .expect("a layer");
-    let service = tower::Layer::layer(&layer, service_fn(answer));
+    let service = Layer::layer(&layer, service_fn(answer));
     let mut from_leases = 0;
     for asked in 1.. {
         let response = service.clone().oneshot(Request::new(())).await;
@@ -54,40 +50,6 @@ async fn a_handler_reads_the_source_lease_and_clients_their_remaining_units() {
         if from_leases > 200 {
             break;
         }
-    }
-}
-
-#[test]
-fn options_that_contradict_leases_are_errors_at_build_time() {
-    let build = |policy: Policy| Limiter::builder().policy(policy).build().map(drop);
-    let says = |built: Result<(), ConfigError>, parts: [&str; 2]| {
-        let mistake = built.expect_err("a mistake").to_string();
-        assert!(parts.iter().all(|part| mistake.contains(part)), "{mistake}");
-    };
-    let minute = Duration::from_secs(60);
-    for quota in [
-        Quota::try_from(FixedWindow::new(1_000, minute)),
-        SlidingWindow::new(1_000, minute).try_into(),
-        LeakyBucket::new(1_000, minute).try_into(),
-    ] {
-        let policy = Policy::new("hot", quota.expect("a quota")).lease();
-        let in_layer = RateLimitLayer::builder().policy(policy.clone()).build();
-        assert_eq!(build(policy.clone()), in_layer.map(drop));
-        says(build(policy), ["policy \"hot\"", "TokenBucket"]);
-    }
-    let bucket = || leased(TokenBucket::per_second(1_000));
-    says(build(bucket().max_debt(1)), ["max_debt"; 2]);
-    let waiting = RateLimitLayer::builder()
-        .policy(bucket())
-        .wait_up_to(minute);
-    says(waiting.build().map(drop), ["wait_up_to"; 2]);
-    for policy in [
-        bucket().max_debt(0),
-        leased(TokenBucket::without_refill(5)),
-        leased(TokenBucket::per_second(5).refill_at_once()),
-        leased(TokenBucket::per_second(5).initial(1)),
-    ] {
-        assert_eq!(build(policy), Ok(()));
     }
 }
 

@@ -6,20 +6,12 @@ mod layer;
 mod returning;
 mod server;
 
-use std::time::Duration;
-
-use tower_throttle::{
-    Decision, Limiter, OnStoreFailure, Policy, RedisStore, Source, StoreError, TokenBucket,
-};
-
-use crate::support::{DEADLINE, RedisServer, eventually_async};
+use crate::prelude::*;
 
 /// Returns a store with a long timeout, because a slow machine is not a failure, and without a
 /// denial cache, so that refunds of others show at once.
 fn patient(url: &str) -> RedisStore {
-    let builder = RedisStore::builder()
-        .timeout(DEADLINE)
-        .denial_cache_ttl(Duration::ZERO);
+    let builder = crate::patient().denial_cache_ttl(Duration::ZERO);
     builder.connect(url).expect("a store")
 }
 

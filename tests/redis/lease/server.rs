@@ -1,7 +1,5 @@
 //! Redis goes down while units are leased.
 
-use std::time::Duration;
-
 use super::*;
 
 const UNITS: u64 = 1_000_000;

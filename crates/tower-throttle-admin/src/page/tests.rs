@@ -37,20 +37,9 @@ fn all_files_together_are_small() {
 /// Texts become markup or code by these. One function swaps parts that the server has rendered.
 #[test]
 fn the_script_makes_no_markup_of_texts() {
-    for name in [
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacentHTML",
-        "setHTML",
-        "parseHTML",
-        "document.write",
-        "createContextualFragment",
-        "srcdoc",
-        "eval(",
-        "Function(",
-        "setAttribute(\"style\"",
-        "javascript:",
-    ] {
+    let names = "innerHTML outerHTML insertAdjacentHTML setHTML parseHTML document.write \
+                 createContextualFragment srcdoc eval( Function( setAttribute(\"style\" javascript:";
+    for name in names.split(' ') {
         assert!(!SCRIPT.contains(name), "{name}");
     }
     assert_eq!(SCRIPT.matches("DOMParser").count(), 1);
@@ -101,17 +90,9 @@ fn a_caller_of_several_parts_has_spaces_between_them() {
         assert_eq!(parts_of(text), [text]);
         assert_eq!(parts_of(&format!(" {text}\t")), [text]);
     }
-    for part in [
-        "text:",
-        "number:",
-        "ip:",
-        "fingerprint:",
-        "header:",
-        "cookie:",
-        "bearer:",
-        "method:",
-    ] {
-        assert_eq!(parts_of(&format!("{part}a {part}b")).len(), 2, "{part}");
+    let parts = "text number ip fingerprint header cookie bearer method";
+    for part in parts.split(' ') {
+        assert_eq!(parts_of(&format!("{part}:a {part}:b")).len(), 2, "{part}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! Look-ups of the admin page: the buckets of one caller are in several slots.
 
 use serde_json::json;
-use tower_throttle::{FixedWindow, Limiter, Penalty, Policy, RedisStore, SlidingLog, TokenBucket};
+use tower_throttle::RedisStore;
 
-use crate::operator::Operator;
-use crate::support::{DEADLINE, cluster::RedisCluster};
+use crate::support::prelude::*;
+use crate::{operator::Operator, support::cluster::RedisCluster};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn buckets_in_several_slots_are_seen_and_reset_policy_by_policy() {

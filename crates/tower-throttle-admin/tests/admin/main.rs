@@ -8,6 +8,5 @@ mod logged;
 mod operator;
 mod page;
 mod redis;
-mod redis_look_ups;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;

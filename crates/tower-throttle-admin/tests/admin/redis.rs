@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{FixedWindow, Policy, RateLimitLayer, RedisStore, control::Control, key};
+use tower::service_fn;
+use tower_throttle::{RedisStore, control::Control};
 
-use crate::operator::{Operator, parts, samples};
-use crate::support::{DEADLINE, RedisServer, eventually_async};
+use crate::operator::{Operator, parts};
+use crate::support::prelude::*;
 
 const KEY: &str = "sk_live_4711";
 
@@ -152,31 +152,4 @@ async fn while_redis_is_down_nothing_is_changed_and_the_answer_says_so() {
     let is_up = || async { one.control.refresh().await.is_ok() };
     eventually_async("Redis is back", is_up).await;
     assert_eq!(one.control.status().version, 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn samples_show_how_long_calls_to_redis_take() {
-    let server = RedisServer::start();
-    let one = Process::on(&server);
-    one.ask().await;
-    let router = one.ann.router();
-    for _ in 0..300 {
-        // Other callers, as the denials of one are cached. No faster than an operator may ask.
-        one.change("lookup", json!({})).await;
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        let Some(sample) = samples(&router, "").await.pop() else {
-            continue;
-        };
-        let store = &sample["stores"][0];
-        assert_eq!(parts(store, "name up"), json!(["redis", true]));
-        let number = |name: &str| store[name].as_f64();
-        if number("calls").is_some_and(|calls| calls > 0.0) {
-            let [p50, p99] = ["p50_ms", "p99_ms"].map(|name| number(name).expect(name));
-            assert!(0.0 < p50 && p50 <= p99, "{store}");
-            let checks = number("checks_per_call");
-            assert!(checks.is_some_and(|checks| checks >= 1.0), "{store}");
-            return;
-        }
-    }
-    panic!("no sample has calls");
 }

@@ -1,10 +1,6 @@
 //! An application with limits and an admin page, on a port of its own.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::{
     Router,
@@ -12,17 +8,12 @@ use axum::{
     middleware::{Next, from_fn},
     routing::get,
 };
-use tokio::{net::TcpListener, runtime::Runtime, sync::watch};
-use tower_throttle::{
-    FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer, RedisStore, RequestHead,
-    TokenBucket, control::Control, key, store::Store,
-};
+use tokio::{net::TcpListener, runtime::Runtime};
+use tower_throttle::{RedisStore, control::Control};
 use tower_throttle_admin::{Access, Admin};
 
-use crate::{
-    client::ask,
-    support::{DEADLINE, RedisServer},
-};
+use crate::client::ask;
+use crate::support::prelude::*;
 
 /// What differs between applications.
 pub(crate) struct Options {
@@ -74,13 +65,9 @@ impl Options {
 /// is at `/admin`.
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
-    pub(crate) layer: RateLimitLayer,
-    jobs: Limiter,
     pub(crate) redis: Option<RedisServer>,
     answers: Answers,
-    /// Whether requests for samples wait.
-    holds_samples: watch::Sender<bool>,
-    runtime: Runtime,
+    _runtime: Runtime,
 }
 
 /// Method, path and status of each request, in the order of the answers.
@@ -142,14 +129,10 @@ impl App {
         }
         let answers = Answers::default();
         let kept = Arc::clone(&answers);
-        let (holds_samples, held) = watch::channel(false);
         let keep = move |request: Request, next: Next| {
-            let (kept, mut held) = (Arc::clone(&kept), held.clone());
+            let kept = Arc::clone(&kept);
             let call = format!("{} {}", request.method(), request.uri().path());
             async move {
-                if request.uri().path().ends_with("/samples") {
-                    let _ = held.wait_for(|held| !held).await;
-                }
                 let response = next.run(request).await;
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.push((call, response.status().as_u16()));
@@ -158,7 +141,7 @@ impl App {
         };
         let app = Router::new()
             .route("/items/{id}", get(|| async { "an item" }))
-            .layer(layer.clone())
+            .layer(layer)
             .nest_service("/admin", admin.into_router())
             .layer(from_fn(keep))
             .into_make_service_with_connect_info::<SocketAddr>();
@@ -168,18 +151,10 @@ impl App {
         runtime.spawn(async move { axum::serve(listener, app).await });
         Self {
             address,
-            layer,
-            jobs,
             redis,
             answers,
-            holds_samples,
-            runtime,
+            _runtime: runtime,
         }
-    }
-
-    /// Lets requests for samples wait, or go on.
-    pub(crate) fn hold_samples(&self, hold: bool) {
-        self.holds_samples.send_replace(hold);
     }
 
     /// Kills the Redis server, and sends a request that meets the outage.
@@ -219,32 +194,5 @@ impl App {
     pub(crate) fn exhaust_with(&self, fields: &[(&str, &str)]) {
         while self.ask_with(fields) != 429 {}
         assert_eq!(self.ask_with(fields), 429);
-    }
-
-    /// Takes from the limiter of jobs, and returns what is left there.
-    pub(crate) fn take_job(&self, key: &str) -> u64 {
-        let taken = self.runtime.block_on(self.jobs.check(key));
-        let decision = taken.expect("a decision");
-        let mut policies = decision.policies();
-        policies.next().expect("its policy").remaining()
-    }
-
-    /// Returns what remains in each policy, by the layer itself.
-    pub(crate) fn peek(&self, api_key: &str) -> Vec<(String, u64, u64)> {
-        let request = http::Request::builder().header("x-api-key", api_key);
-        let request = request.body(()).expect("a request");
-        let buckets = self.layer.buckets(&RequestHead::from(&request));
-        let buckets = buckets.expect("a key");
-        let decision = self.runtime.block_on(buckets.peek()).expect("a decision");
-        let policies = decision.policies().chain(decision.shadow_policies());
-        policies
-            .map(|policy| {
-                (
-                    policy.name().to_owned(),
-                    policy.remaining(),
-                    policy.capacity(),
-                )
-            })
-            .collect()
     }
 }

@@ -1,19 +1,12 @@
 //! Each state of the page is in order: in both themes, on a wide and a narrow screen, and by
 //! keyboard. With `TT_PICTURES`, these tests also write a picture of each.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, thread, time::Instant};
 
 use fantoccini::key::Key;
 use serde_json::json;
 
+use crate::support::prelude::*;
 use crate::{
     app::{App, Options},
     browser::{Tab, picture},

@@ -5,7 +5,6 @@ mod app;
 mod browser;
 mod changing;
 mod client;
-mod harness;
 mod hostile;
 mod layout;
 mod many;

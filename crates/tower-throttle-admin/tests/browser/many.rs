@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
-    time::Duration,
 };
 
 use axum::{
@@ -13,13 +12,11 @@ use axum::{
 };
 use serde_json::json;
 use tokio::{net::TcpListener, runtime::Runtime};
-use tower_throttle::{
-    FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket, control::Control,
-    inspect::Inspectable,
-};
+use tower_throttle::{control::Control, inspect::Inspectable};
 use tower_throttle_admin::{Access, Admin};
 use tower_throttle_config::Config;
 
+use crate::support::prelude::*;
 use crate::{
     browser::Tab,
     page::{self, card, look_up, submit},
@@ -148,27 +145,6 @@ fn what_has_no_effect_is_said_and_can_be_removed() {
     assert_eq!(tab.problems(), [""; 0]);
 }
 
-#[test]
-fn only_policies_with_denials_have_a_line_of_them() {
-    let runtime = Runtime::new().expect("a runtime");
-    let [quiet, busy] = ["quiet", "busy"].map(|name| {
-        let builder = Limiter::builder().name(name);
-        let builder = builder.policy(FixedWindow::per_day(1));
-        builder.build().expect("a limiter")
-    });
-    let targets = [&quiet, &busy];
-    let address = serve(&runtime, targets, None, Router::new());
-    let Some(mut tab) = open(address) else { return };
-    tab.wait_until("document.querySelector('#traffic-chart path.line.allowed')?.hasAttribute('d')");
-    deny(&quiet, 1);
-    deny(&busy, 3);
-    let lines = "[...document.querySelectorAll('#policies tbody svg')]
-        .map((svg) => svg.querySelectorAll('path').length)";
-    tab.wait_until(&format!("{lines}[1] === 1"));
-    assert_eq!(tab.evaluate(lines), json!([0, 1]));
-    assert_eq!(tab.problems(), [""; 0]);
-}
-
 /// Samples arrive, and another call fails.
 #[test]
 fn tables_that_are_not_up_to_date_are_said_to_be() {
@@ -228,29 +204,6 @@ fn a_page_of_a_thousand_policies_answers_its_user() {
     let choices = "document.querySelectorAll('#traffic-of option').length";
     assert_eq!(tab.evaluate(choices), 1 + POLICIES);
     assert_eq!(tab.overflow(), 0);
-    assert_eq!(tab.problems(), [""; 0]);
-}
-
-#[test]
-fn of_many_entries_the_latest_are_shown() {
-    let runtime = Runtime::new().expect("a runtime");
-    let control = Control::in_memory();
-    runtime.block_on(async {
-        for number in 0..501 {
-            let ban = control.ban("api", number, Duration::from_secs(3_600));
-            ban.label(format!("caller {number}")).await.expect("made");
-        }
-    });
-    let policy = Policy::new("api", TokenBucket::per_hour(5));
-    let limiter = Limiter::builder().policy(policy).control(control.clone());
-    let limiter = limiter.build().expect("a limiter");
-    let targets = [&limiter];
-    let address = serve(&runtime, targets, Some(&control), Router::new());
-    let Some(mut tab) = open(address) else { return };
-    tab.wait_until("document.querySelectorAll('#entries tbody button').length === 1000");
-    assert_eq!(page::text(&tab, "#entries-note"), "the latest 500 of 501");
-    let first = tab.text("document.querySelector('#entries tbody button').textContent");
-    assert_eq!(first, "caller 1");
     assert_eq!(tab.problems(), [""; 0]);
 }
 

@@ -8,11 +8,6 @@ use std::{
 
 /// Answers each request with this page, until the process ends.
 pub(crate) fn serve(body: &'static str) -> SocketAddr {
-    serve_with("", body)
-}
-
-/// The same with more header fields.
-pub(crate) fn serve_with(fields: &'static str, body: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     thread::spawn(move || {
@@ -22,7 +17,7 @@ pub(crate) fn serve_with(fields: &'static str, body: &'static str) -> SocketAddr
                 let _ = stream.read(&mut [0; 4096]);
                 let _ = write!(
                     stream,
-                    "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\n{fields}\
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\n\
                      content-length: {}\r\nconnection: close\r\n\r\n{body}",
                     body.len()
                 );

@@ -7,21 +7,6 @@ use crate::{
 };
 
 #[test]
-fn a_denial_of_another_client_shows_by_itself() {
-    let Some((app, mut tab)) = page::open(Options::default()) else {
-        return;
-    };
-    assert!(page::text(&tab, "#denials").contains("No denial yet"));
-    app.exhaust("ann");
-    tab.wait_until("document.querySelector('#denials tbody code') !== null");
-    let denials = page::text(&tab, "#denials tbody");
-    for part in ["no room", "burst", "GET /items/{id}", "wait"] {
-        assert!(denials.contains(part), "{part:?} in {denials}");
-    }
-    assert_eq!(tab.problems(), [""; 0]);
-}
-
-#[test]
 fn charts_and_counts_move_while_requests_arrive() {
     let Some((app, mut tab)) = page::open(Options::with_redis()) else {
         return;

@@ -1,17 +1,13 @@
 //! `peek`, `reset` and `top` of a running Redis.
 
-use std::time::Duration;
-
 use http::Request;
 use serde_json::json;
-use tower_throttle::{
-    Concurrency, FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, RequestHead, TokenBucket,
-    key::{self, PeerAddr},
-};
+use tower_throttle::{RedisStore, key::PeerAddr};
 
+use crate::support::prelude::*;
 use crate::{
     run::{File, run, run_with},
-    support::{RedisServer, cluster::RedisCluster},
+    support::cluster::RedisCluster,
 };
 
 /// A file for a server, and a limiter as the application has it.
@@ -208,62 +204,9 @@ async fn top_asks_all_primaries_of_a_cluster() {
         .has(&json!({ "key": key, "remaining": 9 }));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn held_units_and_shared_buckets_are_shown() {
-    let server = RedisServer::start();
-    let text = format!(
-        r#"version = 1
-[store]
-redis = {:?}
-[[policy]]
-name = "held"
-quota = "10 per hour"
-key = "header:x-api-key"
-hold_for = "60s"
-[[policy]]
-name = "permits"
-quota = "5 at once"
-key = "header:x-api-key"
-[[policy]]
-name = "all"
-quota = "100 per day"
-shared = true
-"#,
-        server.url()
-    );
-    let file = File::new(&text);
-    let store = RedisStore::builder().timeout(Duration::from_secs(10));
-    let store = store.connect(&server.url()).expect("a store");
-    let held = Policy::new("held", TokenBucket::per_hour(10)).hold_for(Duration::from_secs(60));
-    let limiter = Limiter::new(store.clone(), held);
-    let reserved = limiter.reserve("k1", 4).await.expect("a decision");
-    assert!(reserved.is_allowed());
-    file.run("peek --json FILE held k1", 0)
-        .has(&json!({ "held": 4, "remaining": 6 }));
-    file.run("peek FILE held k1", 0)
-        .says(&["  held         4\n"]);
-
-    let permits = Limiter::new(store.clone(), Policy::new("permits", Concurrency::new(5)));
-    let permit = permits
-        .acquire("k1", Duration::ZERO)
-        .await
-        .expect("a permit");
-    file.run("peek --json FILE permits k1", 0)
-        .has(&json!({ "limit": 5, "remaining": 4 }));
-    drop(permit);
-
-    let all = Policy::new("all", TokenBucket::per_day(100)).shared();
-    take(&Limiter::new(store, all), "anyone", 30).await;
-    let peek = "peek --json FILE all everyone:";
-    file.run(peek, 0).has(&json!({ "remaining": 70 }));
-    file.run("ban FILE all k1 --for 1h", 2).says(&["everyone:"]);
-    file.run("reset FILE all everyone:", 0);
-    file.run(peek, 0).has(&json!({ "remaining": 100 }));
-}
-
 /// An operator has neither the lists of the application nor the secret of its header fields.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tier_is_reset_and_a_policy_that_is_off_is_shown_without_what_layers_need() {
+async fn a_policy_is_shown_and_reset_without_what_layers_need() {
     let server = RedisServer::start();
     let url = server.url();
     let file = File::new(&format!(
@@ -273,32 +216,32 @@ redis = "{url}"
 [lists]
 file = "nowhere.txt"
 [[policy]]
-name = "plan"
-quota = {{ by = "plan", tiers = {{ free = "5 per hour", paid = "fixed window of 50 per hour" }}, otherwise = "free" }}
-key = "header:x-api-key"
-[[policy]]
 name = "day"
 quota = "10 per day"
 key = "header:x-api-key"
+[[policy]]
+name = "all"
+quota = "100 per day"
+shared = true
 [layer.api]
 partition_key_secret = "${{NOT_SET_WHERE_THIS_RUNS}}"
 "#
     ));
     let store = RedisStore::connect(&url).expect("a store");
-    let paid = FixedWindow::new(50, Duration::from_secs(3_600));
-    let paid = Limiter::new(store.clone(), Policy::new("plan", paid));
-    let day = Limiter::new(store, Policy::new("day", TokenBucket::per_day(10)));
-    take(&paid, "k1", 4).await;
+    let day = Limiter::new(store.clone(), Policy::new("day", TokenBucket::per_day(10)));
     take(&day, "k1", 4).await;
-    for (tier, left) in [("", 46), ("--tier paid", 50)] {
-        file.run(&format!("reset FILE plan k1 {tier}"), 0);
-        let decision = paid.peek("k1").await.expect("a decision");
-        let policy = decision.policies().next().expect("a policy");
-        assert_eq!(policy.remaining(), left);
-    }
     file.run("mode FILE day off", 0);
     file.run("top --json FILE", 0)
-        .has(&json!({ "policies": [{}, { "callers": [{ "used": 4 }] }] }));
+        .has(&json!({ "policies": [{ "callers": [{ "used": 4 }] }, {}] }));
     file.run("peek --json FILE day k1", 0)
         .has(&json!({ "remaining": 6 }));
+
+    let all = Policy::new("all", TokenBucket::per_day(100)).shared();
+    take(&Limiter::new(store, all), "anyone", 30).await;
+    file.run("ban FILE all k1 --for 1h", 2).says(&["everyone:"]);
+    for left in [70, 100] {
+        file.run("peek --json FILE all everyone:", 0)
+            .has(&json!({ "remaining": left }));
+        file.run("reset FILE all everyone:", 0);
+    }
 }

@@ -88,21 +88,6 @@ fn readers_return_what_the_user_says() {
 }
 
 #[test]
-fn an_address_stands_in_for_a_key_that_is_not_there() {
-    let file = File::new(FILE);
-    let json = explain(
-        &file,
-        r#"--json --header "x-forwarded-for: 198.51.100.7""#,
-        0,
-    )
-    .json();
-    let burst = &json["policies"][0];
-    // The peer is no trusted proxy.
-    assert_eq!(burst["key"], "203.0.113.9");
-    assert_eq!(burst["keys"][0]["found"], false);
-}
-
-#[test]
 fn lists_and_missing_keys_deny() {
     let file = File::new(FILE);
     file.run("explain FILE --layer api --peer 192.0.2.1", 0)

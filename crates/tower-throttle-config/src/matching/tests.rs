@@ -56,46 +56,20 @@ fn patterns_match_whole_paths() {
 }
 
 /// Spellings that some server or proxy reads as `/login`.
-const TRICKS: [&str; 32] = [
-    "//login",
-    "/login//",
-    "///login",
-    "/./login",
-    "/login/.",
-    "/x/../login",
-    "/../login",
-    "/login/..",
-    "/%6cogin",
-    "/%6Cogin",
-    "/log%69n",
-    "/%2flogin",
-    "/login%2F",
-    "/x%2f..%2flogin",
-    "/%2e/login",
-    "/x/%2e%2e/login",
-    "/%252e/login",
-    "/%256cogin",
-    "/login;a=1",
-    "/login%3b",
-    "/x\\..\\login",
-    "/%5clogin",
-    "/login%00",
-    "/login%c0%af",
-    "/login%",
-    "/login%2",
+const TRICKS: [&str; 3] = [
+    r"//login /login// ///login /./login /login/. /x/../login /../login /login/.. /%6cogin
+/%6Cogin /log%69n /%2flogin /login%2F /x%2f..%2flogin /%2e/login /x/%2e%2e/login
+/%252e/login /%256cogin /login;a=1 /login%3b /x\..\login /%5clogin /login%00
+/login%c0%af /login% /login%2",
     // A proxy that decodes the path before it sends it on ends it there.
-    "/login%20",
-    "/login%3F",
-    "/login%23x",
-    "/x%20y/login",
+    "/login%20 /login%3F /login%23x /x%20y/login",
     // Windows opens `login` for it.
-    "/login.",
-    "/login./",
+    "/login. /login./",
 ];
 
 #[test]
 fn a_trick_gets_past_no_limit() {
-    for trick in TRICKS {
+    for trick in TRICKS.into_iter().flat_map(str::split_whitespace) {
         assert_eq!(path_is(&["/login"], trick), None, "{trick}");
         assert_eq!(path_is(&["/other"], trick), None, "{trick}");
     }

@@ -25,35 +25,6 @@ fn the_text_of_very_many_mistakes_is_bounded() {
 }
 
 #[test]
-fn all_mistakes_are_reported_in_the_order_of_the_text() {
-    let found = problems(
-        r#"version = 1
-[[policy]]
-name = "burst"
-quota = "10 per second"
-cost = "2"
-keys = "peer"
-[[policy]]
-quota = "10 per second"
-mode = "shadows"
-key = ["heeder:x-api-key", "peer"]
-[store]
-timeout = "50ms"
-"#,
-    );
-    assert_eq!(
-        found,
-        r#"5:8: policy "burst".cost: expected a whole number or a table, found a text (wrong-type)
-6:1: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)
-7:1: policy 2: the field "name" is missing; add it: name = a text (missing-field)
-9:8: policy 2.mode: unknown word "shadows"; did you mean "shadow"? (unknown-word)
-10:8: policy 2.key[0]: unknown word "heeder:x-api-key"; did you mean "header:x-api-key"? (unknown-word)
-11:1: store: one of "redis", "memory" or "reader" is missing; add it (not-exactly-one)
-12:1: store: "timeout" is for "redis"; add that, or leave it out (unused-field)"#
-    );
-}
-
-#[test]
 fn variables_of_the_environment_are_put_into_a_text() {
     let find = |name: &str| match name {
         "HOST" => Some("10.0.0.7".to_owned()),

@@ -123,11 +123,14 @@ fn every_bad_file_has_its_exact_messages() {
     );
 }
 
+/// Also in the form that `main` prints: an error that it returns is shown by `Debug`.
 #[test]
-fn every_message_says_what_to_change() {
+fn every_message_names_its_place_and_what_to_change() {
     for path in toml_files("bad") {
-        for problem in errors(&path).problems() {
-            let message = problem.message();
+        let errors = errors(&path);
+        assert_eq!(format!("{errors:?}"), format!("\n{errors}"));
+        for problem in errors.problems() {
+            let (message, code) = (problem.message(), problem.code());
             let is_proposal = ["; ", "expected ", "this is not TOML: "];
             assert!(
                 is_proposal.iter().any(|part| message.contains(part)),
@@ -135,14 +138,6 @@ fn every_message_says_what_to_change() {
             );
             assert!(!message.contains("(..)"), "{problem}");
             assert!(!message.ends_with('.'), "{problem}");
-        }
-    }
-}
-
-#[test]
-fn the_getters_of_a_problem_are_what_is_printed() {
-    for path in toml_files("bad") {
-        for problem in errors(&path).problems() {
             let place = match (problem.line(), problem.column()) {
                 (Some(line), Some(column)) => format!("{line}:{column}:"),
                 (None, None) => String::new(),
@@ -153,7 +148,7 @@ fn the_getters_of_a_problem_are_what_is_printed() {
                 path => format!("{path}: "),
             };
             let file = problem.file().expect("a file");
-            let (message, code) = (problem.message(), problem.code());
+            assert_eq!(file, path.to_str().expect("UTF-8"));
             let printed = format!("{file}:{place} {inside}{message} ({code})");
             assert_eq!(problem.to_string(), printed);
         }
@@ -184,24 +179,4 @@ fn every_code_of_a_file_has_a_bad_file() {
     found.extend(["feature-off", "not-reloadable", "check-panicked"].map(str::to_owned));
     let missing: Vec<_> = known.difference(&found).collect();
     assert!(missing.is_empty(), "{missing:?}");
-}
-
-/// `main` prints the error that it returns by `Debug`.
-#[test]
-fn errors_returned_from_main_are_the_messages() {
-    for path in toml_files("bad") {
-        let errors = errors(&path);
-        assert_eq!(format!("{errors:?}"), format!("\n{errors}"));
-    }
-}
-
-#[test]
-fn all_messages_of_a_file_name_it() {
-    for Case { name, expected, .. } in &*CASES {
-        let start = format!("{name}.toml:");
-        assert!(
-            expected.lines().all(|line| line.starts_with(&start)),
-            "{expected}"
-        );
-    }
 }

@@ -1,13 +1,14 @@
 //! Each good file of `tests/config/good` becomes limits.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path};
 
 use bytes::Bytes;
 use http::Response;
-use tower_throttle::{ManualClock, MemoryStore, key, metrics::Observe, settle};
+use tower_throttle::{metrics::Observe, settle};
 use tower_throttle_config::{Config, Readers};
 
 use crate::files::toml_files;
+use crate::support::prelude::*;
 
 #[derive(Debug)]
 struct Audit;

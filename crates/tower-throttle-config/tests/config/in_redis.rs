@@ -1,11 +1,9 @@
 //! A file on Redis: one pool of connections, and the buckets of the same policies in code.
 
-use tower_throttle::{
-    FixedWindow, LeakyBucket, Limiter, Policy, RedisStore, SlidingLog, SlidingWindow, TokenBucket,
-};
+use tower_throttle::RedisStore;
 use tower_throttle_config::Config;
 
-use crate::support::{DEADLINE, RedisServer};
+use crate::support::prelude::*;
 
 const POLICIES: &str = r#"
     policy = [
@@ -20,7 +18,7 @@ const POLICIES: &str = r#"
 "#;
 
 fn in_code() -> Vec<Policy> {
-    let two = std::time::Duration::from_secs(2);
+    let two = Duration::from_secs(2);
     vec![
         Policy::new("bucket", TokenBucket::new(1, two).burst(6)),
         Policy::new("hand", TokenBucket::without_refill(5)),

@@ -1,11 +1,11 @@
 //! The demo with its limits from a file.
 
-use std::{fs, io::Read, process::Stdio};
+use std::fs;
 
 use crate::{
     board::ROUTES,
     folder::Folder,
-    process::{Answer, Demo, ask, demo, new_caller, run_to_its_end},
+    process::{Answer, Demo, ask, new_caller, run_to_its_end},
     support::eventually,
 };
 
@@ -41,71 +41,6 @@ fn the_file_has_the_limits_of_the_code() {
             answers[0] == answers[1]
         });
     }
-}
-
-/// A demo with a file of its own.
-struct Watched {
-    demo: Demo,
-    folder: Folder,
-}
-
-impl Watched {
-    fn start() -> Self {
-        let folder = Folder::new();
-        fs::copy(FILE, folder.file()).expect("a copy");
-        let mut command = demo();
-        let demo = Demo::run(
-            command
-                .args(["--config", &folder.file()])
-                .stderr(Stdio::piped()),
-        );
-        Self { demo, folder }
-    }
-
-    /// Moves another text into the place of the file, as editors and deployments do.
-    fn change(&self, from: &str, to: &str) {
-        let text = fs::read_to_string(FILE).expect("the file");
-        assert!(text.contains(from), "{from:?} is not in the file");
-        let next = self.folder.0.join("next.toml");
-        fs::write(&next, text.replace(from, to)).expect("it is written");
-        fs::rename(next, self.folder.file()).expect("it is moved");
-    }
-
-    fn policy(&self) -> Option<String> {
-        let answer = self.demo.get("/api/token-bucket", &new_caller());
-        answer.header("ratelimit-policy").map(str::to_owned)
-    }
-
-    fn is_rejected(&self) -> bool {
-        let metrics = self.demo.get("/metrics", "prometheus").body;
-        metrics.contains("\ntower_throttle_config_rejected{file=\"limits.toml\"} 1\n")
-    }
-
-    /// Ends the demo, and returns what it logged.
-    fn log(mut self) -> String {
-        let mut stderr = self.demo.child.stderr.take().expect("its standard error");
-        assert!(self.demo.terminate().success());
-        let mut lines = String::new();
-        stderr.read_to_string(&mut lines).expect("text");
-        lines
-    }
-}
-
-#[test]
-fn a_mistake_in_the_file_changes_nothing_and_its_correction_takes_effect() {
-    let watched = Watched::start();
-    let before = watched.policy();
-    assert_eq!(before.as_deref(), Some("\"bucket\";q=1;w=1;tt-burst=10"));
-    watched.change("\"1 per second, burst 10\"", "\"1 per secnd, burst 10\"");
-    eventually("the gauge", || watched.is_rejected());
-    assert_eq!(watched.policy(), before);
-    watched.change("\"1 per second, burst 10\"", "\"2 per second, burst 10\"");
-    let after = Some("\"bucket\";q=2;w=1;tt-burst=10".to_owned());
-    eventually("the corrected file", || watched.policy() == after);
-    assert!(!watched.is_rejected());
-    let log = watched.log();
-    let mistake = "policy \"bucket\".quota: \"1 per secnd, burst 10\": no unit \"secnd\"";
-    assert_eq!(log.matches(mistake).count(), 1, "{log}");
 }
 
 #[test]

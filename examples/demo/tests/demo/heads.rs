@@ -4,17 +4,14 @@
 //! between two of these, and `..` stands for the rest of a line.
 
 use std::{
-    collections::HashMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
 };
 
-use crate::{
-    process::{Demo, example_path},
-    support::{RedisServer, eventually},
-};
+use crate::process::{Demo, example_path};
+use crate::support::prelude::*;
 
 struct Step<'a> {
     command: &'a str,

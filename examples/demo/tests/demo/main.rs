@@ -86,10 +86,12 @@ fn health_is_not_limited_and_the_page_names_each_route() {
     assert_eq!(page.status, 200);
     let kind = page.header("content-type").expect("a type");
     assert!(kind.starts_with("text/html"), "{kind}");
-    let routes = "/health /api/token-bucket /api/fixed-window /api/stacked /api/weighted \
-                  /api/leaky-bucket /api/paced /api/sliding-window /api/sliding-log \
-                  /api/concurrency /api/login /api/tokens /api/penalty /api/remaining";
-    for route in routes.split(' ') {
+    let routes = board::ROUTES.map(|route| format!("/api/{route}"));
+    for route in routes
+        .iter()
+        .map(|route| &**route)
+        .chain(["/health", "/api/remaining"])
+    {
         assert!(page.body.contains(route), "{route}");
     }
     // Self-contained: the page loads nothing from elsewhere.

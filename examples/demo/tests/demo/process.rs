@@ -5,15 +5,13 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::AtomicU32,
 };
 
 use serde_json::Value;
 
-use crate::{
-    folder::Folder,
-    support::{DEADLINE, RedisServer, eventually},
-};
+use crate::folder::Folder;
+use crate::support::prelude::*;
 
 pub(crate) fn new_caller() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);

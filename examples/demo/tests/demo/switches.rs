@@ -27,64 +27,29 @@ fn sent(demo: &Demo) -> u64 {
     sent.as_u64().expect("a number")
 }
 
-/// A request that takes a second, longer than any pause of the traffic.
-fn a_second_passes(demo: &Demo) {
-    let answer = demo.get("/api/concurrency?seconds=1", &new_caller());
-    assert_eq!(answer.status, 200);
-}
-
-fn assert_stops(demo: &Demo) {
-    let off = switch(demo, "/switches/traffic", &json!({ "mode": "off" }));
-    assert_eq!((off.status, &off.json()["mode"]), (200, &json!("off")));
-    // The generator may have been about to send.
-    a_second_passes(demo);
-    let after = sent(demo);
-    a_second_passes(demo);
-    assert_eq!(sent(demo), after);
-}
-
-/// Returns the numbers of requests that any of the layers counted.
-fn counted(demo: &Demo, result: &str) -> u64 {
-    let metrics = demo.get("/metrics", "prometheus").body;
-    let lines = metrics
-        .lines()
-        .filter(|line| line.starts_with("tower_throttle_requests_total{"));
-    let values = lines
-        .filter(|line| line.contains(&format!("result=\"{result}\"")))
-        .map(|line| line.rsplit_once(' ').expect("a value").1);
-    values.map(|value| value.parse::<u64>().expect("it")).sum()
-}
-
 #[test]
 fn each_kind_of_traffic_sends_requests_until_it_is_switched_off() {
     let demo = Demo::start(&[]);
     assert_eq!(sent(&demo), 0);
-    for mode in ["steady", "burst", "attack"] {
-        let (before, allowed) = (sent(&demo), counted(&demo, "allowed"));
+    for mode in ["steady", "burst", "attack", "off"] {
+        let before = sent(&demo);
         let on = switch(&demo, "/switches/traffic", &json!({ "mode": mode }));
         assert_eq!((on.status, &on.json()["mode"]), (200, &json!(mode)));
-        eventually("requests", || sent(&demo) > before + 3);
-        eventually("that limits see them", || {
-            counted(&demo, "allowed") > allowed
-        });
-        if mode == "attack" {
-            let denied = counted(&demo, "denied");
-            eventually("denials", || counted(&demo, "denied") > denied);
+        if mode != "off" {
+            eventually("requests", || sent(&demo) > before + 3);
         }
     }
-    assert_stops(&demo);
+    // A response of a second takes longer than any pause of the traffic, which may have been about to
+    // send.
+    let [first, second] = [(); 2].map(|()| {
+        let answer = demo.get("/api/concurrency?seconds=1", &new_caller());
+        assert_eq!(answer.status, 200);
+        sent(&demo)
+    });
+    assert_eq!(first, second);
     // All of it had callers of its own.
     let visitor = demo.get("/api/remaining", "visitor");
     assert_eq!((visitor.left("bucket"), visitor.left("log")), (10, 5));
-}
-
-#[test]
-fn traffic_on_the_command_line_begins_at_the_start_and_ends_with_the_demo() {
-    for mode in ["steady", "burst", "attack"] {
-        let demo = Demo::start(&["--traffic", mode]);
-        eventually("requests", || sent(&demo) > 0);
-        assert_eq!(demo.terminate().code(), Some(0), "{mode}");
-    }
 }
 
 #[test]

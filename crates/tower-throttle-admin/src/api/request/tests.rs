@@ -97,10 +97,6 @@ fn a_problem_names_the_field_and_what_it_has_to_be() {
     let hour = |fields: &str| quota(&format!(r#""for":"1h",{fields}"#));
     for (body, expected) in [
         ("", "no JSON object: EOF while parsing a value at line 1"),
-        (
-            "{",
-            "no JSON object: EOF while parsing an object at line 1 column 1",
-        ),
         ("7", "no JSON object: expected a map"),
         (r#"{"policy":"a","policy":"b"}"#, "duplicate field `policy`"),
         (r#"{"policy":"plan"}"#, "missing field `caller`"),
@@ -108,20 +104,13 @@ fn a_problem_names_the_field_and_what_it_has_to_be() {
             r#"{"caller":7}"#,
             "`caller`: it has to be a text, or a list of texts",
         ),
-        (
-            r#"{"caller":["a",7]}"#,
-            "`caller`: it has to be a text, or a list of texts",
-        ),
         (r#"{"caller":[]}"#, "`caller`: it is empty"),
-        (r#"{"caller":""}"#, "`caller`: it is empty"),
-        (r#"{"caller":["",""]}"#, "`caller`: it is empty"),
         (r#"{"caller":"ip:nowhere"}"#, "`caller`: "),
         (
             r#"{"caller":"header:x"}"#,
             "`caller`: one of them is no part of a request",
         ),
         (r#"{"caller":"k1"}"#, "missing field `policy`"),
-        (r#"{"caller":"k1","policy":null}"#, "missing field `policy`"),
         (
             r#"{"caller":"k1","policy":7}"#,
             "`policy`: expected a string",
@@ -132,13 +121,11 @@ fn a_problem_names_the_field_and_what_it_has_to_be() {
             "`quota`: it is not understood from byte 6 on; write a text such as \"10 per second",
         ),
         (&quota(r#""reason":"r""#), "missing field `for`"),
-        (&quota(r#""for":1"#), "`for`: expected a string"),
         (
             &quota(r#""for":"1""#),
             "`for`: it is not understood from byte 0 on; write a text such as \"15 minutes",
         ),
         (&quota(r#""for":"0s""#), "`for`: end \"0s\": it is no time"),
-        (&hour(r#""reason":7"#), "`reason`: expected a string"),
         (
             &hour(r#""K1":"a""#),
             "expected one of `caller`, `policy`, `limiter`, `tier`, `quota`, `for`, `mode`, ",
@@ -173,15 +160,4 @@ fn a_field_that_is_null_is_not_there() {
     let body = br#"{"caller":["header:x-api-key=k1","method:GET"],"policy":null,"tier":null}"#;
     let question = read(body, OF_CALLER).expect("a question");
     assert!(question.policy.is_none() && question.tier.is_none());
-}
-
-#[test]
-fn a_body_that_is_very_deep_is_a_problem() {
-    for body in [
-        "[".repeat(8_000),
-        format!("{{\"caller\":{}", "[".repeat(8_000)),
-        "{\"a\":".repeat(3_000),
-    ] {
-        assert_eq!(read_by_all(body.as_bytes()).len(), 7);
-    }
 }

@@ -7,8 +7,9 @@ use http::Request;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
-use tower_throttle::{Limiter, MemoryStore, TokenBucket};
 use tower_throttle_admin::{Access, Admin};
+
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_name_of_another_site_on_a_connection_of_http_2() {

@@ -1,33 +1,33 @@
 //! Bodies that are too large, too slow or too deep.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::pin::Pin;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::Frame;
-use tower::ServiceExt;
 
 use super::{ANN, Answer, App, RESET, form, post};
+use crate::support::prelude::*;
 
 const MOST: usize = 16 * 1024;
 
 /// Sends a body without saying how long it is.
-async fn ask_in_frames<B>(app: &App, target: &str, body: B) -> Answer
-where
-    B: http_body::Body<Data = Bytes, Error = axum::BoxError> + Send + 'static,
-{
+async fn ask_in_frames(app: &App, target: &str, body: Frames) -> Answer {
     let request = post(target, "").request().map(|_| Body::new(body));
     Answer::read(app.router.clone().oneshot(request).await).await
 }
 
-/// A body of equal frames. `None`: it never ends, and the next frame never comes.
+/// A body of equal frames. `None`: it never ends, and the next frame never comes. Without bytes, it
+/// breaks off.
 struct Frames {
     left: Option<usize>,
     frame: &'static [u8],
 }
+
+const NEVER: Frames = Frames {
+    left: None,
+    frame: b"",
+};
 
 impl http_body::Body for Frames {
     type Data = Bytes;
@@ -40,6 +40,7 @@ impl http_body::Body for Frames {
         match self.left {
             None => Poll::Pending,
             Some(0) => Poll::Ready(None),
+            Some(_) if self.frame.is_empty() => Poll::Ready(Some(Err("it hung up".into()))),
             Some(left) => {
                 self.left = Some(left - 1);
                 let frame = Bytes::from_static(self.frame);
@@ -100,33 +101,17 @@ async fn a_body_above_16_kib_is_denied_in_chunks_too() {
 async fn a_body_that_never_ends_is_given_up() {
     let app = App::loopback();
     let started = tokio::time::Instant::now();
-    let never = Frames {
-        left: None,
-        frame: b"",
-    };
-    let answer = ask_in_frames(&app, RESET, never).await;
+    let answer = ask_in_frames(&app, RESET, NEVER).await;
     answer.assert_is(408, "too-slow");
     assert_eq!(started.elapsed().as_secs(), 10);
-}
-
-struct Broken;
-
-impl http_body::Body for Broken {
-    type Data = Bytes;
-    type Error = axum::BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
-        Poll::Ready(Some(Err("it hung up".into())))
-    }
 }
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_malformed() {
     let app = App::loopback();
-    let answer = ask_in_frames(&app, RESET, Broken).await;
+    let left = Some(1);
+    let broken = Frames { left, frame: b"" };
+    let answer = ask_in_frames(&app, RESET, broken).await;
     answer.assert_is(400, "malformed");
     assert!(!answer.body.contains("hung up"));
 }
@@ -135,11 +120,7 @@ async fn a_body_that_breaks_off_is_malformed() {
 #[tokio::test]
 async fn a_stranger_sends_no_body() {
     let app = App::bearer();
-    let never = Frames {
-        left: None,
-        frame: b"",
-    };
-    let answer = ask_in_frames(&app, RESET, never).await;
+    let answer = ask_in_frames(&app, RESET, NEVER).await;
     answer.assert_is(401, "no-token");
 }
 

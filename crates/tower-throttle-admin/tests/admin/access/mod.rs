@@ -17,16 +17,16 @@ mod secrets;
 mod server;
 mod texts;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use axum::{Router, body::Body, extract::ConnectInfo};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use tower::ServiceExt;
-use tower_throttle::{FixedWindow, Limiter, ManualClock, MemoryStore, Policy};
 use tower_throttle_admin::{Access, Admin};
+
+use crate::support::prelude::*;
 
 const SECRET: &str = "correct-horse-battery-staple";
 /// A change, and its body.

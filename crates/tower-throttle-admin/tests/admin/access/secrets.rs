@@ -1,16 +1,13 @@
 //! Texts that hold no secret: those of `Debug`, of errors and of the log.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
+use std::io;
 
-use tower_throttle::{Limiter, MemoryStore, TokenBucket};
 use tower_throttle_admin::{Access, Admin};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::{App, SECRET, STATUS, get, post};
+use crate::support::prelude::*;
 
 #[test]
 fn no_debug_output_holds_the_secret() {

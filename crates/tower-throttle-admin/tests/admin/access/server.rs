@@ -8,9 +8,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
-use tower_throttle_admin::Access;
 
-use super::{ANN, App, SECRET};
+use super::{ANN, App};
 
 struct Server {
     address: SocketAddr,
@@ -169,30 +168,4 @@ async fn bodies_on_a_real_connection() {
     let answer = server.send(&whole).await;
     Server::assert_is(&answer, 200, "");
     assert!(app.was_reset());
-}
-
-#[tokio::test]
-async fn a_session_on_a_real_connection() {
-    let app = App::new(Access::bearer(SECRET).expect("a secret"));
-    let server = Server::start(app.router.clone()).await;
-    let body = format!("token={SECRET}");
-    let length = format!("content-length: {}", body.len());
-    let mut login = head(
-        "POST /admin/session HTTP/1.1",
-        &[
-            "host: ops.example",
-            "origin: https://ops.example",
-            "content-type: application/x-www-form-urlencoded",
-            &length,
-        ],
-    );
-    login.extend(body.as_bytes());
-    let answer = server.send(&login).await;
-    Server::assert_is(&answer, 303, "");
-    let guess = head(
-        "GET /admin/api/v1/status HTTP/1.1",
-        &["host: x", "authorization: Bearer x"],
-    );
-    let answer = server.send(&guess).await;
-    Server::assert_is(&answer, 401, "wrong-token");
 }

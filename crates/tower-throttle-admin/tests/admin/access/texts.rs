@@ -1,13 +1,12 @@
 //! Texts of others in the page: names, keys, labels and reasons with markup in them.
 
-use std::time::Duration;
-
 use axum::Router;
 use http::StatusCode;
-use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy, control::Control};
+use tower_throttle::control::Control;
 use tower_throttle_admin::{Access, Admin, Who};
 
 use super::{Answer, form, get, post};
+use crate::support::prelude::*;
 
 /// Ends an attribute, an element, and a script.
 const HOSTILE: &str = "\"'></td></script><img src=x onerror=alert(1)>";

@@ -1,25 +1,22 @@
 //! Look-ups of one caller.
 
 use serde_json::{Value, json};
-use tower_throttle::{
-    Fingerprint, FixedWindow, Key, Limiter, Lists, OnMissingKey, Penalty, Policy, RateLimitLayer,
-    RequestHead, TokenBucket,
-    key::{self, PeerAddr},
-};
+use tower_throttle::{Fingerprint, Lists, OnMissingKey, key::PeerAddr};
 
 use super::{ask_times, plan};
-use crate::operator::{Operator, parts};
+use crate::support::prelude::*;
 use crate::{
     logged::logged,
-    support::web::{ask, at_once, get, layer_of, standing_store},
+    operator::Operator,
+    support::web::{get, layer_of, standing_store},
 };
 
 #[tokio::test]
 async fn a_look_up_shows_what_a_peek_shows_and_takes_nothing() {
     let all = Policy::new("all", TokenBucket::per_minute(10)).shared();
     let (layer, _) = layer_of([plan(), all]);
-    let request = || get([("x-api-key", "k1")]);
-    (0..3).for_each(|_| drop(ask(&layer, request())));
+    let request = get([("x-api-key", "k1")]);
+    ask_times(&layer, "k1", 3);
     let ann = Operator::new(&layer);
     let before = layer.metrics();
     for caller in [
@@ -31,45 +28,23 @@ async fn a_look_up_shows_what_a_peek_shows_and_takes_nothing() {
         let found = ann.look_up(caller).await;
         let own = Fingerprint::from(&Key::from("k1")).to_string();
         assert_eq!(found["fingerprint"], own);
-        let peeked = at_once(
-            layer
-                .buckets(&RequestHead::from(&request()))
-                .expect("a key")
-                .peek(),
-        );
-        let peeked = peeked.expect("a decision");
-        for (found, peeked) in found["policies"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .zip(peeked.policies())
-        {
-            let ms = |time: std::time::Duration| json!(time.as_micros().div_ceil(1_000) as u64);
-            assert_eq!(found["policy"], peeked.name());
-            assert_eq!(found["limit"], peeked.capacity());
-            assert_eq!(found["remaining"], peeked.remaining());
-            assert_eq!(found["reset_after_ms"], ms(peeked.reset_after()));
-            assert_eq!(
-                found["retry_after_ms"],
-                peeked.retry_after().map_or(Value::Null, ms)
-            );
-            assert_eq!(found["allowed"], !peeked.is_denied());
-            assert_eq!(found["source"], "store");
-            assert_eq!(found["error"], Value::Null);
+        let buckets = layer.buckets(&RequestHead::from(&request));
+        let peeked = at_once(buckets.expect("a key").peek()).expect("a decision");
+        let policies = found["policies"].as_array().expect("a list").iter();
+        for (found, peeked) in policies.zip(peeked.policies()) {
+            let ms = |time: Duration| json!(time.as_micros().div_ceil(1_000) as u64);
+            let wait = peeked.retry_after().map_or(Value::Null, ms);
+            let expected = json!({
+                "policy": peeked.name(), "limit": peeked.capacity(),
+                "remaining": peeked.remaining(), "reset_after_ms": ms(peeked.reset_after()),
+                "retry_after_ms": wait, "allowed": !peeked.is_denied(), "source": "store",
+                "error": null, "banned": false, "mode": "enforce",
+                "quota": peeked.quota().to_string(), "shared": peeked.name() == "all",
+            });
+            for (name, expected) in expected.as_object().expect("fields") {
+                assert_eq!(&found[name], expected, "{name}");
+            }
         }
-        let plan = &found["policies"][0];
-        assert_eq!(
-            parts(plan, "remaining allowed quota"),
-            json!([0, false, "fixed window of 2 per hour"])
-        );
-        assert_eq!(
-            parts(plan, "banned mode shared"),
-            json!([false, "enforce", false])
-        );
-        assert_eq!(
-            parts(&found, "policies.1.remaining policies.1.shared"),
-            json!([8, true])
-        );
     }
     assert_eq!(layer.metrics().requests, before.requests);
 }
@@ -91,89 +66,44 @@ async fn a_look_up_may_name_a_policy_and_a_limiter() {
             |policy: &Value| format!("{}/{}", policy["limiter"], policy["policy"]).replace('"', "");
         policies.map(name).collect::<Vec<_>>()
     };
-    assert_eq!(
-        names(json!({ "caller": "k1" })).await,
-        ["one/plan", "other/plan", "default/mails"]
-    );
-    assert_eq!(
-        names(json!({ "caller": "k1", "policy": "plan" })).await,
-        ["one/plan", "other/plan"]
-    );
-    assert_eq!(
-        names(json!({ "caller": "k1", "limiter": "other" })).await,
-        ["other/plan"]
-    );
-    let unknown = ann
-        .fails("lookup", json!({ "caller": "k1", "policy": "plam" }))
-        .await;
-    assert_eq!(
-        unknown,
+    for (body, expected) in [
         (
-            404,
-            "unknown-policy".into(),
-            "no layer and no limiter has this policy; there are mails, plan".into()
-        )
-    );
-    let unknown = ann
-        .fails("lookup", json!({ "caller": "k1", "limiter": "ones" }))
-        .await;
-    assert_eq!(unknown.1, "unknown-limiter");
-    // The policy of another one.
-    let unknown = ann
-        .fails(
-            "lookup",
+            json!({ "caller": "k1" }),
+            &["one/plan", "other/plan", "default/mails"][..],
+        ),
+        (
+            json!({ "caller": "k1", "policy": "plan" }),
+            &["one/plan", "other/plan"],
+        ),
+        (
+            json!({ "caller": "k1", "limiter": "other" }),
+            &["other/plan"],
+        ),
+    ] {
+        assert_eq!(names(body).await, expected);
+    }
+    let no_policy = "no layer and no limiter has this policy; there are ";
+    for (body, code, detail) in [
+        (
+            json!({ "caller": "k1", "policy": "plam" }),
+            "unknown-policy",
+            format!("{no_policy}mails, plan"),
+        ),
+        // The policy of another one.
+        (
             json!({ "caller": "k1", "limiter": "one", "policy": "mails" }),
-        )
-        .await;
-    assert_eq!(
-        unknown,
+            "unknown-policy",
+            format!("{no_policy}plan"),
+        ),
         (
-            404,
-            "unknown-policy".into(),
-            "no layer and no limiter has this policy; there are plan".into()
-        )
-    );
-}
-
-#[tokio::test]
-async fn bans_say_whose_they_are() {
-    let (store, clock) = standing_store();
-    let control = store.control();
-    let bans = Policy::new(
-        "bans",
-        Penalty::after(1).lasting(std::time::Duration::from_secs(60)),
-    );
-    let layer = RateLimitLayer::builder()
-        .store(store)
-        .policy(plan().cost(2))
-        .policy(bans.key(key::header("x-api-key")).strike_on_denial())
-        .control(control.clone())
-        .build()
-        .expect("a layer");
-    let ann = Operator::new(&layer).with(&control);
-    let found = async || {
-        let found = ann.look_up("k1").await;
-        let seen = |policy: &Value| {
-            (
-                policy["banned"].clone(),
-                policy["banned_by"].clone(),
-                policy["banned_until_ms"].clone(),
-            )
-        };
-        [seen(&found["policies"][0]), seen(&found["policies"][1])]
-    };
-    let free = (json!(false), Value::Null, Value::Null);
-    assert_eq!(found().await, [free.clone(), free.clone()]);
-    ask_times(&layer, "k1", 2);
-    let now_ms = tower_throttle::Clock::now_us(&*clock) / 1_000;
-    let by_policy = (json!(true), json!("policy"), json!(now_ms + 60_000));
-    assert_eq!(found().await, [free, by_policy.clone()]);
-    control
-        .ban("plan", "k1", std::time::Duration::from_secs(5))
-        .await
-        .expect("made");
-    let by_hand = (json!(true), json!("operator"), json!(now_ms + 5_000));
-    assert_eq!(found().await, [by_hand, by_policy]);
+            json!({ "caller": "k1", "limiter": "ones" }),
+            "unknown-limiter",
+            String::new(),
+        ),
+    ] {
+        let found = ann.denied("lookup", body, (404, code)).await;
+        assert!(found.starts_with(&detail), "{found}");
+    }
 }
 
 /// A list decides before the policies, wherever it is from.

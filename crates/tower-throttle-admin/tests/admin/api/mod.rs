@@ -8,10 +8,13 @@ mod page;
 mod reads;
 mod samples;
 
-use tower_throttle::{FixedWindow, Policy, RateLimitLayer, control::Control, key};
+use tower_throttle::control::Control;
 
-use crate::operator::Operator;
-use crate::support::web::{ask, get, standing_store};
+use crate::support::prelude::*;
+use crate::{
+    operator::Operator,
+    support::web::{get, standing_store},
+};
 
 /// A policy of two requests an hour for each key.
 fn plan() -> Policy {

@@ -1,12 +1,6 @@
 //! The samples of the last five minutes. Their seconds are those of a paused clock.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, UNIX_EPOCH},
-};
+use std::time::UNIX_EPOCH;
 
 use axum::Router;
 use http::Method;
@@ -15,24 +9,23 @@ use tokio::{
     runtime::Handle,
     time::{advance, sleep},
 };
-use tower::ServiceExt;
-use tower_throttle::{
-    Decision, FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket, key,
-    metrics::StoreMetrics,
-    store::{Answer, Charge, Check, Store},
-};
+use tower_throttle::metrics::StoreMetrics;
 
 use super::ask_times;
-use crate::operator::{self, Operator, parts, request};
-use crate::support::web::layer_on;
+use crate::support::prelude::*;
+use crate::{
+    operator::{self, Operator, parts, request},
+    support::web::layer_on,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A store that counts how often its numbers are read.
+/// A store that counts how often its numbers are read, or fails to make them.
 #[derive(Clone, Debug)]
 struct Counted {
     store: MemoryStore,
     looks: Arc<AtomicUsize>,
+    panics: bool,
 }
 
 impl Counted {
@@ -40,6 +33,7 @@ impl Counted {
         Self {
             store: MemoryStore::new(),
             looks: Arc::default(),
+            panics: false,
         }
     }
 
@@ -58,6 +52,7 @@ impl Store for Counted {
     }
 
     fn metrics(&self) -> StoreMetrics {
+        assert!(!self.panics, "on purpose");
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.store.metrics()
     }
@@ -253,27 +248,15 @@ async fn samples_after_one_are_those_that_are_new() {
     }
 }
 
-/// A store whose numbers the application makes, and fails to.
-#[derive(Clone, Debug)]
-struct Panics(MemoryStore);
-
-impl Store for Panics {
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        self.0.check(check)
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(charges)
-    }
-
-    fn metrics(&self) -> StoreMetrics {
-        panic!("on purpose")
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_store_whose_numbers_panic_leaves_those_of_requests() {
-    let layer = layer_on(Panics(MemoryStore::new()), plan());
+    let layer = layer_on(
+        Counted {
+            panics: true,
+            ..Counted::new()
+        },
+        plan(),
+    );
     let ann = Operator::new(&layer);
     let router = ann.router();
     begin(&router).await;

@@ -67,16 +67,8 @@ fn each_field_of_a_layer_changes_what_it_says() {
 }
 
 /// Their fields are what changes something, and the version is checked before anything is read.
-const WITHOUT_A_CASE: [&str; 8] = [
-    "file.version",
-    "file.store",
-    "file.client_ip",
-    "file.peer",
-    "file.lists",
-    "file.policy",
-    "file.layer",
-    "file.limiter",
-];
+const WITHOUT_A_CASE: &str = "file.version file.store file.client_ip file.peer file.lists \
+                              file.policy file.layer file.limiter";
 
 #[test]
 fn no_field_is_without_a_case() {
@@ -88,7 +80,7 @@ fn no_field_is_without_a_case() {
     let others = of_stores::CASES.iter().map(|(field, ..)| *field);
     let covered: BTreeSet<_> = cases
         .chain(others)
-        .chain(WITHOUT_A_CASE)
+        .chain(WITHOUT_A_CASE.split(' '))
         .map(str::to_owned)
         .collect();
     let missing: Vec<_> = fields.difference(&covered).collect();

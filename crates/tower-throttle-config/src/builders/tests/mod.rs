@@ -5,8 +5,6 @@ mod examples;
 #[cfg(all(feature = "axum", feature = "redis"))]
 mod fields;
 mod keys;
-mod mistakes;
-mod parity;
 mod world;
 
 use super::Builders;

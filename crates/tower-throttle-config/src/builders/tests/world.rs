@@ -22,8 +22,8 @@ use tower::ServiceExt;
 use super::{builders, read};
 use crate::{Readers, builders::Builders};
 use tower_throttle::{
-    Decision, Denied, Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Outcome,
-    RateLimitLayer, RateLimitLayerBuilder, RequestHead, Settle, StoreError,
+    Decision, Denied, Key, ManualClock, MemoryStore, Outcome, RateLimitLayer,
+    RateLimitLayerBuilder, RequestHead, Settle, StoreError,
     key::{self, PeerAddr},
     metrics::{Observe, Observed},
     store::{Answer, Charge, Check, Store},
@@ -149,19 +149,6 @@ impl World {
 
     pub(super) fn broken_layer(&self, builder: RateLimitLayerBuilder) -> RateLimitLayer {
         builder.store(Broken).build().expect("a layer")
-    }
-
-    pub(super) fn limiter_of_file(&self, file: &str) -> Limiter {
-        let file = format!("store = {{ memory = true, clock = \"manual\" }}\n{file}");
-        let builders = self.builders(&file);
-        let store = builders.store.open().expect("a store").store;
-        let (_, builder) = builders.limiters.into_iter().next().expect("a limiter");
-        builder.store(store).build().expect("a limiter")
-    }
-
-    pub(super) fn limiter_of_code(&self, builder: LimiterBuilder) -> Limiter {
-        let store = MemoryStore::builder().clock(Arc::clone(&self.clock));
-        builder.store(store.build()).build().expect("a limiter")
     }
 
     pub(super) fn advance(&self, time: Duration) {

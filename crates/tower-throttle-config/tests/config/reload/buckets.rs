@@ -1,20 +1,13 @@
 //! Which buckets go on.
 
-use std::{sync::Arc, time::Duration};
-
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
 };
-use tower::{Layer, ServiceExt};
-use tower_throttle::RequestHead;
 use tower_throttle_config::Effect;
 
 use super::{ask_plainly, limits_of, parameter, policy, replace};
-use crate::support::{
-    eventually_async,
-    web::{hello, plain},
-};
+use crate::support::prelude::*;
 
 /// Two quotas of each algorithm. Those that refill bit by bit keep their rate, as their buckets keep
 /// the time until they are full.
@@ -37,23 +30,6 @@ fn remaining(answer: &crate::support::web::Answer) -> u64 {
     parameter(answer, "ratelimit", "r")
         .parse()
         .expect("a number")
-}
-
-#[test]
-fn buckets_go_on_where_name_and_algorithm_stay() {
-    for [before, after] in ALGORITHMS {
-        let limits = limits_of(&policy("api", before));
-        let layer = limits.layer("default").expect("a layer");
-        for left in [9, 8, 7] {
-            assert_eq!(remaining(&ask_plainly(&layer)), left, "{before}");
-        }
-        let changes = replace(&limits, &policy("api", after));
-        assert_eq!(changes.all()[0].effect, Effect::Kept);
-        // Three were used.
-        assert_eq!(remaining(&ask_plainly(&layer)), 16, "{after}");
-        replace(&limits, &policy("api", before));
-        assert_eq!(remaining(&ask_plainly(&layer)), 5, "{before}");
-    }
 }
 
 #[test]
@@ -122,12 +98,12 @@ fn a_permit_is_held_from_one_version_to_the_next() {
             std::future::pending::<Result<http::Response<String>, std::convert::Infallible>>()
         },
     ));
-    let mut running = tokio_test_task(tower::Service::call(&mut service, plain()));
+    let mut running = tokio_test_task(Service::call(&mut service, plain()));
     assert!(running());
     assert_eq!(ask_plainly(&layer).status, 429);
 
     replace(&limits, &policy("jobs", "2 at once"));
-    let mut another = tokio_test_task(tower::Service::call(&mut service, plain()));
+    let mut another = tokio_test_task(Service::call(&mut service, plain()));
     assert!(another());
     assert_eq!(ask_plainly(&layer).status, 429);
     drop(running);
@@ -180,7 +156,7 @@ async fn what_a_request_holds_is_settled_by_the_version_that_it_began_with() {
 fn tokio_test_task<F: Future>(future: F) -> impl FnMut() -> bool {
     let mut future = Box::pin(future);
     move || {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut context = Context::from_waker(Waker::noop());
         future.as_mut().poll(&mut context).is_pending()
     }
 }

@@ -1,16 +1,11 @@
 //! A control document on top of a file.
 
-use std::time::Duration;
-
 use tokio::time::sleep;
-use tower_throttle::{
-    MemoryStore,
-    control::{Control, Mode},
-    store::Store,
-};
+use tower_throttle::control::{Control, Mode};
 use tower_throttle_config::{Limits, Readers};
 
 use super::{ask_plainly, limits_of, limits_with, policy, replace};
+use crate::support::prelude::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_document_applies_to_each_version_of_the_file() {

@@ -6,10 +6,10 @@ mod numbers;
 mod storm;
 mod watching;
 
-use tower_throttle::RateLimitLayer;
 use tower_throttle_config::{Changes, Config, Limits, Readers};
 
-use crate::support::web::{Answer, ask, plain};
+use crate::support::prelude::*;
+use crate::support::web::Answer;
 
 /// Builds the limits of a text.
 fn limits_of(text: &str) -> Limits {

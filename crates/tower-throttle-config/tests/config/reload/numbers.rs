@@ -37,26 +37,6 @@ fn counts_go_on_from_one_version_to_the_next() {
 }
 
 #[test]
-fn a_configuration_with_mistakes_changes_nothing() {
-    let limits = limits_of(&policy("api", "1 per day, burst 10"));
-    let other = policy("api", "1 per day, burst 20");
-    let with_store = Config::from_toml(&format!("{other}[store]\nmemory = true\n"));
-    let errors = limits
-        .replace(with_store.expect("the right form"))
-        .expect_err("a store");
-    assert_eq!(
-        errors.to_string(),
-        "6:1: store: it cannot change while the process runs; restart it, or change it back (not-reloadable)"
-    );
-    assert_eq!(limits.status().version, 1);
-    let layer = limits.layer("default").expect("a layer");
-    assert_eq!(
-        ask_plainly(&layer).field("ratelimit").as_deref(),
-        Some("\"api\";r=9;t=777600")
-    );
-}
-
-#[test]
 fn layers_come_and_go() {
     let limits = limits_of(&format!(
         "{}[layer.api]\n[limiter.jobs]\n",

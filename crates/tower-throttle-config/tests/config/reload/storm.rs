@@ -1,17 +1,13 @@
 //! A thousand replacements while requests are served.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
-};
+use std::{collections::VecDeque, thread};
 
-use tower::{Layer, Service, service_fn};
-use tower_throttle::{MemoryStore, RateLimitLayer};
+use tower::service_fn;
 use tower_throttle_config::{Limits, Readers};
 
 use super::{limits_with, replace};
-use crate::support::web::{Answer, Slow, at_once, get, hello, read};
+use crate::support::prelude::*;
+use crate::support::web::{Answer, Slow, get, read};
 
 const VERSIONS: u64 = 1_000;
 /// What the policy `cap` grants, in all versions.

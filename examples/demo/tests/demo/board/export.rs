@@ -1,11 +1,11 @@
 //! What the demo exports, driven on each store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use crate::support::prelude::*;
 use crate::{
     config::FILE,
     process::{Answer, Demo, new_caller},
-    support::{RedisServer, eventually},
 };
 
 /// The routes with a layer.

@@ -5,7 +5,6 @@ use std::fs;
 
 use super::{super::world::World, variants};
 use crate::{Config, builders::Builders};
-use tower_throttle::{Key, List, Lists};
 
 /// A field, a file with it and without it, what to look at, and what only the first shows.
 type Shown = (
@@ -117,22 +116,4 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
         "{shown}"
     );
     fs::remove_dir_all(&folder).expect("it is there");
-}
-
-#[test]
-fn lists_of_a_file_are_those_of_the_same_text_in_code() {
-    let world = World::new();
-    let file = format!(
-        "{}lists = {{ allow_keys = [\"a\"], deny_keys = [7], deny_ips = [\"192.0.2.7\"] }}",
-        &ONE_POLICY[12..]
-    );
-    let config = super::super::read(&file).readers(world.readers());
-    let mut reading = crate::builders::reading::Reading::new(&config);
-    reading.addresses = crate::builders::addresses::Addresses::read(&mut reading);
-    let lists = crate::builders::lists::read(&mut reading);
-    let lists: Lists = lists.expect("lists");
-    assert_eq!(lists.find_key(&Key::from("a")), Some(List::Allow));
-    assert_eq!(lists.find_key(&Key::from(7)), Some(List::Deny));
-    assert_eq!(lists.find_key(&Key::from("7")), None);
-    assert_eq!(lists.find_ip([192, 0, 2, 7].into()), Some(List::Deny));
 }
