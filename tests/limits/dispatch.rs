@@ -3,15 +3,11 @@
 use tokio::time::Instant;
 use tower_throttle::{RedisStore, testing::SimulatedRedis};
 
+use super::simulated::uncached;
 use crate::support::prelude::*;
 use crate::support::rate::at_rate;
 
 const MS: Duration = Duration::from_millis(1);
-
-fn store(redis: &SimulatedRedis) -> RedisStore {
-    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
-    builder.simulated(redis).expect("a store")
-}
 
 fn limiter(store: &RedisStore, choice: OnStoreFailure) -> Limiter {
     let policy = Policy::new("api", TokenBucket::per_second(1_000));
@@ -49,7 +45,7 @@ async fn a_server_far_away_decides_every_check_whose_reply_can_be_in_time() {
             let redis = SimulatedRedis::new();
             redis.set_delay(MS * distance_ms / 2);
             redis.set_service_time(MS / 100, MS / 300);
-            let limiter = limiter(&store(&redis), OnStoreFailure::Deny);
+            let limiter = limiter(&uncached(&redis), OnStoreFailure::Deny);
             // Few calls are under way at first, and twice as many after each round trip. At 45 ms
             // and 5,000 a second, the last late check comes after 450 ms.
             steadily(&limiter, per_s, 500 * MS).await;
@@ -92,17 +88,13 @@ async fn jitter_is_no_load() {
 async fn a_route_that_becomes_longer_is_known_after_ten_seconds() {
     let redis = SimulatedRedis::new();
     redis.set_service_time(MS / 100, MS / 300);
-    let limiter = limiter(&store(&redis), OnStoreFailure::Deny);
-    redis.set_delay(MS / 2);
-    let near = steadily(&limiter, 500, 2_000 * MS).await;
-    assert_eq!(failed(&near), 0);
-    redis.set_delay(MS * 15);
-    steadily(&limiter, 500, 11_000 * MS).await;
-    let far = steadily(&limiter, 500, 2_000 * MS).await;
-    assert_eq!(failed(&far), 0);
-    redis.set_delay(MS / 2);
-    let near = steadily(&limiter, 500, 2_000 * MS).await;
-    assert_eq!(failed(&near), 0);
+    let limiter = limiter(&uncached(&redis), OnStoreFailure::Deny);
+    for (delay, learns) in [(MS / 2, MS), (MS * 15, 11_000 * MS), (MS / 2, MS)] {
+        redis.set_delay(delay);
+        steadily(&limiter, 500, learns).await;
+        let answers = steadily(&limiter, 500, 2_000 * MS).await;
+        assert_eq!(failed(&answers), 0, "{delay:?}");
+    }
 }
 
 /// Takes permits of as many callers, so that each release is a message of its own.
@@ -110,8 +102,7 @@ async fn permits(store: &RedisStore, count: u64) -> Vec<Permit> {
     let limiter = Limiter::new(store.clone(), Concurrency::new(5));
     let mut permits = Vec::new();
     for caller in 0..count {
-        let permit = limiter.acquire(caller, Duration::ZERO).await;
-        permits.push(permit.expect("a decision"));
+        permits.push(acquire(&limiter, caller, Duration::ZERO).await);
     }
     assert!(permits.iter().all(Permit::is_allowed));
     permits
@@ -121,7 +112,7 @@ async fn permits(store: &RedisStore, count: u64) -> Vec<Permit> {
 #[tokio::test(start_paused = true)]
 async fn no_check_fails_while_a_thousand_permits_come_back() {
     let redis = SimulatedRedis::new();
-    let store = store(&redis);
+    let store = uncached(&redis);
     let held = permits(&store, 1_000).await;
     let limiter = limiter(&store, OnStoreFailure::Deny);
     // The thousand releases take a quarter of a second in all.
@@ -140,7 +131,7 @@ async fn no_check_fails_while_a_thousand_permits_come_back() {
 #[tokio::test(start_paused = true)]
 async fn a_check_that_is_late_behind_refunds_is_an_overload_and_not_a_failure() {
     let redis = SimulatedRedis::new();
-    let store = store(&redis);
+    let store = uncached(&redis);
     let held = permits(&store, 1_000).await;
     let limiter = limiter(&store, OnStoreFailure::Allow);
     // Some refunds together take longer than the timeout of a check.
@@ -166,7 +157,7 @@ async fn a_stalled_runtime_is_not_an_overload() {
         let redis = SimulatedRedis::new();
         redis.set_service_time(MS / 100, MS / 300);
         redis.set_delay(MS / 10);
-        let limiter = limiter(&store(&redis), OnStoreFailure::Deny);
+        let limiter = limiter(&uncached(&redis), OnStoreFailure::Deny);
         let began = Instant::now();
         let tasks = (0..TASKS).map(|task| {
             let limiter = limiter.clone();
@@ -182,7 +173,7 @@ async fn a_stalled_runtime_is_not_an_overload() {
         tokio::time::sleep(100 * MS).await;
         // A call of another process delays the server.
         redis.set_service_time(MS * stall_ms, Duration::ZERO);
-        let elsewhere = store(&redis.over_another_network());
+        let elsewhere = uncached(&redis.over_another_network());
         let elsewhere = self::limiter(&elsewhere, OnStoreFailure::Deny);
         let calls = redis.served().calls;
         let call = tokio::spawn(async move { elsewhere.check(0).await });
@@ -193,15 +184,7 @@ async fn a_stalled_runtime_is_not_an_overload() {
         let _ = call.await;
         let errors: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
         assert!(errors.iter().any(StoreError::is_timeout), "{stall_ms}");
-        let flood: Vec<_> = errors
-            .iter()
-            .filter(|error| error.is_overloaded())
-            .collect();
-        assert!(
-            flood.is_empty(),
-            "{stall_ms}: {} of {}",
-            flood.len(),
-            errors.len()
-        );
+        let flood = errors.iter().filter(|error| error.is_overloaded()).count();
+        assert_eq!(flood, 0, "{stall_ms}: of {}", errors.len());
     }
 }

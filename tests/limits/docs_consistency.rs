@@ -6,15 +6,34 @@ use std::{
     path::{Path, PathBuf},
 };
 
-fn sources(folder: &Path, texts: &mut String) {
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the files of a folder that end so, without those of builds and hidden folders.
+fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, texts);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            texts.push_str(&fs::read_to_string(&path).expect("a text"));
+        let name = path.file_name().expect("a name").to_string_lossy();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            found.extend(files(&path, end));
+        } else if name.ends_with(end) {
+            found.push(path);
         }
     }
+    found
+}
+
+/// Returns the texts of all sources in these folders.
+fn sources<const N: usize>(folders: [&str; N]) -> String {
+    let files = folders.map(|folder| files(&root().join(folder), ".rs"));
+    files.concat().iter().map(read).collect()
 }
 
 /// The words in backquotes of each row's last cell.
@@ -42,53 +61,27 @@ fn tests_named(page: &str) -> Vec<String> {
 
 #[test]
 fn every_test_that_the_guarantees_name_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("docs/guarantees.md")).expect("the page");
-    let mut texts = String::new();
-    for folder in ["tests", "src", "crates", "examples"] {
-        sources(&root.join(folder), &mut texts);
-    }
+    let texts = sources(["tests", "src", "crates", "examples"]);
     let known: HashSet<&str> = texts
         .split("fn ")
         .filter_map(|rest| rest.split(['(', '<']).next())
         .collect();
-    let names = tests_named(&page);
+    let names = tests_named(&read("docs/guarantees.md"));
     assert!(names.len() > 20, "{names:?}");
     for name in names {
         let is_there = match name.contains('/') {
-            true => root.join(&name).exists(),
+            true => root().join(&name).exists(),
             false => known.contains(&*name),
         };
         assert!(is_there, "{name} is no test");
     }
 }
 
-/// Finds the documents of the repository.
-fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy();
-        if path.is_dir() && !name.starts_with('.') && name != "target" {
-            documents(&path, found);
-        } else if name.ends_with(".md") {
-            found.push(path);
-        }
-    }
-}
-
 /// A closure whose last case is "else" and releases is asked about requests without a response, too.
 #[test]
 fn no_sample_serves_for_nothing_who_hangs_up() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = Vec::new();
-    documents(root, &mut pages);
-    let mut texts = String::new();
-    for page in pages {
-        texts += &fs::read_to_string(page).expect("a page");
-    }
-    for folder in ["src", "examples"] {
-        sources(&root.join(folder), &mut texts);
-    }
+    let pages: String = files(root(), ".md").iter().map(read).collect();
+    let texts = pages + &sources(["src", "examples"]);
     assert!(texts.contains("Some(_) => Settle::Release"));
     for case in ["_ => Settle::Release", "None => Settle::Release"] {
         let mut found = texts.match_indices(case);
@@ -110,14 +103,12 @@ fn anchor(heading: &str) -> String {
 
 #[test]
 fn every_link_between_documents_leads_somewhere() {
-    let mut pages = Vec::new();
-    documents(Path::new(env!("CARGO_MANIFEST_DIR")), &mut pages);
+    let pages = files(root(), ".md");
     assert!(pages.len() > 25, "{pages:?}");
     let mut lost = Vec::new();
     for page in &pages {
-        let text = fs::read_to_string(page).expect("a page");
         // Code between fences is not text.
-        let text: String = text.split("```").step_by(2).collect();
+        let text: String = read(page).split("```").step_by(2).collect();
         let links = text.split("](").skip(1);
         let links = links.filter_map(|rest| rest.split([')', ' ']).next());
         for link in links.filter(|link| !link.starts_with("http")) {
@@ -126,13 +117,12 @@ fn every_link_between_documents_leads_somewhere() {
                 "" => page.clone(),
                 path => page.with_file_name(path),
             };
-            let is_there = target.exists()
-                && (heading.is_empty() || {
-                    let target = fs::read_to_string(&target).expect("a page");
-                    let mut headings = target.lines().filter(|line| line.starts_with('#'));
-                    headings.any(|line| anchor(line) == heading)
-                });
-            if !is_there {
+            let has_heading = || {
+                let target = read(&target);
+                let mut headings = target.lines().filter(|line| line.starts_with('#'));
+                heading.is_empty() || headings.any(|line| anchor(line) == heading)
+            };
+            if !target.exists() || !heading.is_empty() && !has_heading() {
                 lost.push(format!("{}: {link}", page.display()));
             }
         }
@@ -142,73 +132,58 @@ fn every_link_between_documents_leads_somewhere() {
 
 #[test]
 fn the_index_the_book_and_docs_rs_have_every_guide() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let docs = root.join("docs");
-    let read = |file: &str| fs::read_to_string(root.join(file)).expect("a text");
-    let mut pages = Vec::new();
-    documents(&docs, &mut pages);
-    let names = pages
-        .iter()
-        .map(|page| page.strip_prefix(&docs).expect("a page of the folder"))
-        .map(|name| name.display().to_string())
-        .filter(|name| !["README.md", "SUMMARY.md"].contains(&&**name));
+    let docs = root().join("docs");
     let lists = ["docs/README.md", "docs/SUMMARY.md"].map(read);
     let modules = read("src/guides.rs");
-    let missing: Vec<_> = names
-        .filter(|name| {
-            let is_listed = lists
-                .iter()
-                .all(|list| list.contains(&format!("]({name})")));
-            // The lab pages are for developers, and only in the repository.
-            let is_module = name.starts_with("lab/") || {
-                let module = name.trim_end_matches(".md").replace('-', "_");
-                modules.contains(&format!("{module}: \"../docs/{name}\","))
-            };
-            !is_listed || !is_module
-        })
-        .collect();
+    let mut missing = Vec::new();
+    for page in files(&docs, ".md") {
+        let name = page.strip_prefix(&docs).expect("a page of the folder");
+        let name = name.display().to_string();
+        let link = format!("]({name})");
+        let module = name.trim_end_matches(".md").replace('-', "_");
+        let module = format!("{module}: \"../docs/{name}\",");
+        // The lab pages are for developers, and only in the repository.
+        let is_module = name.starts_with("lab/") || modules.contains(&module);
+        let is_list = ["README.md", "SUMMARY.md"].contains(&&*name);
+        let is_there = is_list || is_module && lists.iter().all(|list| list.contains(&link));
+        if !is_there {
+            missing.push(name);
+        }
+    }
     assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
 fn every_file_that_the_architecture_names_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("the page");
+    let page = read("ARCHITECTURE.md");
+    let folders = [
+        "src/",
+        "tests/",
+        "docs/",
+        "examples/",
+        "benches/",
+        "scripts/",
+        "fuzz/",
+    ];
     let quoted = page.split('`').skip(1).step_by(2);
+    let quoted = quoted.filter(|word| {
+        let is_path = folders.iter().any(|folder| word.starts_with(folder));
+        is_path && !word.contains(' ')
+    });
     // In the picture, paths are below `src/`.
     let drawn = page.split("<br/>").skip(1);
     let drawn = drawn.filter_map(|rest| rest.split('"').next());
     let drawn = drawn.map(|path| format!("src/{path}"));
-    let is_path = |word: &str| {
-        let folders = [
-            "src/",
-            "tests/",
-            "docs/",
-            "examples/",
-            "benches/",
-            "scripts/",
-            "fuzz/",
-        ];
-        folders.iter().any(|folder| word.starts_with(folder)) && !word.contains(' ')
-    };
-    let paths: Vec<_> = quoted
-        .filter(|word| is_path(word))
-        .map(str::to_owned)
-        .chain(drawn)
-        .collect();
+    let paths: Vec<_> = quoted.map(str::to_owned).chain(drawn).collect();
     assert!(paths.len() > 30, "{paths:?}");
-    let lost: Vec<_> = paths
-        .iter()
-        .filter(|path| !root.join(path).exists())
-        .collect();
-    assert!(lost.is_empty(), "{lost:#?}");
+    for path in paths {
+        assert!(root().join(&path).exists(), "{path}");
+    }
 }
 
 /// Types, traits, functions and modules, without their members.
 #[test]
 fn the_review_of_the_public_api_has_every_name() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |file| fs::read_to_string(root.join(file)).expect("a text");
     let (api, page) = (read("public-api.txt"), read("docs/lab/public-api.md"));
     let is_of_a_name = |next: char| next.is_alphanumeric() || next == '_';
     let reviewed: HashSet<&str> = page.split(|next| !is_of_a_name(next)).collect();
@@ -243,29 +218,15 @@ const USE_FRED: [&str; 5] = [
 
 #[test]
 fn no_other_file_uses_the_redis_client() {
-    fn uses(folder: &Path, found: &mut Vec<String>) {
-        for entry in fs::read_dir(folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                uses(&path, found);
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            let mut code = text
-                .lines()
-                .filter(|line| !line.trim_start().starts_with("//"));
-            if code.any(|line| line.contains("fred::")) {
-                found.push(path.display().to_string());
-            }
-        }
+    let page = read("ARCHITECTURE.md");
+    let may = USE_FRED.map(|file| root().join("src").join(file));
+    for path in files(&root().join("src"), ".rs") {
+        let text = read(&path);
+        let code = text.lines().map(str::trim_start);
+        let mut code = code.filter(|line| !line.starts_with("//"));
+        let uses = code.any(|line| line.contains("fred::"));
+        assert!(!uses || may.contains(&path), "{}", path.display());
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
-    uses(&root, &mut found);
-    let may = USE_FRED.map(|file| root.join(file).display().to_string());
-    found.retain(|file| !may.contains(file));
-    assert!(found.is_empty(), "{found:#?}");
-    let page = fs::read_to_string(root.with_file_name("ARCHITECTURE.md")).expect("the page");
     for path in USE_FRED {
         let file = path.rsplit('/').next().expect("a name");
         assert!(page.contains(&format!("{file}`")), "{file}");
@@ -274,14 +235,9 @@ fn no_other_file_uses_the_redis_client() {
 
 #[test]
 fn every_line_of_the_log_is_in_the_runbook() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("docs/runbook.md")).expect("the page");
-    let sources = fs::read_dir(root.join("src/telemetry")).expect("a folder");
-    let sources = sources.map(|source| fs::read_to_string(source.expect("a source").path()));
-    let telemetry: Vec<_> = sources.map(|text| text.expect("a text")).collect();
-    let of_files = root.join("crates/tower-throttle-config/src/telemetry.rs");
-    let of_files = fs::read_to_string(of_files).expect("a text");
-    let telemetry = format!("{}{of_files}", telemetry.concat());
+    let page = read("docs/runbook.md");
+    let of_files = read("crates/tower-throttle-config/src/telemetry.rs");
+    let telemetry = sources(["src/telemetry"]) + &of_files;
     // Each line starts with words of its own, up to its first variable part. Denials have a
     // page of their own, and some lines are built before they are logged.
     let reported = telemetry.split("    tell!(").skip(1);
@@ -292,12 +248,7 @@ fn every_line_of_the_log_is_in_the_runbook() {
     let lines: Vec<_> = reported
         .chain(built)
         .filter(|line| !["denied", "would be denied", "{line}"].contains(line))
-        .map(|line| {
-            line.split('{')
-                .next()
-                .unwrap_or(line)
-                .trim_end_matches([' ', '('])
-        })
+        .filter_map(|line| Some(line.split('{').next()?.trim_end_matches([' ', '('])))
         .collect();
     assert!(lines.len() >= 10, "{lines:?}");
     for line in lines {

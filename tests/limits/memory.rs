@@ -3,36 +3,26 @@
 use std::{collections::VecDeque, thread};
 
 use proptest::prelude::*;
-use tokio::runtime::{Builder, Runtime};
 
 use crate::support::prelude::*;
 
-fn runtime() -> Runtime {
-    Builder::new_current_thread().build().expect("a runtime")
-}
-
 fn store(capacity: usize) -> (MemoryStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
-    let store = MemoryStore::builder()
-        .capacity(capacity)
-        .clock(clock.clone())
-        .build();
-    (store, clock)
+    let store = MemoryStore::builder().capacity(capacity);
+    (store.clock(clock.clone()).build(), clock)
 }
 
-fn is_admitted(runtime: &Runtime, limiter: &Limiter, key: u64) -> bool {
-    let decision = runtime.block_on(limiter.check(key));
+fn is_admitted(limiter: &Limiter, key: u64) -> bool {
+    let decision = limiter.check_now(key);
     decision.expect("memory always decides").is_allowed()
 }
 
 #[test]
 fn a_capacity_of_0_means_1() {
-    let runtime = runtime();
     let admitted = |capacity| -> Vec<bool> {
         let limiter = Limiter::new(store(capacity).0, TokenBucket::per_hour(2));
         let keys = [1, 1, 1, 2, 2, 2, 3, 1];
-        keys.map(|key| is_admitted(&runtime, &limiter, key))
-            .to_vec()
+        keys.map(|key| is_admitted(&limiter, key)).to_vec()
     };
     assert_eq!(admitted(0), admitted(1));
     assert!(admitted(0).starts_with(&[true, true, false, true]));
@@ -40,15 +30,15 @@ fn a_capacity_of_0_means_1() {
 
 #[test]
 fn callers_without_room_share_cells_by_policy() {
-    let (runtime, (store, _)) = (runtime(), store(4_096));
+    let (store, _) = store(4_096);
     let one = Limiter::new(store.clone(), Policy::new("one", TokenBucket::per_hour(2)));
     let two = Limiter::new(store.clone(), Policy::new("two", TokenBucket::per_hour(2)));
     for key in 0..20_000 {
-        is_admitted(&runtime, &one, key);
+        is_admitted(&one, key);
     }
     // There is no room for a new caller, but the cells of the other policy are its own: 2,048,
     // and each unit is counted in two of them if they are equally full.
-    let admitted = (0..10_000).filter(|key| is_admitted(&runtime, &two, *key));
+    let admitted = (0..10_000).filter(|key| is_admitted(&two, *key));
     let admitted = admitted.count();
     assert!((2_048..=4_096).contains(&admitted), "{admitted}");
     assert!(store.len() <= 4_096 + 2 * 2_048, "{}", store.len());
@@ -56,90 +46,76 @@ fn callers_without_room_share_cells_by_policy() {
 
 #[test]
 fn a_refund_without_a_bucket_reaches_no_other_caller() {
-    let runtime = runtime();
     for bucket in [
         TokenBucket::per_day(2),
         TokenBucket::per_day(2).initial(1),
         TokenBucket::per_day(2).refill_at_once(),
     ] {
         let (store, _) = store(64);
-        let limiter = Limiter::new(store.clone(), Policy::new("api", bucket));
+        let limiter = Limiter::new(store.clone(), bucket);
         for key in 0..64 {
-            assert!(is_admitted(&runtime, &limiter, key));
+            assert!(is_admitted(&limiter, key));
         }
         let full = store.len();
         for key in 1_000..2_000 {
-            while is_admitted(&runtime, &limiter, key) {}
+            while is_admitted(&limiter, key) {}
         }
         for key in 1_000..2_000 {
-            let credit = runtime.block_on(limiter.credit(key, 2));
-            let moved = credit.expect("memory always decides").refunded();
+            let moved = now(limiter.credit(key, 2)).refunded();
             assert_eq!(moved, 0, "{bucket:?} {key}");
-            runtime.block_on(limiter.reset(key)).expect("a reset");
-            assert!(!is_admitted(&runtime, &limiter, key), "{bucket:?} {key}");
+            now(limiter.reset(key));
+            assert!(!is_admitted(&limiter, key), "{bucket:?} {key}");
         }
         // Only the cells are left, and no buckets of callers.
         assert!(store.len() <= full + 32, "{} > {full}", store.len());
         // A caller with a bucket gets its refund.
-        let credit = runtime.block_on(limiter.credit(0, 2));
-        assert!(credit.expect("memory always decides").refunded() > 0);
+        assert!(now(limiter.credit(0, 2)).refunded() > 0);
     }
 }
 
 #[test]
 fn checks_of_several_policies_respect_the_capacity() {
-    let (runtime, (store, _)) = (runtime(), store(63));
-    let policies = ["one", "two", "three", "four"].map(|name| {
-        let window = FixedWindow::per_day(1);
-        Policy::new(name, window)
-    });
-    let limiter = Limiter::builder().store(store.clone());
-    let limiter = policies
-        .into_iter()
-        .fold(limiter, |limiter, policy| limiter.policy(policy));
-    let limiter = limiter.build().expect("a limiter");
+    let (store, _) = store(63);
+    let window = FixedWindow::per_day(1);
+    let policies = ["one", "two", "three", "four"].map(|name| Policy::new(name, window));
+    let limiter = limiter_of(store.clone(), policies);
     for key in 0..200 {
-        is_admitted(&runtime, &limiter, key);
+        is_admitted(&limiter, key);
     }
     // For each policy there are half as many cells more, which newcomers share.
     assert!(store.len() <= 63 + 4 * 31, "{}", store.len());
     for key in 0..15 {
-        assert!(!is_admitted(&runtime, &limiter, key), "{key}");
+        assert!(!is_admitted(&limiter, key), "{key}");
     }
+}
+
+/// Runs this on eight threads at once, with the number of each.
+fn on_threads<T: Send>(work: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..8).map(|n| scope.spawn(move || work(n))).collect();
+        let done = threads.into_iter().map(|thread| thread.join());
+        done.map(|result| result.expect("no panic")).collect()
+    })
 }
 
 #[test]
 fn exactly_the_capacity_passes_of_many_racing_threads() {
-    let store = MemoryStore::new();
-    let limiter = Limiter::builder()
-        .store(store)
-        .policy(Policy::new("large", TokenBucket::per_day(1_000)))
-        .policy(Policy::new("small", FixedWindow::per_day(300)))
-        .policy(Policy::new("everyone", FixedWindow::per_day(700)).shared())
-        .build()
-        .expect("a limiter");
-    let admitted: usize = thread::scope(|scope| {
-        let threads: Vec<_> = (0..8)
-            .map(|number| {
-                let limiter = limiter.clone();
-                scope.spawn(move || {
-                    let runtime = runtime();
-                    // Half of the threads use one caller, and half another.
-                    let checks = (0..400).map(|_| is_admitted(&runtime, &limiter, number % 2));
-                    checks.filter(|admitted| *admitted).count()
-                })
-            })
-            .collect();
-        let counts = threads.into_iter().map(|thread| thread.join());
-        counts.map(|count| count.expect("no panic")).sum()
+    let policies = [
+        Policy::new("large", TokenBucket::per_day(1_000)),
+        Policy::new("small", FixedWindow::per_day(300)),
+        Policy::new("everyone", FixedWindow::per_day(700)).shared(),
+    ];
+    let limiter = limiter_of(MemoryStore::new(), policies);
+    // Half of the threads use one caller, and half another.
+    let admitted = on_threads(|number| {
+        let checks = (0..400).map(|_| is_admitted(&limiter, number % 2));
+        checks.filter(|admitted| *admitted).count()
     });
-    assert_eq!(admitted, 600);
-    let left = |key: u64| -> Vec<u64> {
-        let peek = runtime().block_on(limiter.peek(key)).expect("a decision");
-        peek.policies().map(|policy| policy.remaining()).collect()
-    };
-    assert_eq!(left(0), [700, 0, 100]);
-    assert_eq!(left(1), [700, 0, 100]);
+    assert_eq!(admitted.iter().sum::<usize>(), 600);
+    for key in [0_u64, 1] {
+        assert_eq!(left_of(&now(limiter.peek(key))), [700, 0, 100]);
+    }
 }
 
 #[test]
@@ -147,22 +123,11 @@ fn each_caller_gets_its_own_quota_while_threads_race_and_the_store_grows() {
     const CALLERS: u64 = 5_000;
     let store = MemoryStore::new();
     let limiter = Limiter::new(store.clone(), TokenBucket::per_day(5));
-    let admitted: Vec<Vec<u64>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..8_u64)
-            .map(|number| {
-                let limiter = limiter.clone();
-                scope.spawn(move || {
-                    let runtime = runtime();
-                    // Each thread uses another order.
-                    let callers = (0..CALLERS).map(|n| (n * 7 + number * 600) % CALLERS);
-                    callers
-                        .filter(|caller| is_admitted(&runtime, &limiter, *caller))
-                        .collect()
-                })
-            })
-            .collect();
-        let counts = threads.into_iter().map(|thread| thread.join());
-        counts.map(|count| count.expect("no panic")).collect()
+    let admitted: Vec<Vec<u64>> = on_threads(|number| {
+        // Each thread uses another order.
+        let callers = (0..CALLERS).map(|n| (n * 7 + number * 600) % CALLERS);
+        let admitted = callers.filter(|caller| is_admitted(&limiter, *caller));
+        admitted.collect()
     });
     let mut counts = vec![0; CALLERS as usize];
     for caller in admitted.into_iter().flatten() {
@@ -185,17 +150,13 @@ impl Clock for Script {
 
 #[test]
 fn an_overtaken_check_reads_the_clock_again() {
-    let runtime = runtime();
     // The second check reads 2,000. Meanwhile another check has come at 3,000.
     let mut times = vec![1_000, 3_000, 2_000, 3_001, 3_001];
     times.reverse();
     let store = MemoryStore::builder().clock(Arc::new(Script(Mutex::new(times))));
     let limiter = Limiter::new(store.build(), TokenBucket::per_second(10));
     let times: Vec<u64> = (0..4)
-        .map(|_| {
-            let decision = runtime.block_on(limiter.check(1));
-            decided_at_us(&decision.expect("memory always decides"))
-        })
+        .map(|_| decided_at_us(&now(limiter.check(1))))
         .collect();
     assert_eq!(times, [1_000, 3_000, 3_001, 3_001]);
 }
@@ -203,15 +164,12 @@ fn an_overtaken_check_reads_the_clock_again() {
 #[test]
 fn a_clock_in_the_wrong_unit_still_limits() {
     for now_us in [0, 1, u64::MAX, 1_795_242_000_000_000_000] {
-        let (runtime, (store, clock)) = (runtime(), store(1_024));
-        let limiter = Limiter::builder()
-            .store(store)
-            .policy(Policy::new("bucket", TokenBucket::per_minute(3)))
-            .policy(Policy::new("window", FixedWindow::per_minute(3)))
-            .build()
-            .expect("a limiter");
+        let (store, clock) = store(1_024);
+        let bucket = Policy::new("bucket", TokenBucket::per_minute(3));
+        let window = Policy::new("window", FixedWindow::per_minute(3));
+        let limiter = limiter_of(store, [bucket, window]);
         clock.set_us(now_us);
-        let admitted = (0..10).filter(|_| is_admitted(&runtime, &limiter, 1));
+        let admitted = (0..10).filter(|_| is_admitted(&limiter, 1));
         assert_eq!(admitted.count(), 3, "at {now_us}");
         clock.advance(Duration::MAX);
     }
@@ -221,7 +179,6 @@ fn a_clock_in_the_wrong_unit_still_limits() {
 /// while. Aligned windows end at the ends of both.
 #[test]
 fn windows_of_two_lengths_admit_three_times_the_limit_at_most() {
-    let runtime = runtime();
     proptest!(|(
         limit in 1..30_u64,
         is_sliding in any::<bool>(),
@@ -244,7 +201,7 @@ fn windows_of_two_lengths_admit_three_times_the_limit_at_most() {
         let mut now_us = 0;
         let mut admitted = VecDeque::new();
         for (is_one, thousandth) in asks {
-            if is_admitted(&runtime, if is_one { &one } else { &other }, 1) {
+            if is_admitted(if is_one { &one } else { &other }, 1) {
                 admitted.push_back(now_us);
             }
             admitted.retain(|at_us| now_us - at_us < shorter_us);
@@ -257,8 +214,8 @@ fn windows_of_two_lengths_admit_three_times_the_limit_at_most() {
     });
 }
 
-fn ask(runtime: &Runtime, future: impl Future<Output = Result<Decision, StoreError>>) -> Decision {
-    runtime.block_on(future).expect("memory always decides")
+fn now<T>(future: impl Future<Output = Result<T, StoreError>>) -> T {
+    at_once(future).expect("memory always decides")
 }
 
 /// A store in which only cells of the sketch are left for new callers.
@@ -267,7 +224,7 @@ fn full_store() -> (MemoryStore, Arc<ManualClock>) {
     let other = FixedWindow::new(1, Duration::from_secs(100 * 86_400));
     let other = Limiter::new(store.clone(), Policy::new("other", other));
     for key in 0..1_000 {
-        is_admitted(&runtime(), &other, key);
+        is_admitted(&other, key);
     }
     (store, clock)
 }
@@ -293,7 +250,6 @@ fn quotas(limit: u64, window: Duration) -> Vec<Policy> {
 /// admit it, too, and report no fewer remaining units.
 #[test]
 fn a_caller_without_a_bucket_is_never_admitted_beyond_its_own_limit() {
-    let runtime = runtime();
     proptest!(ProptestConfig::with_cases(64), |(
         limit in 2..20_u64,
         window_ms in 10..2_000_u64,
@@ -305,10 +261,7 @@ fn a_caller_without_a_bucket_is_never_admitted_beyond_its_own_limit() {
         let (shared, clock) = full_store();
         let exact = MemoryStore::builder().clock(clock.clone()).build();
         let limiter = |store: &MemoryStore| {
-            let builder = Limiter::builder().store(store.clone());
-            let mut policies = which.iter().filter_map(|at| all.get(*at)).cloned();
-            policies.try_fold(builder, |builder, policy| Some(builder.policy(policy)))
-                .and_then(|builder| builder.build().ok()).expect("a limiter")
+            limiter_of(store.clone(), which.iter().map(|at| all[*at].clone()))
         };
         let (shared, exact) = (limiter(&shared), limiter(&exact));
         let mut admitted = 0;
@@ -317,10 +270,10 @@ fn a_caller_without_a_bucket_is_never_admitted_beyond_its_own_limit() {
             let units = 1 + number % 3;
             match what {
                 0..=9 => {
-                    let decision = ask(&runtime, shared.check_n(caller, units));
+                    let decision = now(shared.check_n(caller, units));
                     if decision.is_allowed() {
                         admitted += 1;
-                        let own = ask(&runtime, exact.check_n(caller, units));
+                        let own = now(exact.check_n(caller, units));
                         prop_assert!(own.is_allowed(), "{own:?}");
                         for (cells, own) in decision.policies().zip(own.policies()) {
                             prop_assert!(cells.remaining() <= own.remaining(), "{decision:?} {own:?}");
@@ -328,22 +281,21 @@ fn a_caller_without_a_bucket_is_never_admitted_beyond_its_own_limit() {
                     }
                 }
                 10 => {
-                    let (cells, own) = (ask(&runtime, shared.peek(caller)), ask(&runtime, exact.peek(caller)));
+                    let (cells, own) = (now(shared.peek(caller)), now(exact.peek(caller)));
                     for (cells, own) in cells.policies().zip(own.policies()) {
                         prop_assert!(cells.remaining() <= own.remaining(), "{cells:?} {own:?}");
                     }
                 }
                 11 => {
-                    let taken = ask(&runtime, shared.take_up_to(caller, units)).charged();
+                    let taken = now(shared.take_up_to(caller, units)).charged();
                     if taken > 0 {
-                        prop_assert!(ask(&runtime, exact.check_n(caller, taken)).is_allowed());
+                        prop_assert!(now(exact.check_n(caller, taken)).is_allowed());
                     }
                 }
                 12 => {
-                    let refund = runtime.block_on(shared.credit(caller, units));
-                    prop_assert_eq!(refund.expect("memory always decides").refunded(), 0);
+                    prop_assert_eq!(now(shared.credit(caller, units)).refunded(), 0);
                 }
-                13 => runtime.block_on(shared.reset(caller)).expect("a reset"),
+                13 => now(shared.reset(caller)),
                 _ => clock.advance(Duration::from_micros(window_ms * 10 * number)),
             }
         }
@@ -354,44 +306,31 @@ fn a_caller_without_a_bucket_is_never_admitted_beyond_its_own_limit() {
 /// Tiers of one policy have cells of their own.
 #[test]
 fn callers_of_two_tiers_share_no_cells() {
-    let runtime = runtime();
     let (store, _) = full_store();
     let limiter = |limit| {
         let window = FixedWindow::per_day(limit);
         Limiter::new(store.clone(), Policy::new("tier", window))
     };
     let (free, paid) = (limiter(1), limiter(1_000));
-    let admitted = (0..5_000).filter(|key| is_admitted(&runtime, &free, *key));
+    let admitted = (0..5_000).filter(|key| is_admitted(&free, *key));
     assert!(admitted.count() >= 32);
-    assert!(!is_admitted(&runtime, &free, 1_000_000));
-    assert!(is_admitted(&runtime, &paid, 1_000_000));
-}
-
-/// A store that answers later, but must never be polled.
-#[derive(Debug)]
-struct Remote;
-
-impl Store for Remote {
-    fn check(&self, _: &Check<'_>) -> Answer<Decision> {
-        Answer::Later(Box::pin(async { panic!("the answer was awaited") }))
-    }
-
-    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
-        Answer::Now(Ok(()))
-    }
+    assert!(!is_admitted(&free, 1_000_000));
+    assert!(is_admitted(&paid, 1_000_000));
 }
 
 #[test]
 fn check_now_decides_as_check_does_or_returns_unsupported() {
     let (store, _) = store(1_024);
-    let runtime = runtime();
     let limiter = Limiter::new(store, TokenBucket::per_minute(4));
     for allowed in [true, true, false] {
-        let now = limiter.check_now(1).expect("memory decides at once");
-        assert_eq!(now.is_allowed(), allowed);
-        assert_eq!(is_admitted(&runtime, &limiter, 1), allowed);
+        assert_eq!(is_admitted(&limiter, 1), allowed);
+        assert_eq!(now(limiter.check(1)).is_allowed(), allowed);
     }
-    let limiter = Limiter::new(Remote, TokenBucket::per_minute(4));
+    // It must never be polled.
+    let remote = wrapped(MemoryStore::new(), |_, _| {
+        Answer::Later(Box::pin(async { panic!("the answer was awaited") }))
+    });
+    let limiter = Limiter::new(remote, TokenBucket::per_minute(4));
     let error = limiter
         .check_now(1)
         .expect_err("an answer that comes later");

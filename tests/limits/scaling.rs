@@ -91,55 +91,6 @@ fn leases_admit_no_more_than_guaranteed() {
     assert!(100 * less <= exact, "{less} of {exact}");
 }
 
-/// A process repeats cached denials, so it calls Redis for a denied caller only when a unit has
-/// come back.
-#[test]
-fn a_flood_costs_each_node_a_call_for_each_unit_that_flows_in() {
-    let exact = short(FLOOD, CLIENT, Mode::Exact).play();
-    let outcome = short(FLOOD, CLIENT, Mode::Cached).play();
-    let (nodes, others_per_s) = (10, 2_000.0);
-    let bound = others_per_s + f64::from(nodes * CLIENT.rate as u32);
-    assert!(exact.calls_per_s > 2_800.0, "{}", exact.calls_per_s);
-    assert!(
-        outcome.calls_per_s < 1.05 * bound,
-        "{}",
-        outcome.calls_per_s
-    );
-    assert!(outcome.tally.from_memory > 2_000);
-}
-
-#[test]
-fn a_hot_key_below_its_limit_costs_each_node_some_calls_a_second() {
-    let roomy = Limit {
-        rate: 4_000,
-        burst: 4_000,
-    };
-    let outcome = short(HOT, roomy, Mode::Leased).play();
-    assert!(outcome.calls_per_s < 10.0 * 40.0, "{}", outcome.calls_per_s);
-    assert_eq!(outcome.tally.exactly(), outcome.tally.asked);
-    assert_eq!(outcome.tally.under(), 0);
-}
-
-/// A hundred nodes, whose checks each take the server ten times as long, stand in for a
-/// thousand.
-#[test]
-fn many_nodes_together_send_no_more_than_can_be_answered() {
-    let micros = Duration::from_micros;
-    let scene = Scene {
-        rate: 10_000.0,
-        callers: Callers::Uniform { callers: 2_000 },
-        mode: Mode::Cached,
-        call_takes: micros(120),
-        decision_takes: micros(32),
-        lasts: Duration::from_secs(2),
-        ..Scene::new(SEED, 100)
-    };
-    let outcome = scene.play();
-    let tally = outcome.tally;
-    assert!(outcome.busy > 0.99, "{}", outcome.busy);
-    assert_eq!(tally.failed, 0, "of {}", tally.asked);
-}
-
 /// A far node gets its answers late even at low traffic. That is no reason to let checks wait
 /// for each other. And an overload so long that no short round trip is remembered still does
 /// not count as distance. Each of the 25 nodes stands in for 40.

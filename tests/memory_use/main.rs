@@ -20,6 +20,11 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Held by the test that runs.
 static TURN: Mutex<()> = Mutex::new(());
 
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("a runtime")
+}
+
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -51,23 +51,13 @@ async fn serve(store: &RedisStore, entered: &Arc<AtomicUsize>) -> std::net::Sock
     let login = Policy::new("login", TokenBucket::per_day(LOGINS));
     let entered = Arc::clone(entered);
     let forever = || std::future::pending::<()>();
+    let [deny, allow] = [OnStoreFailure::Deny, OnStoreFailure::Allow];
+    let queue = get(forever).layer(waiting(minute, queue, deny));
     let app = Router::new()
-        .route(
-            "/held",
-            get(forever).layer(layer(held, OnStoreFailure::Deny)),
-        )
-        .route(
-            "/queue",
-            get(forever).layer(waiting(minute, queue, OnStoreFailure::Deny)),
-        )
-        .route(
-            "/api",
-            get(async || ()).layer(layer(api, OnStoreFailure::Deny)),
-        )
-        .route(
-            "/login",
-            get(async || ()).layer(layer(login, OnStoreFailure::Allow)),
-        )
+        .route("/held", get(forever).layer(layer(held, deny)))
+        .route("/queue", queue)
+        .route("/api", get(async || ()).layer(layer(api, deny)))
+        .route("/login", get(async || ()).layer(layer(login, allow)))
         .layer(map_request(move |request: Request| {
             let is_held = ["/held", "/queue"].contains(&request.uri().path());
             entered.fetch_add(usize::from(is_held), Ordering::Relaxed);

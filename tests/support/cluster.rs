@@ -77,13 +77,8 @@ impl RedisCluster {
         let ends = first_slots.iter().skip(1).chain([&SLOTS]);
         for ((node, first), end) in self.nodes.iter().zip(first_slots).zip(ends) {
             let slots: Vec<_> = (*first..*end).map(|slot| slot.to_string()).collect();
-            let slots = slots.iter().map(String::as_str);
-            node.command(
-                &["CLUSTER", "ADDSLOTS"]
-                    .into_iter()
-                    .chain(slots)
-                    .collect::<Vec<_>>(),
-            );
+            let slots: Vec<_> = slots.iter().map(String::as_str).collect();
+            node.command(&[&["CLUSTER", "ADDSLOTS"], &slots[..]].concat());
         }
         for place in 1..self.nodes.len() {
             self.meet(place);
@@ -174,11 +169,8 @@ impl RedisCluster {
     }
 
     pub fn url(&self) -> String {
-        let hosts = self
-            .nodes
-            .iter()
-            .map(|node| format!("127.0.0.1:{}", node.port()));
-        let hosts: Vec<_> = hosts.collect();
+        let ports = self.nodes.iter().map(RedisServer::port);
+        let hosts: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
         format!("redis-cluster://{}/", hosts.join(","))
     }
 
@@ -278,11 +270,9 @@ impl RedisCluster {
             let node = &self.nodes[place];
             // A node that has lost its last slot is a replica of the new owner.
             let is_told = node.try_command(&["CLUSTER", "SETSLOT", &number, "NODE", &id]);
-            let is_replica = |error: String| error.contains("only with masters");
-            assert!(
-                is_told.map_or_else(is_replica, |_| true),
-                "SETSLOT {number}"
-            );
+            let is_well =
+                is_told.map_or_else(|error| error.contains("only with masters"), |_| true);
+            assert!(is_well, "SETSLOT {number}");
         }
     }
 
@@ -298,12 +288,12 @@ impl RedisCluster {
             let serving = all
                 .clone()
                 .filter(|place| self.slots_of(*place).next().is_some());
-            let own: Vec<_> = serving
-                .map(|place| number(place, "cluster_my_epoch:"))
-                .collect();
+            let own = serving
+                .clone()
+                .map(|place| number(place, "cluster_my_epoch:"));
             let current = all.map(|place| number(place, "cluster_current_epoch:"));
             current.collect::<HashSet<_>>().len() == 1
-                && own.iter().collect::<HashSet<_>>().len() == own.len()
+                && own.collect::<HashSet<_>>().len() == serving.count()
         });
     }
 }

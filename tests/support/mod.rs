@@ -29,7 +29,9 @@ use std::{
 };
 
 use port::Port;
-use tower_throttle::{Clock, ConfigError, Decision, Limiter, OnStoreFailure, Policy, store::Store};
+use tower_throttle::{
+    Clock, ConfigError, Decision, Limiter, LimiterBuilder, OnStoreFailure, Policy, store::Store,
+};
 
 /// Long enough for the slowest machine. No test waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(45);
@@ -77,8 +79,7 @@ pub async fn count_waits(limiter: &Limiter, timeout: Duration, for_long: Duratio
 pub fn denying_limiter(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     let builder = Limiter::builder().store(store);
     let builder = builder.on_store_failure(OnStoreFailure::Deny);
-    let policies = policies.into_iter();
-    let builder = policies.fold(builder, |builder, policy| builder.policy(policy));
+    let builder = policies.into_iter().fold(builder, LimiterBuilder::policy);
     builder.build().expect("a limiter")
 }
 
@@ -114,12 +115,8 @@ pub fn us_since_epoch(time: SystemTime) -> u64 {
 #[track_caller]
 pub fn assert_config_error<T>(result: Result<T, ConfigError>, code: &str, start: &str) {
     let error = result.err().expect("a configuration error");
-    let message = error.to_string();
-    assert!(
-        error.code() == code && message.starts_with(start),
-        "{code}, {start:?}, and not {}: {message}",
-        error.code()
-    );
+    let is_so = error.code() == code && error.to_string().starts_with(start);
+    assert!(is_so, "{code}, {start:?}, and not {error:?}");
 }
 
 /// A Redis server on a free port of the loopback, in a temporary folder. It stops when dropped.

@@ -101,19 +101,18 @@ impl Told {
         key: usize,
         builder: LimiterBuilder,
     ) -> Option<Limiter> {
-        let mut builder = builder;
-        let mut any = false;
-        for (policy, name) in POLICIES.iter().enumerate() {
+        let policies = POLICIES.iter().enumerate().filter_map(|(policy, name)| {
             let quota = self.quotas.get(&(policy, key)).unwrap_or(&base[policy]);
             let quota = Policy::new(*name, *quota);
-            let quota = match self.modes.get(&policy) {
-                Some(Mode::Off) => continue,
-                Some(Mode::Shadow) => quota.shadow(),
-                _ => quota,
-            };
-            any = true;
-            builder = builder.policy(quota);
-        }
+            match self.modes.get(&policy) {
+                Some(Mode::Off) => None,
+                Some(Mode::Shadow) => Some(quota.shadow()),
+                _ => Some(quota),
+            }
+        });
+        let policies: Vec<_> = policies.collect();
+        let any = !policies.is_empty();
+        let builder = policies.into_iter().fold(builder, LimiterBuilder::policy);
         any.then(|| builder.build().expect("valid"))
     }
 

@@ -23,7 +23,11 @@ pub use tower_throttle::{
 
 pub use super::{
     DEADLINE, RedisServer, assert_config_error, decided_at_us, eventually, eventually_async,
-    limiters::{TokioClock, left, limiter_of, manual_store, ms, paused_store, poll},
+    left_of,
+    limiters::{
+        DownWith, TokioClock, Waiting, acquire, check, come, later, left, limiter_of, manual_store,
+        ms, paused_store, peek, poll, taken, wrapped,
+    },
     random::Random,
     web::{ask, at_once, hello, plain},
 };

@@ -4,11 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use tower_throttle::{
-    Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy,
-    PolicyDecision, Quota, SlidingLog, SlidingWindow, TokenBucket, store::Store,
+    FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy,
+    PolicyDecision, SlidingLog, SlidingWindow, TokenBucket, store::Store,
 };
 
-use super::{eventually_async, random::Random};
+use super::{eventually_async, limiters::limiter_of, random::Random};
 
 /// One request of the trace.
 #[derive(Clone, Copy, Debug)]
@@ -35,53 +35,24 @@ fn old() -> Policy {
 }
 
 /// One of each kind, near the rate of the trace.
-fn new_quotas() -> [(&'static str, Quota); 6] {
+fn new_policies() -> [Policy; 6] {
     let second = Duration::from_secs(1);
-    let quota = |quota: Result<Quota, _>| quota.expect("a quota");
     [
-        (
-            "bucket",
-            quota(TokenBucket::per_second(1).burst(4).try_into()),
-        ),
-        (
-            "leaky",
-            quota(LeakyBucket::per_second(2).capacity(3).try_into()),
-        ),
-        (
-            "queue",
-            quota(LeakyBucket::per_second(2).queue(4).try_into()),
-        ),
-        ("window", quota(FixedWindow::new(3, second).try_into())),
-        (
-            "sliding",
-            quota(SlidingWindow::new(4, 2 * second).try_into()),
-        ),
-        ("log", quota(SlidingLog::new(5, 3 * second).try_into())),
+        Policy::new("bucket", TokenBucket::per_second(1).burst(4)),
+        Policy::new("leaky", LeakyBucket::per_second(2).capacity(3)),
+        Policy::new("queue", LeakyBucket::per_second(2).queue(4)),
+        Policy::new("window", FixedWindow::new(3, second)),
+        Policy::new("sliding", SlidingWindow::new(4, 2 * second)),
+        Policy::new("log", SlidingLog::new(5, 3 * second)),
     ]
 }
 
-/// What a policy said to one request.
-#[derive(Debug, PartialEq, Eq)]
-struct Said {
-    policy: String,
-    is_denied: bool,
-    is_impossible: bool,
-    charged: u64,
-}
-
-impl Said {
-    fn of(policy: &PolicyDecision) -> Self {
-        Self {
-            policy: policy.name().to_owned(),
-            is_denied: policy.is_denied(),
-            is_impossible: policy.is_impossible(),
-            charged: policy.charged(),
-        }
-    }
-}
-
-fn said(decision: &Decision) -> Vec<Said> {
-    decision.policies().map(Said::of).collect()
+/// What a policy said to one request: its name, whether it denied, whether for ever, and what it
+/// charged.
+fn said(policy: &PolicyDecision) -> (String, bool, bool, u64) {
+    let (is_denied, is_impossible) = (policy.is_denied(), policy.is_impossible());
+    let name = policy.name().to_owned();
+    (name, is_denied, is_impossible, policy.charged())
 }
 
 /// Sends the trace to a limiter with one enforced policy and six shadow policies. Asserts that
@@ -92,18 +63,12 @@ pub async fn assert_shadows_say_what_they_would(
     clock: &Arc<ManualClock>,
     store: impl Store,
 ) {
-    let builder = Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(old());
-    let quotas = new_quotas().into_iter();
-    let builder = quotas.fold(builder, |builder, (name, quota)| {
-        builder.policy(Policy::new(name, quota).shadow())
-    });
-    let limiter = builder.build().expect("a limiter");
+    let old = old().on_store_failure(OnStoreFailure::Deny);
+    let shadows = new_policies().map(Policy::shadow);
+    let limiter = limiter_of(store, [old].into_iter().chain(shadows));
     let memory = || MemoryStore::builder().clock(clock.clone()).build();
-    let enforced = Limiter::new(memory(), old());
-    let models = new_quotas().map(|(name, quota)| Limiter::new(memory(), Policy::new(name, quota)));
+    let enforced = Limiter::new(memory(), self::old());
+    let models = new_policies().map(|policy| Limiter::new(memory(), policy));
 
     eventually_async("a connection", || async { limiter.peek(99).await.is_ok() }).await;
     let mut denials = 0;
@@ -113,23 +78,23 @@ pub async fn assert_shadows_say_what_they_would(
         let decision = decision.expect("a decision");
         let expected = enforced.check_n(step.caller, step.units).await;
         let expected = expected.expect("a decision");
-        assert_eq!(said(&decision), said(&expected), "{number}: {step:?}");
+        let [of, expected_of] = [&decision, &expected].map(|it| it.policies().map(said));
+        assert!(of.eq(expected_of), "{number}: {step:?}");
         assert_eq!(decision.verdict(), expected.verdict(), "{number}: {step:?}");
 
         // The clock stands until the last of them is decided.
         let are_known = || async { decision.shadow_policies().count() == models.len() };
         eventually_async("the shadow policies' answers", are_known).await;
-        let shadows: Vec<Said> = decision.shadow_policies().map(Said::of).collect();
-        let mut expected = Vec::new();
-        for model in &models {
-            let decision = model.check_n(step.caller, step.units).await;
-            expected.extend(said(&decision.expect("a decision")));
+        for (model, shadow) in models.iter().zip(decision.shadow_policies()) {
+            let expected = model.check_n(step.caller, step.units).await;
+            let expected = expected.expect("a decision");
+            let expected = expected.policies().next().map(said);
+            assert_eq!(Some(said(shadow)), expected, "{number}: {step:?}");
         }
-        assert_eq!(shadows, expected, "{number}: {step:?}");
         denials += decision.shadow_denied().count();
     }
     let seen = limiter.metrics();
-    let names = new_quotas().map(|(name, _)| name);
+    let names = ["bucket", "leaky", "queue", "window", "sliding", "log"];
     let counted = names.map(|name| seen.policy(name).expect("its numbers").shadow_denied);
     assert_eq!(counted.iter().sum::<u64>(), denials as u64, "{seen:?}");
     assert!(counted.iter().all(|denied| *denied > 0), "{seen:?}");

@@ -47,10 +47,8 @@ pub fn day() -> Policy {
 /// Reads the cost from a header; 1 where there is none.
 pub fn cost_in(header: &'static str) -> impl Fn(&RequestHead<'_>) -> u64 + Send + Sync + 'static {
     move |head| {
-        let text = head
-            .headers()
-            .get(header)
-            .and_then(|text| text.to_str().ok());
+        let text = head.headers().get(header);
+        let text = text.and_then(|text| text.to_str().ok());
         text.and_then(|text| text.parse().ok()).unwrap_or(1)
     }
 }
@@ -72,9 +70,8 @@ pub fn layer_with(
     set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
 ) -> (RateLimitLayer, Arc<ManualClock>) {
     let (store, clock) = standing_store();
-    let builder = RateLimitLayer::builder()
-        .store(store)
-        .decision_in_extensions();
+    let builder = RateLimitLayer::builder().store(store);
+    let builder = builder.decision_in_extensions();
     let builder = policies
         .into_iter()
         .fold(builder, RateLimitLayerBuilder::policy);
@@ -157,21 +154,16 @@ impl Answer {
             format!("HTTP/1.1 {}", self.status),
             lines.next().expect("a status line")
         );
-        let mut wanted: Vec<_> = lines
-            .map(|line| {
-                let (name, value) = line.split_once(": ").expect("a field");
-                (name.to_ascii_lowercase(), value.to_owned())
-            })
-            .collect();
+        let wanted = lines.map(|line| {
+            let (name, value) = line.split_once(": ").expect("a field");
+            format!("{}: {value}", name.to_ascii_lowercase())
+        });
+        let found = self.headers.iter().map(|(name, value)| {
+            let value = value.to_str().expect("ASCII");
+            format!("{name}: {value}")
+        });
+        let (mut wanted, mut found): (Vec<_>, Vec<_>) = (wanted.collect(), found.collect());
         wanted.sort();
-        let mut found: Vec<_> = self
-            .headers
-            .iter()
-            .map(|(name, value)| {
-                let value = value.to_str().expect("ASCII");
-                (name.as_str().to_owned(), value.to_owned())
-            })
-            .collect();
         found.sort();
         assert_eq!(found, wanted);
         assert_eq!(self.text(), body);
@@ -180,11 +172,8 @@ impl Answer {
 }
 
 pub fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
-    let lines: Vec<_> = headers
-        .get_all(name)
-        .iter()
-        .map(|value| value.to_str().expect("ASCII"))
-        .collect();
+    let lines = headers.get_all(name).iter();
+    let lines: Vec<_> = lines.map(|value| value.to_str().expect("ASCII")).collect();
     (!lines.is_empty()).then(|| lines.join(", "))
 }
 
@@ -275,13 +264,8 @@ impl<S: Store> Slow<S> {
 
     fn later<T: Send + 'static>(&self, answer: StoreAnswer<T>) -> StoreAnswer<T> {
         let gate = Arc::clone(&self.gate);
-        StoreAnswer::Later(Box::pin(async move {
-            gate.acquire().await.expect("an open gate").forget();
-            match answer {
-                StoreAnswer::Now(result) => result,
-                StoreAnswer::Later(future) => future.await,
-            }
-        }))
+        let wait = async move { gate.acquire().await.expect("an open gate").forget() };
+        super::limiters::later(answer, wait)
     }
 }
 

@@ -5,8 +5,7 @@
 
 use std::future::{pending, poll_fn};
 
-use tokio::sync::Semaphore;
-use tower_throttle::LimiterBuilder;
+use tokio::{sync::Semaphore, time::sleep};
 
 use crate::support::prelude::*;
 
@@ -33,6 +32,14 @@ pub(super) fn unavailable() -> Does {
 
 pub(super) fn unavailable_later() -> Does {
     Does::FailsLater(StoreError::unavailable("switched off"))
+}
+
+/// Either of the two.
+pub(super) fn failing(random: &mut Random) -> Does {
+    match random.below(2) {
+        0 => unavailable(),
+        _ => unavailable_later(),
+    }
 }
 
 /// Clones are one store.
@@ -87,25 +94,12 @@ impl Switch {
 
     /// Returns a limiter that bypasses the switch, to read what the store itself holds.
     pub(super) fn looking<const N: usize>(&self, policies: [Policy; N]) -> Limiter {
-        limiter(self.memory().clone(), policies)
+        limiter_of(self.memory().clone(), policies)
     }
 
     /// Returns a limiter on the buckets of this process alone.
     pub(super) fn looking_locally<const N: usize>(&self, policies: [Policy; N]) -> Limiter {
-        #[derive(Debug)]
-        struct Off(Fallback);
-        impl Store for Off {
-            fn check(&self, _: &Check<'_>) -> Answer<Decision> {
-                Answer::Now(Err(StoreError::unavailable("only to look")))
-            }
-            fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
-                Answer::Now(Err(StoreError::unavailable("only to look")))
-            }
-            fn fallback(&self) -> Option<Fallback> {
-                Some(self.0.clone())
-            }
-        }
-        limiter(Off(self.0.fallback.clone()), policies)
+        limiter_of(DownWith(self.0.fallback.clone()), policies)
     }
 
     /// A check is borrowed and cannot be kept for later, so it is executed here. A caller that
@@ -113,34 +107,21 @@ impl Switch {
     fn answer<T: Send + 'static>(&self, act: impl FnOnce(&MemoryStore) -> Answer<T>) -> Answer<T> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let does = self.0.does.lock().unwrap().clone();
-        let act = || match act(&self.0.memory) {
-            Answer::Now(result) => result,
-            Answer::Later(_) => unreachable!("memory answers at once"),
-        };
+        let act = || act(&self.0.memory);
         match does {
-            Does::Answers => Answer::Now(act()),
+            Does::Answers => act(),
             Does::AnswersLater(polls) => later(act(), pauses(polls)),
-            Does::AnswersAfter(wait) => later(act(), tokio::time::sleep(wait)),
+            Does::AnswersAfter(wait) => later(act(), sleep(wait)),
             Does::WaitsAtGate => {
                 let gate = Arc::clone(&self.0.gate);
                 later(act(), async move { gate.acquire().await.unwrap().forget() })
             }
             Does::Fails(error) => Answer::Now(Err(error)),
-            Does::FailsLater(error) => later(Err(error), pauses(1)),
+            Does::FailsLater(error) => later(Answer::Now(Err(error)), pauses(1)),
             Does::ActsAndIsSilent => later(act(), pending()),
             Does::IsSilent => Answer::Later(Box::pin(pending())),
         }
     }
-}
-
-fn later<T: Send + 'static>(
-    result: Result<T, StoreError>,
-    wait: impl Future<Output = ()> + Send + 'static,
-) -> Answer<T> {
-    Answer::Later(Box::pin(async move {
-        wait.await;
-        result
-    }))
 }
 
 async fn pauses(polls: u32) {
@@ -170,33 +151,15 @@ impl Store for Switch {
     }
 }
 
-pub(super) fn limiter<const N: usize>(store: impl Store, policies: [Policy; N]) -> Limiter {
-    limiter_of(store, policies)
-}
-
-pub(super) fn limiter_with<const N: usize>(
-    store: impl Store,
-    policies: [Policy; N],
-    set: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
-) -> Limiter {
-    let builder = Limiter::builder().store(store);
-    let builder = policies
-        .into_iter()
-        .fold(builder, |all, one| all.policy(one));
-    set(builder).build().unwrap()
-}
-
 /// Polls a future to its end that needs neither a timer nor a runtime.
 #[track_caller]
 pub(super) fn finish<F: Future>(future: F) -> F::Output {
-    let mut future = std::pin::pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    for _ in 0..100 {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
+    let mut future = Box::pin(future);
+    let mut polls = (0..100).map(|_| poll(&mut future));
+    match polls.find(Poll::is_ready) {
+        Some(Poll::Ready(output)) => output,
+        _ => panic!("it waits"),
     }
-    panic!("it waits");
 }
 
 /// Asks each millisecond of the paused time until it is so. Panics after `most`.
@@ -210,7 +173,7 @@ pub(super) fn soon(
         let started = tokio::time::Instant::now();
         while !is_so().await {
             assert!(started.elapsed() < most, "{caller}: not within {most:?}");
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            sleep(ms(1)).await;
         }
     }
 }

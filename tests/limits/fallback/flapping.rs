@@ -1,10 +1,8 @@
 //! A store that fails and answers in turn grants no caller more than its bounds.
 
-use tower_throttle::Algorithm;
-
 use super::{
-    fake_store::{Does, Switch, finish, limiter, unavailable, unavailable_later},
-    quotas::{ALGORITHMS, quota_of},
+    fake_store::{Does, Switch, failing, finish},
+    quotas::{ALGORITHMS, flows, quota_of, shared},
 };
 use crate::support::prelude::*;
 
@@ -12,11 +10,7 @@ use crate::support::prelude::*;
 fn flap(random: &mut Random, quota: Quota, processes: u32) -> ([u128; 2], u128) {
     let clock = Arc::new(ManualClock::new());
     let store = Switch::on(&clock);
-    let share = OnStoreFailure::share_of(processes);
-    let policy = Policy::new("flapping", quota)
-        .cost(0)
-        .on_store_failure(share);
-    let limiter = limiter(store.clone(), [policy]);
+    let limiter = Limiter::new(store.clone(), shared(quota, processes));
     let (mut granted, mut us) = ([0; 2], 0);
     let unit_us = quota.period().as_micros() / u128::from(quota.limit().max(1));
     let unit_us = u64::try_from(unit_us).unwrap().min(1 << 35);
@@ -25,8 +19,7 @@ fn flap(random: &mut Random, quota: Quota, processes: u32) -> ([u128; 2], u128) 
         store.now(match (is_up, random.below(2)) {
             (true, 0) => Does::Answers,
             (true, _) => Does::AnswersLater(2),
-            (false, 0) => unavailable(),
-            (false, _) => unavailable_later(),
+            (false, _) => failing(random),
         });
         for units in [1, 1, 3, 1 << 52] {
             let decision = finish(limiter.take_up_to("ann", units)).unwrap();
@@ -48,35 +41,23 @@ fn a_thousand_changes_grant_one_local_burst_and_the_rate() {
         let quota = quota_of(round % ALGORITHMS, &mut random);
         let processes = u32::try_from(random.between(1, 20)).unwrap();
         let ([by_store, locally], us) = flap(&mut random, quota, processes);
-        let n = u128::from(processes);
-        let share = |units: u64| u128::from(units).div_ceil(n);
         let period_us = quota.period().as_micros();
-        let flows = matches!(
-            quota.algorithm(),
-            Algorithm::TokenBucket | Algorithm::LeakyBucket
-        );
-        let most = |capacity: u128, limit: u128, parts: u128| match limit {
-            0 => capacity,
-            // Months are 28 days at least.
-            _ if !flows || format!("{quota:?}").starts_with("Interval") => {
-                capacity + limit * (us * 31 / 28 / period_us + 2)
-            }
-            // No bucket is deeper than 104 days.
-            _ => {
-                capacity + us * u128::from(quota.limit()) / (period_us * parts) + 1 + us / (1 << 43)
+        let most = |parts: u128| {
+            let part = |units: u64| u128::from(units).div_ceil(parts);
+            let (capacity, limit) = (part(quota.capacity()), part(quota.limit()));
+            match limit {
+                0 => capacity,
+                // No bucket is deeper than 104 days.
+                _ if flows(quota) => {
+                    let inflow = us * u128::from(quota.limit()) / (period_us * parts);
+                    capacity + inflow + 1 + us / (1 << 43)
+                }
+                // Months are 28 days at least.
+                _ => capacity + limit * (us * 31 / 28 / period_us + 2),
             }
         };
         let what = format!("{processes} processes, {us} us, {quota:?}");
-        let capacity = u128::from(quota.capacity());
-        let most_locally = most(share(quota.capacity()), share(quota.limit()), n);
-        let most_by_store = most(capacity, quota.limit().into(), 1);
-        assert!(
-            locally <= most_locally,
-            "{locally} > {most_locally}: {what}"
-        );
-        assert!(
-            by_store <= most_by_store,
-            "{by_store} > {most_by_store}: {what}"
-        );
+        assert!(by_store <= most(1), "{by_store} by the store: {what}");
+        assert!(locally <= most(processes.into()), "{locally} here: {what}");
     }
 }

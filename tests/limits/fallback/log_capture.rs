@@ -2,43 +2,42 @@
 
 #![allow(unreachable_pub)]
 
-#[cfg(feature = "tracing")]
-use std::{cell::RefCell, io};
-
-use crate::support::prelude::*;
+#[cfg(not(feature = "tracing"))]
+pub(super) fn quiet() {}
 
 #[cfg(feature = "tracing")]
-type Log = Arc<Mutex<Vec<u8>>>;
+pub(super) use capture::{Logging, quiet};
 
 #[cfg(feature = "tracing")]
-thread_local! {
-    static LOG: RefCell<Option<Log>> = const { RefCell::new(None) };
-}
+mod capture {
+    use std::{cell::RefCell, io, sync::Once};
 
-#[cfg(feature = "tracing")]
-struct ToLog;
+    use tokio::runtime::{Builder, EnterGuard, Runtime};
 
-#[cfg(feature = "tracing")]
-impl io::Write for ToLog {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LOG.with_borrow(|log| {
-            if let Some(log) = log {
-                log.lock().unwrap().extend_from_slice(bytes);
-            }
-        });
-        Ok(bytes.len())
+    use crate::support::prelude::*;
+
+    type Log = Arc<Mutex<Vec<u8>>>;
+
+    thread_local! {
+        static LOG: RefCell<Log> = RefCell::default();
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+    struct ToLog;
 
-/// Keeps the crate's log lines off the standard error.
-pub(super) fn quiet() {
-    #[cfg(feature = "tracing")]
-    {
-        static INIT: std::sync::Once = std::sync::Once::new();
+    impl io::Write for ToLog {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            LOG.with_borrow(|log| log.lock().unwrap().extend_from_slice(bytes));
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Keeps the crate's log lines off the standard error.
+    pub(in super::super) fn quiet() {
+        static INIT: Once = Once::new();
         INIT.call_once(|| {
             tracing_subscriber::fmt()
                 .with_max_level(tracing::Level::INFO)
@@ -48,38 +47,37 @@ pub(super) fn quiet() {
                 .init();
         });
     }
-}
 
-/// A runtime in paused time, and all lines that its thread logs, and those that enter it.
-#[cfg(feature = "tracing")]
-pub(super) struct Logging {
-    pub(super) runtime: tokio::runtime::Runtime,
-    log: Log,
-}
-
-#[cfg(feature = "tracing")]
-impl Logging {
-    /// Starts with an empty log. The runtime's tasks must run on this thread.
-    pub(super) fn new() -> Self {
-        quiet();
-        let log = Log::default();
-        LOG.set(Some(Arc::clone(&log)));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        Self { runtime, log }
+    /// A runtime in paused time, and all lines that its thread logs, and those that enter it.
+    pub(in super::super) struct Logging {
+        pub(in super::super) runtime: Runtime,
+        log: Log,
     }
 
-    /// Lets another thread log here, in the runtime's time.
-    pub(super) fn enter(&self) -> tokio::runtime::EnterGuard<'_> {
-        LOG.set(Some(Arc::clone(&self.log)));
-        self.runtime.enter()
-    }
+    impl Logging {
+        /// Starts with an empty log. The runtime's tasks must run on this thread.
+        pub(in super::super) fn new() -> Self {
+            quiet();
+            let log = Log::default();
+            LOG.set(Arc::clone(&log));
+            let mut builder = Builder::new_current_thread();
+            let runtime = builder.enable_all().start_paused(true).build().unwrap();
+            Self { runtime, log }
+        }
 
-    pub(super) fn lines(&self) -> Vec<String> {
-        let text = String::from_utf8(self.log.lock().unwrap().clone()).unwrap();
-        text.lines().map(str::to_owned).collect()
+        /// Lets another thread log here, in the runtime's time.
+        pub(in super::super) fn enter(&self) -> EnterGuard<'_> {
+            LOG.set(Arc::clone(&self.log));
+            self.runtime.enter()
+        }
+
+        /// Returns the lines, of which there must be so many.
+        #[track_caller]
+        pub(in super::super) fn lines(&self, count: usize) -> Vec<String> {
+            let text = String::from_utf8(self.log.lock().unwrap().clone()).unwrap();
+            let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            assert_eq!(lines.len(), count, "{lines:#?}");
+            lines
+        }
     }
 }

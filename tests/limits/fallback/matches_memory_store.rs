@@ -1,41 +1,20 @@
 //! In an outage, this process decides as a memory store would.
 
-use tower_throttle::HeaderFormat;
-
 use super::{
-    fake_store::{Switch, finish, unavailable, unavailable_later},
-    quotas::{ALGORITHMS, concurrency, quota, quota_of},
+    fake_store::{Switch, failing, finish},
+    quotas::{ALGORITHMS, concurrency, quota, quota_of, step},
 };
+use crate::support::overlaid::{Asked, seen};
 use crate::support::prelude::*;
-use crate::support::web::{api, day, get};
-
-/// Shows all fields of a decision except its source.
-fn reported(decision: &Decision) -> String {
-    let policies: Vec<_> = decision
-        .policies()
-        .map(|policy| {
-            (
-                (policy.name().to_owned(), policy.quota(), policy.capacity()),
-                (policy.cost(), policy.charged(), policy.remaining()),
-                (policy.reset_after(), policy.retry_after(), policy.delay()),
-                (policy.is_denied(), policy.is_impossible()),
-                tower_throttle::compat::cl_throttle_for_policy(policy),
-            )
-        })
-        .collect();
-    let whole = (
-        (decision.verdict(), decision.decided_at()),
-        (decision.retry_after(), decision.delay(), decision.charged()),
-        tower_throttle::compat::cl_throttle(decision),
-    );
-    format!("{whole:?} {policies:?}")
-}
 
 #[track_caller]
 fn assert_same(local: &Decision, plain: &Decision) {
     assert_eq!(local.source(), Source::Local);
     assert_eq!(plain.source(), Source::Store);
-    assert_eq!(reported(local), reported(plain));
+    assert_eq!(local.decided_at(), plain.decided_at());
+    assert_eq!(seen(local), seen(plain));
+    let numbers = tower_throttle::compat::cl_throttle;
+    assert_eq!(numbers(local), numbers(plain));
 }
 
 /// Returns a cost: mostly small, sometimes about the capacity, sometimes above it.
@@ -50,98 +29,66 @@ fn cost(random: &mut Random, quotas: &[Quota]) -> u64 {
     }
 }
 
-async fn ask_for(limiter: &Limiter, which: u64, key: &'static str, units: u64) -> Answered {
-    match which {
-        0 => limiter.check(key).await,
-        1 | 2 => limiter.check_n(key, units).await,
-        3 => limiter.take_up_to(key, units).await,
-        4 => limiter.debit(key, units).await,
-        5 => limiter.peek(key).await,
-        _ => limiter
-            .credit(key, units)
-            .await
-            .map(|refund| refund.decision().clone()),
-    }
-}
-
-type Answered = Result<Decision, StoreError>;
-
-fn build(store: impl Store, quotas: &[Quota]) -> Limiter {
-    let all = quotas.iter().enumerate();
-    let builder = all.fold(
-        Limiter::builder().store(store),
-        |builder, (number, quota)| {
+/// Returns a store that is down, and limiters on it and on a store in memory, with its clock.
+fn two(quotas: &[Quota]) -> (Switch, [Limiter; 2], Arc<ManualClock>) {
+    let (plain, clock) = manual_store();
+    let store = Switch::down(&clock);
+    let policies = || {
+        let quotas = quotas.iter().enumerate();
+        quotas.map(|(number, quota)| {
             let policy = Policy::new(format!("policy {number}"), *quota);
             // A constant cost must fit.
-            builder.policy(policy.cost(quota.capacity().min(2)))
-        },
-    );
-    builder.build().unwrap()
+            policy.cost(quota.capacity().min(2))
+        })
+    };
+    let local = limiter_of(store.clone(), policies());
+    (store, [local, limiter_of(plain, policies())], clock)
 }
 
-/// Returns a step of time: tenths of the time of a unit, a few of them, or very many.
-fn step(random: &mut Random, quotas: &[Quota]) -> Duration {
-    let quota = quotas[random.below(quotas.len() as u64) as usize];
-    let us = quota.period().as_micros() / u128::from(quota.limit().max(1));
-    let us = u64::try_from(us).unwrap().min(1 << 43);
-    Duration::from_micros(match random.below(4) {
-        0 => random.below(3),
-        1 => us,
-        2 => random.bits_up_to(3 * us),
-        _ => random.bits_up_to(2_000 * us),
-    })
-}
-
-fn walk(random: &mut Random, quotas: &[Quota], steps: usize) {
-    let clock = Arc::new(ManualClock::new());
-    let store = Switch::down(&clock);
-    let plain = MemoryStore::builder().clock(clock.clone()).build();
-    let (local, plain) = (build(store.clone(), quotas), build(plain, quotas));
-    for _ in 0..steps {
-        store.now(match random.below(2) {
-            0 => unavailable(),
-            _ => unavailable_later(),
-        });
+fn walk(random: &mut Random, quotas: &[Quota]) {
+    let (store, [local, plain], clock) = two(quotas);
+    for _ in 0..150 {
+        store.now(failing(random));
         let key = random.one_of(&["ann", "bob", ""]);
         let units = cost(random, quotas);
-        match random.below(12) {
+        let asked = match random.below(12) {
+            0 => Asked::Check,
+            1 | 2 => Asked::CheckN(units),
+            3 => Asked::UpTo(units),
+            4 => Asked::Debit(units),
+            5 => Asked::Peek,
             6 => {
-                let error = finish(ask_for(&local, 6, key, units)).unwrap_err();
+                let error = finish(local.credit(key, units)).unwrap_err();
                 assert!(error.is_unavailable(), "{error}");
+                continue;
             }
             7 => {
                 assert!(finish(local.reset(key)).unwrap_err().is_unavailable());
                 finish(plain.reset(key)).unwrap();
+                continue;
             }
-            8.. => clock.advance(step(random, quotas)),
-            which => {
-                let local = finish(ask_for(&local, which, key, units)).unwrap();
-                let plain = finish(ask_for(&plain, which, key, units)).unwrap();
-                assert_same(&local, &plain);
+            _ => {
+                clock.advance(step(random, quotas));
+                continue;
             }
-        }
+        };
+        let [local, plain] = [&local, &plain].map(|limiter| {
+            let decision = finish(asked.of(limiter, key)).unwrap();
+            decision.expect("it decides")
+        });
+        assert_same(&local, &plain);
     }
     assert_eq!(store.memory().len(), 0, "the store was charged");
 }
 
 #[test]
-fn every_algorithm_decides_in_this_process_as_in_a_store() {
+fn every_algorithm_alone_or_with_others_decides_in_this_process_as_in_a_store() {
     let mut random = Random::new();
-    for algorithm in 0..ALGORITHMS {
-        for _ in 0..60 {
-            let quota = quota_of(algorithm, &mut random);
-            walk(&mut random, &[quota], 150);
-        }
-    }
-}
-
-#[test]
-fn several_policies_decide_together_as_in_a_store() {
-    let mut random = Random::new();
-    for _ in 0..300 {
-        let count = random.between(2, 4);
-        let quotas: Vec<_> = (0..count).map(|_| quota(&mut random)).collect();
-        walk(&mut random, &quotas, 150);
+    for round in 0..80 * ALGORITHMS {
+        let mut quotas = vec![quota_of(round % ALGORITHMS, &mut random)];
+        let others = random.below(2) * random.between(1, 3);
+        quotas.extend((0..others).map(|_| quota(&mut random)));
+        walk(&mut random, &quotas);
     }
 }
 
@@ -150,14 +97,11 @@ fn several_policies_decide_together_as_in_a_store() {
 fn permits_are_held_in_this_process_as_in_a_store() {
     let mut random = Random::new();
     for round in 0..300 {
-        let clock = Arc::new(ManualClock::new());
-        let store = Switch::down(&clock);
-        let plain = MemoryStore::builder().clock(clock.clone()).build();
         let mut quotas = vec![concurrency(&mut random)];
         if round % 2 == 0 {
             quotas.push(quota(&mut random));
         }
-        let (local, plain) = (build(store.clone(), &quotas), build(plain, &quotas));
+        let (store, [local, plain], clock) = two(&quotas);
         let mut held = Vec::new();
         for _ in 0..100 {
             let key = random.one_of(&["ann", "bob"]);
@@ -183,50 +127,9 @@ fn permits_are_held_in_this_process_as_in_a_store() {
         }
         drop(held);
         for key in ["ann", "bob"] {
-            let decision = finish(local.peek(key)).unwrap();
-            let policy = decision.policies().next().unwrap();
-            assert_eq!(policy.remaining(), quotas[0].capacity(), "permits leaked");
+            let left = finish(left(&local, key));
+            assert_eq!(left, quotas[0].capacity(), "permits leaked");
         }
         assert_eq!(store.memory().len(), 0, "the store was charged");
-    }
-}
-
-#[test]
-fn a_layer_answers_in_an_outage_as_on_a_store() {
-    let mut random = Random::new();
-    let modes = [
-        HeaderFormat::Draft10,
-        HeaderFormat::Draft7,
-        HeaderFormat::XRateLimitEpoch,
-    ];
-    for round in 0..60 {
-        let clock = Arc::new(ManualClock::new());
-        let store = Switch::down(&clock);
-        let plain = MemoryStore::builder().clock(clock.clone()).build();
-        let mode = modes[round % modes.len()];
-        let layer = |store: Arc<dyn Store>| {
-            let builder = RateLimitLayer::builder()
-                .decision_in_extensions()
-                .headers(mode)
-                .store(store);
-            let builder = builder.policy(api()).policy(day());
-            let builder = match mode {
-                HeaderFormat::Draft10 => builder.partition_key_secret(b"secret"),
-                _ => builder,
-            };
-            builder.build().unwrap()
-        };
-        let (local, plain) = (layer(Arc::new(store.clone())), layer(Arc::new(plain)));
-        for _ in 0..100 {
-            let costs = [
-                ("api", random.bits_up_to(120)),
-                ("day", random.bits_up_to(5_500)),
-            ];
-            let (local, plain) = (ask(&local, get(costs)), ask(&plain, get(costs)));
-            assert_eq!(local.status, plain.status);
-            assert_eq!((local.headers, local.body), (plain.headers, plain.body));
-            assert_same(&local.decision.unwrap(), &plain.decision.unwrap());
-            clock.advance(Duration::from_micros(random.bits_up_to(20_000_000)));
-        }
     }
 }

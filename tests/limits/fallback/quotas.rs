@@ -3,6 +3,8 @@
 //! `support::plans` draws others: around one length of time, so that a walk of the model
 //! reaches their limits.
 
+use tower_throttle::Algorithm;
+
 use crate::support::prelude::*;
 
 /// Returns a limit: at an edge, a prime, or any.
@@ -79,6 +81,34 @@ pub(super) fn quota_of(algorithm: usize, random: &mut Random) -> Quota {
             return quota;
         }
     }
+}
+
+/// Returns whether units flow in, rather than all at once.
+pub(super) fn flows(quota: Quota) -> bool {
+    let is_bucket = matches!(
+        quota.algorithm(),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket
+    );
+    is_bucket && !format!("{quota:?}").starts_with("Interval")
+}
+
+/// Returns a policy of which each of some processes has a share while the store fails.
+pub(super) fn shared(quota: Quota, processes: u32) -> Policy {
+    let share = OnStoreFailure::share_of(processes);
+    Policy::new("shared", quota).cost(0).on_store_failure(share)
+}
+
+/// Returns a step of time: tenths of the time of a unit, a few of them, or very many.
+pub(super) fn step(random: &mut Random, quotas: &[Quota]) -> Duration {
+    let quota = quotas[random.below(quotas.len() as u64) as usize];
+    let us = quota.period().as_micros() / u128::from(quota.limit().max(1));
+    let us = u64::try_from(us).unwrap().min(1 << 43);
+    Duration::from_micros(match random.below(4) {
+        0 => random.below(3),
+        1 => us,
+        2 => random.bits_up_to(3 * us),
+        _ => random.bits_up_to(2_000 * us),
+    })
 }
 
 pub(super) fn quota(random: &mut Random) -> Quota {

@@ -2,18 +2,11 @@
 
 use tokio::time::{Instant, sleep};
 
-use super::fake_store::{Does, Switch, limiter, unavailable, unavailable_later};
+use super::fake_store::{Does, Switch, failing, unavailable, unavailable_later};
 use crate::support::prelude::*;
 
 fn store() -> Switch {
     Switch::on(&TokioClock::new())
-}
-
-fn failing(random: &mut Random) -> Does {
-    match random.below(2) {
-        0 => unavailable(),
-        _ => unavailable_later(),
-    }
 }
 
 /// Reservations stay: each waiter continues at the time that was decided for it.
@@ -27,37 +20,31 @@ async fn reservations_survive_an_outage() {
     ];
     for round in 0..60 {
         let store = store();
-        let limiter = limiter(store.clone(), [Policy::new("turns", quotas[round % 3])]);
+        let limiter = Limiter::new(store.clone(), quotas[round % 3]);
         let started = Instant::now();
         // Callers come before the failure, during it, and after it.
         let mut tasks = Vec::new();
         let mut turns = [0_u64; 2];
         for phase in 0..4 {
             let is_up = phase % 2 == 0;
-            store.now(if is_up {
-                Does::Answers
-            } else {
-                failing(&mut random)
+            store.now(match is_up {
+                true => Does::Answers,
+                false => failing(&mut random),
             });
             for _ in 0..random.between(1, 8) {
                 let turn = &mut turns[usize::from(!is_up)];
                 let moment = ms(100 * *turn);
                 *turn += 1;
                 let limiter = limiter.clone();
-                let task = async move {
-                    let permit = limiter.acquire("ann", ms(10_000)).await.unwrap();
+                let mut task = Box::pin(async move {
+                    let permit = acquire(&limiter, "ann", ms(10_000)).await;
                     assert!(permit.is_allowed());
                     let expected = if is_up { Source::Store } else { Source::Local };
                     assert_eq!(permit.decision().source(), expected);
                     assert_eq!(started.elapsed(), moment, "{is_up}");
-                };
-                let mut task = Box::pin(task);
-                // All callers come at one instant, in this order.
-                let is_done = (0..3).any(|_| {
-                    let waker = Waker::noop();
-                    let mut context = Context::from_waker(waker);
-                    task.as_mut().poll(&mut context).is_ready()
                 });
+                // All callers come at one instant, in this order.
+                let is_done = (0..3).any(|_| poll(&mut task).is_ready());
                 assert_eq!(is_done, moment.is_zero());
                 if !is_done {
                     tasks.push(tokio::spawn(task));
@@ -73,44 +60,29 @@ async fn reservations_survive_an_outage() {
 /// A caller that waits for room checks again, and the store or this process decides then.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_room_ends_in_the_first_store_that_has_room() {
-    let quotas: [Quota; 3] = [
-        FixedWindow::new(2, ms(1_000)).try_into().unwrap(),
-        SlidingLog::new(2, ms(1_000)).try_into().unwrap(),
-        TokenBucket::new(2, ms(1_000))
-            .refill_at_once()
-            .try_into()
-            .unwrap(),
-    ];
-    for quota in quotas {
-        for starts_up in [true, false] {
+    for policy in [
+        Policy::new("window", FixedWindow::new(2, ms(1_000))),
+        Policy::new("log", SlidingLog::new(2, ms(1_000))),
+        Policy::new("at once", TokenBucket::new(2, ms(1_000)).refill_at_once()),
+    ] {
+        for (first, then, source) in [
+            (Does::Answers, unavailable_later(), Source::Local),
+            (unavailable_later(), Does::Answers, Source::Store),
+        ] {
             let store = store();
-            let limiter = limiter(store.clone(), [Policy::new("room", quota)]);
-            let up_or_down = |is_up| {
-                if is_up {
-                    Does::Answers
-                } else {
-                    unavailable_later()
-                }
-            };
-            store.now(up_or_down(starts_up));
+            let limiter = Limiter::new(store.clone(), policy.clone());
+            store.now(first);
             for _ in 0..2 {
-                let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
-                assert!(permit.is_allowed());
+                assert!(acquire(&limiter, "ann", ms(0)).await.is_allowed());
             }
             let started = Instant::now();
-            let waiting = limiter.clone();
-            let task = tokio::spawn(async move { waiting.acquire("ann", ms(5_000)).await });
+            let task = tokio::spawn(come(&limiter, ms(5_000)));
             sleep(ms(500)).await;
             assert!(!task.is_finished());
-            store.now(up_or_down(!starts_up));
+            store.now(then);
             let permit = task.await.unwrap().unwrap();
             assert!(permit.is_allowed());
             assert_eq!(started.elapsed(), ms(1_000));
-            let source = if starts_up {
-                Source::Local
-            } else {
-                Source::Store
-            };
             assert_eq!(permit.decision().source(), source);
         }
     }
@@ -121,34 +93,29 @@ async fn waiting_for_room_ends_in_the_first_store_that_has_room() {
 async fn waiting_for_permits_continues_through_an_outage() {
     let held = || Policy::new("held", Concurrency::new(1).lifetime(ms(600_000)));
     let store = store();
-    let limiter = limiter(store.clone(), [held()]);
-    let of_store = limiter.acquire("ann", Duration::ZERO).await.unwrap();
-    let acquire = |limiter: &Limiter| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move { limiter.acquire("ann", ms(60_000)).await.unwrap() })
-    };
-    let first = acquire(&limiter);
+    let limiter = Limiter::new(store.clone(), held());
+    let of_store = acquire(&limiter, "ann", ms(0)).await;
+    let first = tokio::spawn(come(&limiter, ms(60_000)));
     sleep(ms(1_000)).await;
     assert!(!first.is_finished());
     store.now(unavailable());
-    let first = first.await.unwrap();
+    let first = first.await.unwrap().unwrap();
     assert_eq!(first.decision().source(), Source::Local);
-    let second = acquire(&limiter);
+    let second = tokio::spawn(come(&limiter, ms(60_000)));
     sleep(ms(5_000)).await;
     assert!(!second.is_finished(), "one at a time in this process, too");
     store.now(Does::Answers);
     sleep(ms(5_000)).await;
     assert!(!second.is_finished(), "the store's is held");
     drop(of_store);
-    let second = second.await.unwrap();
+    let second = second.await.unwrap().unwrap();
     assert_eq!(second.decision().source(), Source::Store);
     drop((first, second));
     // The statements about held permits failed in the outage. The next one also covers this
     // release, and the first reply of the store ended its pause.
     sleep(ms(1)).await;
     for looking in [store.looking([held()]), store.looking_locally([held()])] {
-        let standing = looking.peek("ann").await.unwrap();
-        assert_eq!(standing.policies().next().unwrap().remaining(), 1);
+        assert_eq!(left(&looking, "ann").await, 1);
     }
 }
 
@@ -158,10 +125,9 @@ async fn an_outage_ends_waits_that_are_not_decided_locally() {
     for choice in [OnStoreFailure::Deny, OnStoreFailure::Allow] {
         let store = store();
         let window = Policy::new("room", FixedWindow::new(1, ms(1_000)));
-        let limiter = limiter(store.clone(), [window.on_store_failure(choice)]);
-        assert!(limiter.check("ann").await.unwrap().is_allowed());
-        let waiting = limiter.clone();
-        let task = tokio::spawn(async move { waiting.acquire("ann", ms(5_000)).await });
+        let limiter = Limiter::new(store.clone(), window.on_store_failure(choice));
+        assert!(check(&limiter, "ann").await.is_allowed());
+        let task = tokio::spawn(come(&limiter, ms(5_000)));
         sleep(ms(500)).await;
         store.now(unavailable());
         match (choice, task.await.unwrap()) {

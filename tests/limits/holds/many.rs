@@ -2,7 +2,7 @@
 
 use tower_throttle::{RedisStore, testing::SimulatedRedis};
 
-use super::LIFETIME;
+use super::{LIFETIME, day, tokens};
 use crate::support::prelude::*;
 
 /// All extensions of a process are due within a short time, and take the server longer than a check
@@ -14,9 +14,7 @@ async fn three_thousand_callers_who_hold_at_a_time_lose_none() {
     redis.set_delay(Duration::from_millis(2));
     redis.set_service_time(Duration::from_micros(200), Duration::from_micros(50));
     let store = RedisStore::builder().simulated(&redis).expect("a store");
-    let policy = Policy::new("tokens", FixedWindow::per_day(100))
-        .hold_for(LIFETIME)
-        .on_store_failure(OnStoreFailure::Deny);
+    let policy = tokens(day()).on_store_failure(OnStoreFailure::Deny);
     let limiter = Limiter::new(store, policy);
     let mut held = Vec::new();
     for callers in (0..CALLERS).collect::<Vec<_>>().chunks(200) {
@@ -41,8 +39,6 @@ async fn three_thousand_callers_who_hold_at_a_time_lose_none() {
         (CALLERS, CALLERS)
     );
     for caller in 0..CALLERS {
-        let decision = limiter.peek(caller).await.expect("a decision");
-        let policy = decision.policies().next().expect("a policy");
-        assert_eq!(policy.remaining(), 100, "caller {caller}");
+        assert_eq!(left(&limiter, caller).await, 100, "caller {caller}");
     }
 }

@@ -8,6 +8,7 @@ mod random;
 mod settled;
 
 use tokio::time::Instant;
+use tower_throttle::Reserved;
 
 use crate::support::prelude::*;
 
@@ -71,26 +72,16 @@ impl Store for Watched {
         let mut calls = self.calls.lock().unwrap();
         *calls.entry(format!("{operation:?}")).or_default() += 1;
         drop(calls);
-        match self.fate(operation) {
-            None => self.memory.check(check),
-            Some(Fate::Lost) => Answer::Now(Err(StoreError::unavailable("it is cut off"))),
-            Some(Fate::Unanswered) => {
-                drop(self.memory.check(check));
-                Answer::Now(Err(StoreError::unavailable("it is cut off")))
+        let fate = self.fate(operation);
+        let runs = !matches!(fate, Some(Fate::Lost | Fate::LateAndLost));
+        let answer = runs.then(|| self.memory.check(check));
+        let lost = || Answer::Now(Err(StoreError::unavailable("it is cut off")));
+        match fate {
+            Some(Fate::Lost | Fate::Unanswered) => lost(),
+            Some(Fate::Late | Fate::LateAndLost) => {
+                later(answer.unwrap_or_else(lost), tokio::time::sleep(LATE))
             }
-            Some(fate @ (Fate::Late | Fate::LateAndLost)) => {
-                let answer = match fate {
-                    Fate::Late => self.memory.check(check),
-                    _ => Answer::Now(Err(StoreError::unavailable("it is cut off"))),
-                };
-                Answer::Later(Box::pin(async move {
-                    tokio::time::sleep(LATE).await;
-                    match answer {
-                        Answer::Now(answer) => answer,
-                        Answer::Later(answer) => answer.await,
-                    }
-                }))
-            }
+            None => answer.unwrap_or_else(lost),
         }
     }
 
@@ -99,10 +90,32 @@ impl Store for Watched {
     }
 }
 
-/// Returns a limiter of one policy that holds units for [`LIFETIME`].
-fn limiter(store: &Arc<Watched>, quota: Quota) -> Limiter {
-    let policy = Policy::new("tokens", quota).hold_for(LIFETIME);
-    Limiter::new(Arc::clone(store), policy)
+/// Returns a policy that holds units for [`LIFETIME`].
+fn tokens<Q: TryInto<Quota>>(quota: Q) -> Policy
+where
+    ConfigError: From<Q::Error>,
+{
+    Policy::new("tokens", quota).hold_for(LIFETIME)
+}
+
+/// Returns a limiter of one policy, which holds units of 100 a day.
+fn limiter(store: &Arc<Watched>) -> Limiter {
+    Limiter::new(Arc::clone(store), tokens(day()))
+}
+
+fn day() -> FixedWindow {
+    FixedWindow::per_day(100)
+}
+
+async fn reserve(limiter: &Limiter, units: u64) -> Reserved {
+    let reserved = limiter.reserve("ann", units).await;
+    reserved.expect("a decision")
+}
+
+/// Settles a hold. Returns how many units were charged, and how many were not.
+async fn settle(reserved: Reserved, used: u64) -> (u64, u64) {
+    let settled = reserved.settle(used).await.expect("a settlement");
+    (settled.charged(), settled.uncharged())
 }
 
 /// Returns what is left for a caller, less what is held.
@@ -110,13 +123,16 @@ async fn remaining(limiter: &Limiter) -> u64 {
     left(limiter, "ann").await
 }
 
-fn day() -> Quota {
-    FixedWindow::per_day(100).try_into().expect("a quota")
+/// Lets time pass until there were so many calls of an operation.
+async fn until_calls(store: &Watched, operation: Operation, calls: usize) {
+    while store.calls(operation) < calls {
+        pass(ms(50)).await;
+    }
 }
 
 /// Lets time pass, in steps in which all tasks run.
 async fn pass(time: Duration) {
-    let step = Duration::from_millis(50);
+    let step = ms(50);
     let until = Instant::now() + time;
     while Instant::now() < until {
         tokio::time::advance(step).await;

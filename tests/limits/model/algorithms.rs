@@ -11,15 +11,7 @@ use crate::support::{
     random::{Random, seed},
 };
 
-const SETTINGS: u64 = 100;
-const STEPS: u64 = 1_000;
-
-fn walk(
-    test: &str,
-    settings: u64,
-    steps: u64,
-    algorithms: impl Fn(&mut Random) -> Vec<Algorithm>,
-) -> Counts {
+fn walk(settings: u64, steps: u64, algorithms: impl Fn(&mut Random) -> Vec<Algorithm>) {
     let (seed, bench, started) = (seed(), Bench::new(), Instant::now());
     let mut random = Random::from_seed(seed);
     let mut total = Counts::default();
@@ -41,56 +33,52 @@ fn walk(
             bench.server.command(&["FLUSHALL"]);
         }
     }
-    println!("{test}: {total:?} in {:?}", started.elapsed());
-    total
+    println!("{total:?} in {:?}", started.elapsed());
+}
+
+fn walk_of(algorithm: Algorithm) {
+    walk(100, 1_000, |_| vec![algorithm]);
 }
 
 #[test]
 fn token_bucket() {
-    walk("token_bucket", SETTINGS, STEPS, |_| vec![Algorithm::Token]);
+    walk_of(Algorithm::Token);
 }
 
 #[test]
 fn token_bucket_refilled_at_once_or_never() {
-    walk(
-        "token_bucket_refilled_at_once_or_never",
-        SETTINGS,
-        STEPS,
-        |_| vec![Algorithm::Interval],
-    );
+    walk_of(Algorithm::Interval);
 }
 
 #[test]
 fn leaky_bucket() {
-    walk("leaky_bucket", SETTINGS, STEPS, |_| vec![Algorithm::Leaky]);
+    walk_of(Algorithm::Leaky);
 }
 
 #[test]
 fn fixed_window() {
-    walk("fixed_window", SETTINGS, STEPS, |_| vec![Algorithm::Fixed]);
+    walk_of(Algorithm::Fixed);
 }
 
 #[test]
 fn sliding_window() {
-    walk("sliding_window", SETTINGS, STEPS, |_| {
-        vec![Algorithm::Sliding]
-    });
+    walk_of(Algorithm::Sliding);
 }
 
 #[test]
 fn sliding_log() {
-    walk("sliding_log", SETTINGS, STEPS, |_| vec![Algorithm::Log]);
+    walk_of(Algorithm::Log);
 }
 
 #[test]
 fn penalty() {
-    walk("penalty", SETTINGS, STEPS, |_| vec![Algorithm::Penalty]);
+    walk_of(Algorithm::Penalty);
 }
 
 /// Other policies deny, and most denials are strikes.
 #[test]
 fn penalties_beside_other_policies() {
-    walk("penalties_beside_other_policies", 75, 600, |random| {
+    walk(75, 600, |random| {
         let others = random.between(1, 2);
         let others = (0..others).map(|_| random.one_of(&USED_UP));
         let mut algorithms: Vec<_> = others.collect();
@@ -105,7 +93,7 @@ fn penalties_beside_other_policies() {
 
 #[test]
 fn stacked_policies() {
-    walk("stacked_policies", 75, 400, |random| {
+    walk(75, 400, |random| {
         let policies = random.between(2, 4);
         (0..policies).map(|_| random.one_of(&USED_UP)).collect()
     });

@@ -1,7 +1,6 @@
 //! What is admitted over a long time to a caller that always retries.
 
 use proptest::prelude::*;
-use tokio::runtime::{Builder, Runtime};
 
 use super::bench::{START_US, limiter};
 use crate::support::oracle::{Kind, Plan, Spec};
@@ -9,25 +8,18 @@ use crate::support::prelude::*;
 
 /// Checks at the very instant that the last decision named.
 fn saturate(limiter: &Limiter, clock: &ManualClock, admissions: u64) -> (u64, u64) {
-    thread_local! {
-        static RUNTIME: Runtime = Builder::new_current_thread().build().expect("a runtime");
-    }
-    let ask = async {
-        let (mut admitted, mut elapsed_us) = (0, 0);
-        while admitted < admissions {
-            let decision = limiter.check("greedy").await;
-            let decision = decision.expect("a decision");
-            if decision.is_allowed() {
-                admitted += 1;
-            } else {
-                let wait: Duration = decision.retry_after().expect("a wait");
+    let (mut admitted, mut elapsed_us) = (0, 0);
+    while admitted < admissions {
+        let decision = at_once(check(limiter, "greedy"));
+        match decision.retry_after() {
+            Some(wait) => {
                 clock.advance(wait);
                 elapsed_us += wait.as_micros() as u64;
             }
+            None => admitted += u64::from(decision.is_allowed()),
         }
-        (admitted, elapsed_us)
-    };
-    RUNTIME.with(|runtime| runtime.block_on(ask))
+    }
+    (admitted, elapsed_us)
 }
 
 fn limiter_of(spec: Spec) -> (Limiter, Arc<ManualClock>) {

@@ -2,11 +2,8 @@
 
 use std::collections::VecDeque;
 
-use tokio::runtime::Builder;
-
 use super::bench::START_US;
 use crate::support::prelude::*;
-use crate::support::random::seed;
 
 const WINDOW_US: u64 = 10_000_000;
 
@@ -28,7 +25,7 @@ fn drop_old(log: &mut VecDeque<u64>, now_us: u64) {
     }
 }
 
-async fn measure(random: &mut Random, limit: u64, load: f64) -> Error {
+fn measure(random: &mut Random, limit: u64, load: f64) -> Error {
     let clock = Arc::new(ManualClock::at_us(START_US));
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let window = SlidingWindow::new(limit, Duration::from_micros(WINDOW_US));
@@ -42,7 +39,7 @@ async fn measure(random: &mut Random, limit: u64, load: f64) -> Error {
     for _ in 0..arrivals {
         now_us += (-(1.0 - random.fraction()).ln() * mean_us) as u64;
         clock.set_us(now_us);
-        let decision = limiter.check("ann").await.expect("a decision");
+        let decision = at_once(check(&limiter, "ann"));
         drop_old(&mut exact, now_us);
         drop_old(&mut estimated, now_us);
         let would_be = (exact.len() as u64) < limit;
@@ -66,8 +63,7 @@ async fn measure(random: &mut Random, limit: u64, load: f64) -> Error {
 
 #[test]
 fn error_over_random_traffic() {
-    let mut random = Random::from_seed(seed());
-    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    let mut random = Random::new();
     println!("limit  load  differ    most admitted");
     // For each limit, a bound that is somewhat above the most ever seen.
     for (limit, bound) in [(5, 2.0), (20, 1.6), (100, 1.25), (1_000, 1.1)] {
@@ -77,7 +73,7 @@ fn error_over_random_traffic() {
                 ..Error::default()
             };
             for _ in 0..4 {
-                let error = runtime.block_on(measure(&mut random, limit, load));
+                let error = measure(&mut random, limit, load);
                 worst.differ = worst.differ.max(error.differ);
                 worst.most = worst.most.max(error.most);
                 worst.admitted = worst.admitted.min(error.admitted);

@@ -3,7 +3,9 @@
 use tokio::time::{Instant, advance};
 use tower_throttle::{RedisStore, testing::SimulatedRedis};
 
-use super::{check, check_of, doubling, is_banned, minutes, strikes_left, striking};
+use super::{
+    ban, doubling, is_banned, is_banned_now, minutes, started, strike, strikes_left, striking,
+};
 use crate::support::prelude::*;
 
 fn process(redis: &SimulatedRedis, policies: impl IntoIterator<Item = Policy>) -> Limiter {
@@ -12,7 +14,7 @@ fn process(redis: &SimulatedRedis, policies: impl IntoIterator<Item = Policy>) -
     limiter_of(store, policies)
 }
 
-const TENTH: Duration = Duration::from_millis(100);
+const TENTH: Duration = ms(100);
 
 /// Denials that a process repeats by itself are strikes, too. The caller may be denied `after`
 /// times, and for a second in each process.
@@ -22,17 +24,17 @@ async fn a_client_that_hammers_three_processes_is_banned_in_time() {
         let redis = SimulatedRedis::new();
         let penalty = Penalty::after(after).within(minutes(10));
         let processes = [(); 3].map(|()| process(&redis, striking(penalty)));
-        assert!(check(&processes[0]).await.is_allowed());
+        assert!(check(&processes[0], "ann").await.is_allowed());
         let mut denials = 0;
         let began = Instant::now();
         'hammering: loop {
             for limiter in &processes {
-                let decision = check(limiter).await;
+                let decision = check(limiter, "ann").await;
                 if is_banned(&decision) {
                     break 'hammering;
                 }
                 denials += 1;
-                advance(Duration::from_millis(pause_ms)).await;
+                advance(ms(pause_ms)).await;
             }
             assert!(began.elapsed() < minutes(9), "{denials} denials");
         }
@@ -45,7 +47,7 @@ async fn a_client_that_hammers_three_processes_is_banned_in_time() {
         // All processes know it.
         for limiter in &processes {
             advance(Duration::from_secs(1)).await;
-            assert!(is_banned(&check(limiter).await));
+            assert!(is_banned_now(limiter, "ann").await);
         }
     }
 }
@@ -55,14 +57,14 @@ async fn a_client_that_hammers_three_processes_is_banned_in_time() {
 async fn the_strikes_of_one_process_are_counted_exactly() {
     let redis = SimulatedRedis::new();
     let limiter = process(&redis, striking(Penalty::after(50)));
-    assert!(check(&limiter).await.is_allowed());
+    assert!(check(&limiter, "ann").await.is_allowed());
     let mut sources = Vec::new();
     for denial in 1..=50 {
-        let decision = check(&limiter).await;
+        let decision = check(&limiter, "ann").await;
         assert_eq!(is_banned(&decision), denial == 50);
         assert_eq!(strikes_left(&decision), 50 - denial);
         sources.push(decision.source());
-        advance(Duration::from_millis(1)).await;
+        advance(ms(1)).await;
     }
     let asked = sources.iter().filter(|source| **source == Source::Store);
     assert_eq!(asked.count(), 2, "the first denial, and the ban");
@@ -73,18 +75,18 @@ async fn the_strikes_of_one_process_are_counted_exactly() {
 async fn cached_strikes_are_sent_when_the_cached_denial_ends() {
     let redis = SimulatedRedis::new();
     let limiter = process(&redis, striking(Penalty::after(1_000)));
-    assert!(check(&limiter).await.is_allowed());
+    assert!(check(&limiter, "ann").await.is_allowed());
     for _ in 0..10 {
-        let _ = check(&limiter).await;
+        let _ = check(&limiter, "ann").await;
         advance(TENTH).await;
     }
     let other = process(&redis, striking(Penalty::after(1_000)));
-    let known = other.peek("ann").await.expect("a decision");
+    let known = peek(&other, "ann").await;
     assert_eq!(strikes_left(&known), 999, "nine are in the other process");
-    let decision = check(&limiter).await;
+    let decision = check(&limiter, "ann").await;
     assert_eq!(decision.source(), Source::Store);
     assert_eq!(strikes_left(&decision), 989);
-    let known = other.peek("ann").await.expect("a decision");
+    let known = peek(&other, "ann").await;
     assert_eq!(strikes_left(&known), 989);
 }
 
@@ -94,77 +96,87 @@ async fn other_callers_do_not_lose_a_callers_strikes() {
     let redis = SimulatedRedis::new();
     let limiter = process(&redis, striking(Penalty::after(1_000)));
     for caller in ["ann", "bob"] {
-        assert!(check_of(&limiter, caller).await.is_allowed());
+        assert!(check(&limiter, caller).await.is_allowed());
     }
     let mut denials = 0;
     for second in 0..5 {
         for _ in 0..10 {
             denials += 1;
-            let _ = check(&limiter).await;
+            let _ = check(&limiter, "ann").await;
             advance(TENTH).await;
             if second % 2 == 0 {
-                let _ = check_of(&limiter, "bob").await;
+                let _ = check(&limiter, "bob").await;
             }
         }
         // The table of denials is known to have ended by another caller first.
-        let _ = limiter.check("eve").await.expect("a decision");
+        let _ = check(&limiter, "eve").await;
     }
-    let decision = check(&limiter).await;
+    let decision = check(&limiter, "ann").await;
     assert_eq!(decision.source(), Source::Store);
     assert_eq!(strikes_left(&decision), 1_000 - denials - 1);
 }
 
-/// Returns a process that has kept five of six strikes.
-async fn denied_six_times() -> Limiter {
-    let limiter = process(&SimulatedRedis::new(), striking(Penalty::after(1_000)));
-    assert!(check(&limiter).await.is_allowed());
-    for _ in 0..6 {
-        let _ = check(&limiter).await;
+/// A caller that pauses loses them, and so does a reset. Strikes by hand leave them: they are those
+/// of an earlier denial, whatever voids it.
+#[tokio::test(start_paused = true)]
+async fn kept_strikes_are_lost_by_a_pause_or_reset_and_by_nothing_else() {
+    for (what, left) in [
+        ("pause", 998),
+        ("reset", 999),
+        ("strike", 1_000 - 6 - 10 - 1),
+    ] {
+        let limiter = process(&SimulatedRedis::new(), striking(Penalty::after(1_000)));
+        assert!(check(&limiter, "ann").await.is_allowed());
+        // Redis sees the first denial, and the process keeps five.
+        for _ in 0..6 {
+            let _ = check(&limiter, "ann").await;
+        }
+        match what {
+            "pause" => advance(Duration::from_secs(2)).await,
+            "reset" => {
+                limiter.reset("ann").await.expect("a reset");
+                assert!(check(&limiter, "ann").await.is_allowed());
+            }
+            _ => drop(strike(&limiter, "ann", 10).await),
+        }
+        let decision = check(&limiter, "ann").await;
+        assert_eq!(decision.source(), Source::Store, "{what}");
+        assert_eq!(strikes_left(&decision), left, "{what}");
     }
-    limiter
 }
 
+/// A ban that is started by strikes that a process had kept, and repeats of its denial.
 #[tokio::test(start_paused = true)]
-async fn strikes_of_a_caller_that_pauses_are_lost() {
-    let limiter = denied_six_times().await;
-    advance(Duration::from_secs(2)).await;
-    let decision = check(&limiter).await;
-    assert_eq!(strikes_left(&decision), 998, "the first one, and this one");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reset_forgets_cached_strikes() {
-    let limiter = denied_six_times().await;
-    limiter.reset("ann").await.expect("a reset");
-    assert!(check(&limiter).await.is_allowed());
-    let decision = check(&limiter).await;
-    assert_eq!(strikes_left(&decision), 999);
-}
-
-/// They are those of an earlier denial, whatever voids it.
-#[tokio::test(start_paused = true)]
-async fn a_credit_and_a_strike_leave_cached_strikes() {
-    let limiter = denied_six_times().await;
-    let _ = limiter.strike("ann", 10).await.expect("strikes");
-    let decision = check(&limiter).await;
-    assert_eq!(decision.source(), Source::Store);
-    assert_eq!(strikes_left(&decision), 1_000 - 6 - 10 - 1);
+async fn strikes_that_a_process_kept_start_a_ban_once() {
+    let redis = SimulatedRedis::new();
+    let penalty = Penalty::after(10).within(minutes(10));
+    let [one, other] = [(); 2].map(|()| process(&redis, striking(penalty)));
+    assert!(check(&one, "ann").await.is_allowed());
+    // The first is one strike in Redis. The others are kept.
+    for _ in 0..6 {
+        assert!(!is_banned_now(&one, "ann").await);
+    }
+    let _ = strike(&other, "ann", 7).await;
+    assert_eq!([&one, &other].map(started), [0, 0]);
+    advance(ms(1_100)).await;
+    for _ in 0..5 {
+        assert!(is_banned_now(&one, "ann").await);
+        assert!(is_banned_now(&other, "ann").await);
+    }
+    assert_eq!([&one, &other].map(started), [1, 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_cached_denial_of_a_banned_caller_is_a_strike() {
     let redis = SimulatedRedis::new();
-    let penalty = Penalty::after(1_000).lasting(Duration::from_millis(500));
+    let penalty = Penalty::after(1_000).lasting(ms(500));
     let limiter = process(&redis, striking(penalty));
-    limiter
-        .ban("ann", Duration::from_millis(500))
-        .await
-        .expect("a ban");
+    ban(&limiter, "ann", ms(500)).await;
     for _ in 0..50 {
-        assert!(is_banned(&check(&limiter).await));
-        advance(Duration::from_millis(10)).await;
+        assert!(is_banned_now(&limiter, "ann").await);
+        advance(ms(10)).await;
     }
-    assert_eq!(strikes_left(&check(&limiter).await), 1_000);
+    assert_eq!(strikes_left(&check(&limiter, "ann").await), 1_000);
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,17 +185,17 @@ async fn bans_and_resets_are_felt_at_once_here_and_within_a_second_elsewhere() {
     let bans = || [Policy::new("bans", doubling())];
     let (here, elsewhere) = (process(&redis, bans()), process(&redis, bans()));
     for limiter in [&here, &elsewhere] {
-        assert!(check(limiter).await.is_allowed());
+        assert!(check(limiter, "ann").await.is_allowed());
     }
-    here.ban("ann", minutes(60)).await.expect("a ban");
+    ban(&here, "ann", minutes(60)).await;
     for limiter in [&here, &elsewhere] {
-        assert!(is_banned(&check(limiter).await));
+        assert!(is_banned_now(limiter, "ann").await);
     }
     here.reset("ann").await.expect("a reset");
-    assert!(check(&here).await.is_allowed());
-    assert_eq!(check(&elsewhere).await.source(), Source::Cache);
+    assert!(check(&here, "ann").await.is_allowed());
+    assert_eq!(check(&elsewhere, "ann").await.source(), Source::Cache);
     advance(Duration::from_secs(1)).await;
-    assert!(check(&elsewhere).await.is_allowed());
+    assert!(check(&elsewhere, "ann").await.is_allowed());
 }
 
 /// A denial that another policy made is cached when the ban comes.
@@ -191,13 +203,13 @@ async fn bans_and_resets_are_felt_at_once_here_and_within_a_second_elsewhere() {
 async fn a_ban_voids_other_cached_denials_here() {
     let redis = SimulatedRedis::new();
     let limiter = process(&redis, striking(doubling()));
-    assert!(check(&limiter).await.is_allowed());
+    assert!(check(&limiter, "ann").await.is_allowed());
     for source in [Source::Store, Source::Cache] {
-        let denied = check(&limiter).await;
+        let denied = check(&limiter, "ann").await;
         assert_eq!((denied.source(), is_banned(&denied)), (source, false));
     }
-    limiter.ban("ann", minutes(90)).await.expect("a ban");
-    let banned = check(&limiter).await;
+    ban(&limiter, "ann", minutes(90)).await;
+    let banned = check(&limiter, "ann").await;
     assert_eq!((banned.source(), is_banned(&banned)), (Source::Store, true));
     assert_eq!(banned.retry_after(), Some(minutes(90)));
 }
@@ -214,32 +226,21 @@ fn failing(choice: OnStoreFailure) -> (SimulatedRedis, Limiter) {
 async fn a_ban_that_was_seen_goes_on_while_the_store_fails() {
     for choice in [OnStoreFailure::local(), OnStoreFailure::share_of(2)] {
         let (redis, limiter) = failing(choice);
-        let _ = limiter.strike("ann", 4).await.expect("strikes");
-        assert!(is_banned(&check(&limiter).await));
+        let _ = strike(&limiter, "ann", 4).await;
+        assert!(is_banned_now(&limiter, "ann").await);
+        // A reset lifts a ban in this process, too.
+        ban(&limiter, "bob", minutes(60)).await;
+        assert!(is_banned_now(&limiter, "bob").await);
+        limiter.reset("bob").await.expect("a reset");
         redis.set_connected(false);
-        advance(minutes(5) - Duration::from_millis(1)).await;
-        let banned = check(&limiter).await;
+        advance(minutes(5) - ms(1)).await;
+        let banned = check(&limiter, "ann").await;
         assert_eq!((banned.source(), is_banned(&banned)), (Source::Local, true));
-        assert!(banned.retry_after() <= Some(Duration::from_millis(1)));
-        let other = check_of(&limiter, "bob").await;
-        assert!(other.is_allowed());
-        advance(Duration::from_millis(2)).await;
-        assert!(check(&limiter).await.is_allowed());
+        assert!(banned.retry_after() <= Some(ms(1)));
+        assert!(check(&limiter, "bob").await.is_allowed());
+        advance(ms(2)).await;
+        assert!(check(&limiter, "ann").await.is_allowed());
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reset_lifts_a_ban_in_this_process_too() {
-    let (redis, limiter) = failing(OnStoreFailure::local());
-    limiter.ban("ann", minutes(60)).await.expect("a ban");
-    assert!(is_banned(&check(&limiter).await));
-    limiter.reset("ann").await.expect("a reset");
-    redis.set_connected(false);
-    let decision = check(&limiter).await;
-    assert_eq!(
-        (decision.source(), decision.is_allowed()),
-        (Source::Local, true)
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,24 +253,24 @@ async fn while_the_store_fails_strikes_count_here_and_bans_by_hand_are_errors() 
         let (redis, limiter) = failing(choice);
         redis.set_connected(false);
         for _ in 0..strikes {
-            assert!(check(&limiter).await.is_allowed());
-            let _ = limiter.strike("ann", 1).await.expect("a strike");
+            assert!(check(&limiter, "ann").await.is_allowed());
+            let _ = strike(&limiter, "ann", 1).await;
         }
-        assert!(is_banned(&check(&limiter).await));
+        assert!(is_banned_now(&limiter, "ann").await);
         let error = limiter.ban("bob", minutes(1)).await.expect_err("no store");
         assert!(error.is_unavailable(), "{error}");
-        assert!(check_of(&limiter, "bob").await.is_allowed());
+        assert!(check(&limiter, "bob").await.is_allowed());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_the_store_fails_a_policy_may_deny_or_allow() {
     let (redis, limiter) = failing(OnStoreFailure::Allow);
-    limiter.ban("ann", minutes(60)).await.expect("a ban");
-    assert!(is_banned(&check(&limiter).await));
+    ban(&limiter, "ann", minutes(60)).await;
+    assert!(is_banned_now(&limiter, "ann").await);
     redis.set_connected(false);
     advance(Duration::from_secs(1)).await;
-    let decision = check(&limiter).await;
+    let decision = check(&limiter, "ann").await;
     assert_eq!(decision.source(), Source::StoreFailure);
     assert!(decision.is_allowed());
 
@@ -278,22 +279,25 @@ async fn while_the_store_fails_a_policy_may_deny_or_allow() {
     assert!(limiter.check("ann").await.is_err());
 }
 
-/// Denials of local buckets are strikes in local buckets.
+/// Denials of local buckets are strikes in local buckets, and each process starts bans of its own.
 #[tokio::test(start_paused = true)]
 async fn denials_are_strikes_while_the_store_fails() {
     let redis = SimulatedRedis::new();
-    let store = RedisStore::builder().simulated(&redis).expect("a store");
-    let limiter = limiter_of(
-        store,
-        [
-            Policy::new("api", TokenBucket::per_hour(1)),
-            Policy::new("bans", Penalty::after(3)).strike_on_denial(),
-        ],
-    );
-    redis.set_connected(false);
-    assert!(check(&limiter).await.is_allowed());
-    for left in [2, 1] {
-        assert_eq!(strikes_left(&check(&limiter).await), left);
+    let networks = [redis.clone(), redis.over_another_network()];
+    let limiters = networks.each_ref().map(|redis| {
+        let store = RedisStore::builder().simulated(redis).expect("a store");
+        limiter_of(store, striking(Penalty::after(3)))
+    });
+    for (limiter, network) in limiters.iter().zip(&networks) {
+        let _ = strike(limiter, "eve", 3).await;
+        assert!(is_banned_now(limiter, "eve").await);
+        network.set_connected(false);
+        assert!(check(limiter, "ann").await.is_allowed());
+        for left in [2, 1] {
+            assert_eq!(strikes_left(&check(limiter, "ann").await), left);
+        }
+        assert!(is_banned_now(limiter, "ann").await);
+        let _ = check(limiter, "eve").await;
     }
-    assert!(is_banned(&check(&limiter).await));
+    assert_eq!(limiters.each_ref().map(started), [2, 1]);
 }

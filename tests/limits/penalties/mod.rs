@@ -1,6 +1,6 @@
-//! Strikes and bans: what counts, how long it lasts, and who may pass.
+//! Strikes and bans: what counts, how long it lasts, and who may pass. The walks of the model
+//! compare the rules of each penalty.
 
-mod beside;
 mod counted;
 mod errors;
 #[cfg(feature = "testing")]
@@ -35,12 +35,13 @@ fn striking(penalty: Penalty) -> [Policy; 2] {
     ]
 }
 
-async fn check(limiter: &Limiter) -> Decision {
-    check_of(limiter, "ann").await
+async fn strike(limiter: &Limiter, caller: impl Into<Key>, strikes: u64) -> Decision {
+    let struck = limiter.strike(caller, strikes).await;
+    struck.expect("strikes")
 }
 
-async fn check_of(limiter: &Limiter, caller: impl Into<Key>) -> Decision {
-    limiter.check(caller).await.expect("a decision")
+async fn ban(limiter: &Limiter, caller: impl Into<Key>, lasts: Duration) {
+    limiter.ban(caller, lasts).await.expect("a ban");
 }
 
 /// Whether the penalty denied.
@@ -48,8 +49,19 @@ fn is_banned(decision: &Decision) -> bool {
     decision.denied_by().any(|policy| policy.name() == "bans")
 }
 
+async fn is_banned_now(limiter: &Limiter, caller: &str) -> bool {
+    is_banned(&check(limiter, caller).await)
+}
+
 fn strikes_left(decision: &Decision) -> u64 {
     let mut policies = decision.policies();
     let bans = policies.find(|policy| policy.name() == "bans");
     bans.expect("the penalty").remaining()
+}
+
+/// Returns how many bans the policy `bans` has started.
+fn started(limiter: &Limiter) -> u64 {
+    let seen = limiter.metrics();
+    let bans = seen.bans().find(|(policy, _)| *policy == "bans");
+    bans.expect("the penalty").1
 }

@@ -6,21 +6,47 @@ use crate::support::prelude::*;
 
 /// What a builder makes of the numbers in a text, and the text without its commas.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
-    pub(super) built: Result<Quota, ConfigError>,
+pub(super) struct Form<Q = Result<Quota, ConfigError>> {
+    pub(super) built: Q,
     start: String,
     options: Vec<String>,
 }
 
-impl Form {
-    fn new<Q>(start: String, options: Vec<Option<String>>, quota: Q) -> Self
+impl<Q> Form<Q> {
+    fn new(start: String, built: Q) -> Self {
+        let options = Vec::new();
+        Self {
+            built,
+            start,
+            options,
+        }
+    }
+
+    /// Sets an option of this name, if there is a value.
+    fn set<T>(mut self, name: &str, value: Option<Written<T>>, set: fn(Q, T) -> Q) -> Self {
+        if let Some((value, text)) = value {
+            self.built = set(self.built, value);
+            self.options.push(format!("{name} {text}"));
+        }
+        self
+    }
+
+    fn flag(mut self, name: &str, is_set: bool, set: fn(Q) -> Q) -> Self {
+        if is_set {
+            self.built = set(self.built);
+            self.options.push(name.to_owned());
+        }
+        self
+    }
+
+    fn done(self) -> Form
     where
         Q: TryInto<Quota, Error = ConfigError>,
     {
-        Self {
-            built: quota.try_into(),
-            start,
-            options: options.into_iter().flatten().collect(),
+        Form {
+            built: self.built.try_into(),
+            start: self.start,
+            options: self.options,
         }
     }
 }
@@ -51,38 +77,29 @@ fn number() -> impl Strategy<Value = Written<u64>> {
     })
 }
 
-const UNITS: [(&str, u64); 26] = [
-    ("ns", 1),
-    ("nanosecond", 1),
-    ("nanoseconds", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("microsecond", 1_000),
-    ("microseconds", 1_000),
-    ("ms", 1_000_000),
-    ("millisecond", 1_000_000),
-    ("milliseconds", 1_000_000),
-    ("s", 1_000_000_000),
-    ("sec", 1_000_000_000),
-    ("second", 1_000_000_000),
-    ("seconds", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("min", 60_000_000_000),
-    ("minute", 60_000_000_000),
-    ("minutes", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("hour", 3_600_000_000_000),
-    ("hours", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-    ("day", 86_400_000_000_000),
-    ("days", 86_400_000_000_000),
-    ("week", 604_800_000_000_000),
-    ("weeks", 604_800_000_000_000),
+/// Names of units, and how many nanoseconds each has.
+const UNITS: [(&str, u64); 8] = [
+    ("ns nanosecond nanoseconds", 1),
+    ("us µs microsecond microseconds", 1_000),
+    ("ms millisecond milliseconds", 1_000_000),
+    ("s sec second seconds", 1_000_000_000),
+    ("m min minute minutes", 60_000_000_000),
+    ("h hour hours", 3_600_000_000_000),
+    ("d day days", 86_400_000_000_000),
+    ("week weeks", 604_800_000_000_000),
 ];
+
+fn unit() -> impl Strategy<Value = (&'static str, u64)> {
+    let units = UNITS.iter().flat_map(|(names, nanos)| {
+        let names = names.split(' ');
+        names.map(|name| (name, *nanos))
+    });
+    select(units.collect::<Vec<_>>())
+}
 
 fn time() -> impl Strategy<Value = Written<Duration>> {
     let count = prop_oneof![8 => 0..=60_u64, 1 => 0..=10_000_000_u64];
-    (count, select(&UNITS)).prop_map(|(count, (unit, nanos))| {
+    (count, unit()).prop_map(|(count, (unit, nanos))| {
         let nanos = u128::from(count) * u128::from(nanos);
         let (seconds, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
         let seconds = u64::try_from(seconds).expect("a time that fits");
@@ -93,17 +110,8 @@ fn time() -> impl Strategy<Value = Written<Duration>> {
 
 /// What follows `per`.
 fn period() -> impl Strategy<Value = Written<Duration>> {
-    let one = select(&UNITS).prop_map(|(unit, nanos)| (Duration::from_nanos(nanos), unit.into()));
+    let one = unit().prop_map(|(unit, nanos)| (Duration::from_nanos(nanos), unit.into()));
     prop_oneof![one, time()]
-}
-
-fn sets(name: &str, value: &Option<Written<impl Copy>>) -> Option<String> {
-    let (_, text) = value.as_ref()?;
-    Some(format!("{name} {text}"))
-}
-
-fn flag(name: &str, is_set: bool) -> Option<String> {
-    is_set.then(|| name.to_owned())
 }
 
 fn token_bucket() -> impl Strategy<Value = Form> {
@@ -111,35 +119,21 @@ fn token_bucket() -> impl Strategy<Value = Form> {
     let name = select(vec!["", "token bucket of "]);
     (name, number(), period(), options).prop_map(|(name, limit, period, options)| {
         let (burst, initial, at_once) = options;
-        let mut bucket = TokenBucket::new(limit.0, period.0);
-        let texts = vec![
-            sets("burst", &burst),
-            sets("initial", &initial),
-            flag("refill at once", at_once),
-        ];
-        if let Some((burst, _)) = burst {
-            bucket = bucket.burst(burst);
-        }
-        if let Some((initial, _)) = initial {
-            bucket = bucket.initial(initial);
-        }
-        if at_once {
-            bucket = bucket.refill_at_once();
-        }
-        Form::new(format!("{name}{} per {}", limit.1, period.1), texts, bucket)
+        let start = format!("{name}{} per {}", limit.1, period.1);
+        Form::new(start, TokenBucket::new(limit.0, period.0))
+            .set("burst", burst, TokenBucket::burst)
+            .set("initial", initial, TokenBucket::initial)
+            .flag("refill at once", at_once, TokenBucket::refill_at_once)
+            .done()
     })
 }
 
 fn without_refill() -> impl Strategy<Value = Form> {
     let name = select(vec!["", "token bucket of "]);
     (name, number(), option::of(number())).prop_map(|(name, burst, initial)| {
-        let bucket = TokenBucket::without_refill(burst.0);
-        let texts = vec![sets("initial", &initial)];
-        let bucket = match initial {
-            Some((initial, _)) => bucket.initial(initial),
-            None => bucket,
-        };
-        Form::new(format!("{name}{} without refill", burst.1), texts, bucket)
+        let start = format!("{name}{} without refill", burst.1);
+        let form = Form::new(start, TokenBucket::without_refill(burst.0));
+        form.set("initial", initial, TokenBucket::initial).done()
     })
 }
 
@@ -147,43 +141,31 @@ fn leaky_bucket() -> impl Strategy<Value = Form> {
     let room = option::of((any::<bool>(), number()));
     (number(), period(), room).prop_map(|(limit, period, room)| {
         let start = format!("leaky bucket of {} per {}", limit.1, period.1);
-        let bucket = LeakyBucket::new(limit.0, period.0);
-        match room {
-            None => Form::new(start, vec![], bucket),
-            Some((true, (units, text))) => Form::new(
-                start,
-                vec![Some(format!("queue {text}"))],
-                bucket.queue(units),
-            ),
-            Some((false, (units, text))) => Form::new(
-                start,
-                vec![Some(format!("capacity {text}"))],
-                bucket.capacity(units),
-            ),
-        }
+        let form = Form::new(start, LeakyBucket::new(limit.0, period.0));
+        let form = match room {
+            Some((true, units)) => form.set("queue", Some(units), LeakyBucket::queue),
+            Some((false, units)) => form.set("capacity", Some(units), LeakyBucket::capacity),
+            None => form,
+        };
+        form.done()
     })
 }
 
 fn fixed_window() -> impl Strategy<Value = Form> {
     let flags = (any::<bool>(), any::<bool>());
     (number(), period(), flags).prop_map(|(limit, period, (is_aligned, is_spread))| {
-        let mut window = FixedWindow::new(limit.0, period.0);
-        if is_aligned {
-            window = window.aligned();
-        }
-        if is_spread {
-            window = window.spread();
-        }
-        let texts = vec![flag("aligned", is_aligned), flag("spread", is_spread)];
         let start = format!("fixed window of {} per {}", limit.1, period.1);
-        Form::new(start, texts, window)
+        Form::new(start, FixedWindow::new(limit.0, period.0))
+            .flag("aligned", is_aligned, FixedWindow::aligned)
+            .flag("spread", is_spread, FixedWindow::spread)
+            .done()
     })
 }
 
 fn calendar_window() -> impl Strategy<Value = Form> {
     type Window = fn(u64) -> FixedWindow;
 
-    let periods: [(Window, &str); 5] = [
+    let periods: Vec<(Window, &str)> = vec![
         (FixedWindow::per_calendar_day, "calendar day"),
         (FixedWindow::per_calendar_week, "calendar week"),
         (FixedWindow::per_calendar_month, "calendar month"),
@@ -191,17 +173,12 @@ fn calendar_window() -> impl Strategy<Value = Form> {
         (FixedWindow::per_calendar_month, "1 month"),
     ];
     let name = select(vec!["", "fixed window of "]);
-    (name, number(), 0..periods.len(), any::<bool>()).prop_map(
-        move |(name, limit, period, is_spread)| {
-            let (window, period) = periods[period];
-            let window = match is_spread {
-                true => window(limit.0).spread(),
-                false => window(limit.0),
-            };
-            let start = format!("{name}{} per {period}", limit.1);
-            Form::new(start, vec![flag("spread", is_spread)], window)
-        },
-    )
+    let all = (name, number(), select(periods), any::<bool>());
+    all.prop_map(|(name, limit, (window, period), is_spread)| {
+        let start = format!("{name}{} per {period}", limit.1);
+        let form = Form::new(start, window(limit.0));
+        form.flag("spread", is_spread, FixedWindow::spread).done()
+    })
 }
 
 fn sliding() -> impl Strategy<Value = Form> {
@@ -209,70 +186,44 @@ fn sliding() -> impl Strategy<Value = Form> {
         let rate = format!("{} per {}", limit.1, period.1);
         let Some(entries) = log else {
             let window = SlidingWindow::new(limit.0, period.0);
-            return Form::new(format!("sliding window of {rate}"), vec![], window);
+            return Form::new(format!("sliding window of {rate}"), window).done();
         };
         let log = SlidingLog::new(limit.0, period.0);
-        let texts = vec![sets("max entries", &entries)];
-        let log = match entries {
-            Some((entries, _)) => log.max_entries(entries),
-            None => log,
-        };
-        Form::new(format!("sliding log of {rate}"), texts, log)
+        let form = Form::new(format!("sliding log of {rate}"), log);
+        form.set("max entries", entries, SlidingLog::max_entries)
+            .done()
     })
 }
 
 fn concurrency() -> impl Strategy<Value = Form> {
     let name = select(vec!["", "concurrency of "]);
     (name, number(), option::of(time())).prop_map(|(name, limit, lifetime)| {
-        let concurrency = Concurrency::new(limit.0);
-        let texts = vec![sets("lifetime", &lifetime)];
-        let concurrency = match lifetime {
-            Some((lifetime, _)) => concurrency.lifetime(lifetime),
-            None => concurrency,
-        };
-        Form::new(format!("{name}{} at once", limit.1), texts, concurrency)
+        let start = format!("{name}{} at once", limit.1);
+        let form = Form::new(start, Concurrency::new(limit.0));
+        form.set("lifetime", lifetime, Concurrency::lifetime).done()
     })
 }
 
 fn penalty() -> impl Strategy<Value = Form> {
-    let times = (
-        option::of(time()),
-        option::of(time()),
-        option::of(time()),
-        option::of(time()),
-    );
+    let time = || option::of(time());
+    let times = (time(), time(), time(), time());
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     (number(), times, flags).prop_map(|(strikes, times, (is_joined, is_one, prolongs))| {
         let (within, lasting, longest, peace) = times;
-        let mut penalty = Penalty::after(strikes.0);
         let word = if is_one { "strike" } else { "strikes" };
-        let mut start = format!("penalty after {} {word}", strikes.1);
-        let mut texts = vec![
-            sets("lasting", &lasting),
-            sets("doubling up to", &longest),
-            sets("forgiven after", &peace),
-            flag("prolonging", prolongs),
-        ];
-        match sets("within", &within) {
-            Some(within) if is_joined => start = format!("{start} {within}"),
-            within => texts.push(within),
+        let start = format!("penalty after {} {word}", strikes.1);
+        let mut form =
+            Form::new(start, Penalty::after(strikes.0)).set("within", within, Penalty::within);
+        if is_joined {
+            // It needs no comma.
+            let within = form.options.pop().into_iter();
+            within.for_each(|text| form.start = format!("{} {text}", form.start));
         }
-        if let Some((within, _)) = within {
-            penalty = penalty.within(within);
-        }
-        if let Some((lasting, _)) = lasting {
-            penalty = penalty.lasting(lasting);
-        }
-        if let Some((longest, _)) = longest {
-            penalty = penalty.doubling_up_to(longest);
-        }
-        if let Some((peace, _)) = peace {
-            penalty = penalty.forgiven_after(peace);
-        }
-        if prolongs {
-            penalty = penalty.prolonging();
-        }
-        Form::new(start, texts, penalty)
+        form.set("lasting", lasting, Penalty::lasting)
+            .set("doubling up to", longest, Penalty::doubling_up_to)
+            .set("forgiven after", peace, Penalty::forgiven_after)
+            .flag("prolonging", prolongs, Penalty::prolonging)
+            .done()
     })
 }
 

@@ -2,81 +2,61 @@
 
 use std::{future::pending, pin::pin};
 
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 use tower_throttle::metrics::Checks;
 
 use crate::support::prelude::*;
 
 /// What the store does with a check of a policy.
 #[derive(Clone, Debug)]
-pub(super) enum Does {
+enum Does {
     /// Decides now, and answers when the gate gives a permit.
     Waits(Arc<Semaphore>),
     Fails,
     IsSilent,
 }
 
-/// Decides in memory, and answers about some policies otherwise.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Split {
-    pub(super) memory: MemoryStore,
-    pub(super) does: HashMap<&'static str, Does>,
-    /// The first policy of each check.
-    pub(super) calls: Arc<Mutex<Vec<String>>>,
-}
+type Calls = Arc<Mutex<Vec<String>>>;
 
-impl Split {
-    fn with(mut self, policy: &'static str, does: Does) -> Self {
-        self.does.insert(policy, does);
-        self
-    }
-}
-
-impl Store for Split {
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+/// Returns a store that decides in memory, and answers about some policies otherwise. Also returns
+/// the first policy of each check.
+fn split<const N: usize>(does: [(&'static str, Does); N]) -> (impl Store, Calls) {
+    let calls = Calls::default();
+    let (does, noted) = (HashMap::from(does), Arc::clone(&calls));
+    let store = wrapped(paused_store(), move |memory: &MemoryStore, check| {
         let policy = check.charges()[0].policy();
-        self.calls.lock().unwrap().push(policy.to_owned());
-        match self.does.get(policy) {
-            None => self.memory.check(check),
+        noted.lock().unwrap().push(policy.to_owned());
+        match does.get(policy) {
+            None => memory.check(check),
             Some(Does::Fails) => Answer::Now(Err(StoreError::unavailable("on purpose"))),
             Some(Does::IsSilent) => Answer::Later(Box::pin(pending())),
             Some(Does::Waits(gate)) => {
-                let (answer, gate) = (self.memory.check(check), Arc::clone(gate));
-                Answer::Later(Box::pin(async move {
+                let gate = Arc::clone(gate);
+                later(memory.check(check), async move {
                     gate.acquire().await.expect("an open gate").forget();
-                    match answer {
-                        Answer::Now(answer) => answer,
-                        Answer::Later(answer) => answer.await,
-                    }
-                }))
+                })
             }
         }
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.memory.reset(charges)
-    }
+    });
+    (store, calls)
 }
 
 fn gate() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(0))
 }
 
-/// One enforced policy, and two shadow policies that grant nothing.
-fn limiter(store: impl Store) -> Limiter {
-    let builder = Limiter::builder().store(store);
-    let builder = builder.policy(Policy::new("old", FixedWindow::per_hour(5)));
-    let new = |name| Policy::new(name, FixedWindow::per_hour(0)).shadow();
-    builder
-        .policy(new("new"))
-        .policy(new("newer"))
-        .build()
-        .expect("a limiter")
+fn new(name: &str) -> Policy {
+    Policy::new(name, FixedWindow::per_hour(0)).shadow()
 }
 
-fn of_shadows_only(store: impl Store) -> Limiter {
-    let new = Policy::new("new", FixedWindow::per_hour(0)).shadow();
-    Limiter::new(store, new)
+/// One enforced policy, and two shadow policies that grant nothing.
+fn limiter<const N: usize>(does: [(&'static str, Does); N]) -> Limiter {
+    let old = Policy::new("old", FixedWindow::per_hour(5));
+    limiter_of(split(does).0, [old, new("new"), new("newer")])
+}
+
+fn of_shadows_only(does: Does) -> Limiter {
+    Limiter::new(split([("new", does)]).0, new("new"))
 }
 
 fn checks_of(limiter: &Limiter, policy: &str) -> Checks {
@@ -84,18 +64,18 @@ fn checks_of(limiter: &Limiter, policy: &str) -> Checks {
 }
 
 fn names(decision: &Decision) -> Vec<&str> {
-    decision
-        .shadow_denied()
-        .map(|policy| policy.name())
-        .collect()
+    let denied = decision.shadow_denied();
+    denied.map(|policy| policy.name()).collect()
 }
 
 #[tokio::test]
 async fn a_request_does_not_wait_for_shadow_policies() {
     let late = gate();
-    let store = Split::default().with("new", Does::Waits(late.clone()));
-    let limiter = limiter(store.with("newer", Does::IsSilent));
-    let decision = at_once(limiter.check("ann")).expect("a decision");
+    let limiter = limiter([
+        ("new", Does::Waits(late.clone())),
+        ("newer", Does::IsSilent),
+    ]);
+    let decision = at_once(check(&limiter, "ann"));
     assert!(decision.is_allowed());
     assert_eq!(decision.shadow_policies().count(), 0);
     assert_eq!(checks_of(&limiter, "new").shadow_denied, 0);
@@ -111,20 +91,17 @@ async fn a_request_does_not_wait_for_shadow_policies() {
 
 #[tokio::test]
 async fn a_request_waits_for_its_enforced_policies_and_no_longer() {
-    let (enforced, shadow) = (gate(), gate());
-    let store = Split::default().with("old", Does::Waits(enforced.clone()));
-    let late = gate();
-    let store = store.with("new", Does::Waits(shadow.clone()));
-    let limiter = limiter(store.with("newer", Does::Waits(late.clone())));
-    let mut check = pin!(limiter.check("ann"));
-    let mut context = Context::from_waker(Waker::noop());
+    let [enforced, shadow, late] = [gate(), gate(), gate()];
+    let limiter = limiter([
+        ("old", Does::Waits(enforced.clone())),
+        ("new", Does::Waits(shadow.clone())),
+        ("newer", Does::Waits(late.clone())),
+    ]);
+    let mut check = Box::pin(check(&limiter, "ann"));
     shadow.add_permits(1);
-    assert!(check.as_mut().poll(&mut context).is_pending());
+    assert!(poll(&mut check).is_pending());
     enforced.add_permits(1);
-    let Poll::Ready(decision) = check.as_mut().poll(&mut context) else {
-        panic!("it waits for a shadow policy");
-    };
-    let decision = decision.expect("a decision");
+    let decision = at_once(check);
     let is_known = || async { names(&decision) == ["new"] };
     eventually_async("the first answer", is_known).await;
     late.add_permits(1);
@@ -135,52 +112,49 @@ async fn a_request_waits_for_its_enforced_policies_and_no_longer() {
 
 #[tokio::test]
 async fn a_layer_or_limiter_of_shadow_policies_never_waits() {
-    let new = || Policy::new("new", FixedWindow::per_hour(0)).shadow();
     for does in [Does::Waits(gate()), Does::IsSilent, Does::Fails] {
-        let limiter = of_shadows_only(Split::default().with("new", does));
-        let decision = at_once(limiter.check("ann")).expect("a decision");
-        assert!(decision.is_allowed());
-        let permit = at_once(limiter.acquire("ann", Duration::from_secs(60)));
-        assert!(permit.expect("a decision").is_allowed());
+        let limiter = of_shadows_only(does.clone());
+        assert!(at_once(check(&limiter, "ann")).is_allowed());
+        assert!(at_once(acquire(&limiter, "ann", ms(60_000))).is_allowed());
         let taken = at_once(limiter.take_up_to("ann", 3)).expect("a decision");
         assert_eq!(taken.charged(), 3);
         assert!(limiter.check_now("ann").expect("a decision").is_allowed());
+        let layer = RateLimitLayer::builder().store(split([("new", does)]).0);
+        let layer = layer.policy(new("new").key(key::global()));
+        let layer = layer.wait_up_to(ms(60_000)).build().expect("a layer");
+        let answer = ask(&layer, plain());
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.field("ratelimit"), None);
     }
-    let store = Split::default().with("new", Does::IsSilent);
-    let layer = RateLimitLayer::builder().store(store);
-    let layer = layer.policy(new().key(key::global()));
-    let layer = layer
-        .wait_up_to(Duration::from_secs(60))
-        .build()
-        .expect("a layer");
-    let answer = ask(&layer, plain());
-    assert_eq!(
-        (answer.status.as_u16(), answer.field("ratelimit")),
-        (200, None)
-    );
 }
 
 #[tokio::test]
 async fn a_failure_of_a_shadow_check_is_counted_and_changes_nothing() {
-    let store = Split::default().with("new", Does::Fails);
-    let limiter = limiter(store);
-    let decision = limiter.check("ann").await.expect("a decision");
+    let limiter = limiter([("new", Does::Fails)]);
+    let decision = check(&limiter, "ann").await;
     assert!(decision.is_allowed());
     assert_eq!(decision.source(), Source::Store);
     assert_eq!(decision.shadow_policies().count(), 0);
-    let (new, newer) = (checks_of(&limiter, "new"), checks_of(&limiter, "newer"));
-    assert_eq!((new.unknown, new.shadow_denied), (1, 0));
-    assert_eq!((newer.unknown, newer.shadow_denied), (1, 0));
+    for policy in ["new", "newer"] {
+        let checks = checks_of(&limiter, policy);
+        assert_eq!((checks.unknown, checks.shadow_denied), (1, 0));
+    }
     // What waits for the store has no error either.
-    let peek = limiter.peek("ann").await.expect("a decision");
-    assert_eq!(peek.shadow_policies().count(), 0);
+    assert_eq!(peek(&limiter, "ann").await.shadow_policies().count(), 0);
+    // Nothing else says that the store fails if all policies are in shadow.
+    let alone = of_shadows_only(Does::Fails);
+    for _ in 0..3 {
+        let _ = check(&alone, "ann").await;
+    }
+    let store = alone.metrics().store;
+    assert_eq!((store.failures.total(), store.is_up), (3, false));
 }
 
 /// An operator who looks at buckets, or corrects them, wants to know of all of them.
 #[tokio::test]
 async fn what_is_no_request_waits_for_shadow_policies() {
     let late = gate();
-    let limiter = limiter(Split::default().with("new", Does::Waits(late.clone())));
+    let limiter = limiter([("new", Does::Waits(late.clone()))]);
     let mut context = Context::from_waker(Waker::noop());
     let mut peek = pin!(limiter.peek("ann"));
     let mut debit = pin!(limiter.debit("ann", 1));
@@ -198,41 +172,23 @@ async fn what_is_no_request_waits_for_shadow_policies() {
     }
 }
 
-/// Nothing else says that the store fails if all policies are in shadow.
-#[tokio::test]
-async fn failures_of_shadow_checks_are_failures_of_the_store() {
-    let limiter = of_shadows_only(Split::default().with("new", Does::Fails));
-    for _ in 0..3 {
-        let _ = limiter.check("ann").await.expect("a decision");
-    }
-    let store = limiter.metrics().store;
-    assert_eq!((store.failures.total(), store.is_up), (3, false));
-}
-
 #[tokio::test]
 async fn a_failure_of_the_enforced_check_leaves_the_shadows_unknown() {
-    let store = Split::default().with("old", Does::Fails);
     let old = Policy::new("old", FixedWindow::per_hour(5)).on_store_failure(OnStoreFailure::Deny);
-    let new = Policy::new("new", FixedWindow::per_hour(0)).shadow();
-    let limiter = Limiter::builder().store(store).policy(old).policy(new);
-    let limiter = limiter.build().expect("a limiter");
-    assert!(
-        limiter
-            .check("ann")
-            .await
-            .expect_err("a failure")
-            .is_unavailable()
-    );
+    let limiter = limiter_of(split([("old", Does::Fails)]).0, [old, new("new")]);
+    let error = limiter.check("ann").await.expect_err("a failure");
+    assert!(error.is_unavailable());
     assert_eq!(checks_of(&limiter, "new").unknown, 1);
 }
 
 /// Timers and tasks need a runtime. A thread without one loses late answers, and no others.
 #[test]
 fn without_a_runtime_a_late_answer_is_unknown() {
-    let store = Split::default().with("new", Does::Waits(gate()));
-    let limiter = limiter(store);
-    let decision = at_once(limiter.check("ann")).expect("a decision");
-    assert!(decision.is_allowed());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let inside = runtime.enter();
+    let limiter = limiter([("new", Does::Waits(gate()))]);
+    drop(inside);
+    assert!(at_once(check(&limiter, "ann")).is_allowed());
     let unknown = ["new", "newer"].map(|policy| checks_of(&limiter, policy).unknown);
     assert_eq!(unknown, [1, 1]);
 }
@@ -241,22 +197,16 @@ fn without_a_runtime_a_late_answer_is_unknown() {
 #[tokio::test]
 async fn late_answers_are_bounded() {
     const MOST: u64 = 2_000;
-    let limiter = of_shadows_only(Split::default().with("new", Does::IsSilent));
+    let limiter = of_shadows_only(Does::IsSilent);
     for _ in 0..MOST + 7 {
-        assert!(
-            at_once(limiter.check("ann"))
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(at_once(check(&limiter, "ann")).is_allowed());
     }
     assert_eq!(checks_of(&limiter, "new").unknown, 7);
 }
 
 #[tokio::test]
 async fn check_now_never_waits_and_takes_nothing_if_it_cannot_know() {
-    let gate = gate();
-    let store = Split::default().with("old", Does::Waits(gate));
-    let limiter = limiter(store);
+    let limiter = limiter([("old", Does::Waits(gate()))]);
     let error = limiter.check_now("ann").expect_err("the store takes time");
     assert!(error.is_unsupported());
     assert_eq!(checks_of(&limiter, "new"), Checks::default());
@@ -264,22 +214,71 @@ async fn check_now_never_waits_and_takes_nothing_if_it_cannot_know() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guarded_store_is_asked_once_and_fails_in_time() {
-    let store = Split::default()
-        .with("old", Does::IsSilent)
-        .with("new", Does::IsSilent);
-    let calls = Arc::clone(&store.calls);
-    let guarded = Guarded::new(store).timeout(Duration::from_millis(20));
-    let limiter = limiter(guarded);
+    let (store, calls) = split([("old", Does::IsSilent), ("new", Does::IsSilent)]);
+    let old = Policy::new("old", FixedWindow::per_hour(5));
+    let guarded = Guarded::new(store).timeout(ms(20));
+    let limiter = limiter_of(guarded, [old, new("new"), new("newer")]);
     for number in 1..=5 {
-        let decision = limiter.check("ann").await.expect("a decision");
-        assert_eq!(decision.source(), Source::Local);
-        let new = || async { checks_of(&limiter, "new").unknown == number };
-        eventually_async("the timeout", new).await;
+        assert_eq!(check(&limiter, "ann").await.source(), Source::Local);
+        let is_known = || async { checks_of(&limiter, "new").unknown == number };
+        eventually_async("the timeout", is_known).await;
     }
     assert_eq!(calls.lock().unwrap().len(), 5);
     // Five failures in a row have opened the breaker, for all checks of a request.
-    let decision = limiter.check("ann").await.expect("a decision");
-    assert_eq!(decision.shadow_policies().count(), 0);
+    assert_eq!(check(&limiter, "ann").await.shadow_policies().count(), 0);
     assert_eq!(calls.lock().unwrap().len(), 5);
     assert_eq!(checks_of(&limiter, "newer").unknown, 6);
+}
+
+/// A wait keeps the outcome of the first check, although the last check let the caller in.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_checks_a_shadow_policy_once() {
+    let (store, calls) = split([]);
+    let store = Arc::new(store);
+    let old = || Policy::new("old", FixedWindow::new(1, ms(10_000))).shared();
+    // Has room for two requests, and would let none wait.
+    let new = || Policy::new("new", FixedWindow::per_hour(2)).shadow();
+    let limiter = limiter_of(Arc::clone(&store), [old(), new()]);
+    let times = |name| {
+        let calls = std::mem::take(&mut *calls.lock().unwrap());
+        calls.iter().filter(|policy| **policy == name).count()
+    };
+    let denials = |decision: &Decision| {
+        let denied = decision.shadow_policies().map(|policy| policy.is_denied());
+        denied.collect::<Vec<_>>()
+    };
+    let started = Instant::now();
+    for (number, is_denied) in [(0, false), (1, false), (2, true)] {
+        let permit = acquire(&limiter, "ann", ms(60_000)).await;
+        assert!(permit.is_allowed());
+        assert_eq!(started.elapsed().as_secs(), 10 * number);
+        assert_eq!(denials(permit.decision()), [is_denied]);
+    }
+    assert_eq!(times("new"), 3);
+    // A caller that may not wait is denied, with the outcome.
+    let permit = acquire(&limiter, "ann", ms(0)).await;
+    assert!(!permit.is_allowed());
+    assert_eq!(denials(permit.decision()), [true]);
+    let seen = checks_of(&limiter, "new");
+    assert_eq!((seen.allowed + seen.near, seen.shadow_denied), (2, 2));
+
+    times("new");
+    limiter.reset_shared().await.expect("a reset");
+    let layer = RateLimitLayer::builder()
+        .store(store)
+        .policy(Policy::new("permits", Concurrency::new(5)).shared())
+        .policy(old())
+        .policy(new().key(key::global()))
+        .wait_up_to(ms(60_000))
+        .decision_in_extensions()
+        .build()
+        .expect("a layer");
+    for is_denied in [false, false, true] {
+        let service = layer.layer(tower::service_fn(hello));
+        let response = service.oneshot(plain()).await.expect("a response");
+        assert_eq!(response.status(), 200);
+        let decision = response.extensions().get::<Decision>().expect("a decision");
+        assert_eq!(denials(decision), [is_denied]);
+    }
+    assert_eq!(times("new"), 3);
 }

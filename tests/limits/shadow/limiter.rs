@@ -3,165 +3,122 @@
 use crate::support::prelude::*;
 
 fn limiter() -> Limiter {
-    Limiter::builder()
-        .policy(Policy::new("old", FixedWindow::per_hour(10)))
-        .policy(Policy::new("new", FixedWindow::per_hour(3)).shadow())
-        .build()
-        .expect("a limiter")
+    let old = Policy::new("old", FixedWindow::per_hour(10));
+    let new = Policy::new("new", FixedWindow::per_hour(3)).shadow();
+    limiter_of(MemoryStore::new(), [old, new])
 }
 
-/// Returns what is left of the enforced policy, and of the shadow policy.
-fn left(decision: &Decision) -> (Vec<u64>, Vec<u64>) {
-    let enforced = decision.policies().map(|policy| policy.remaining());
+/// Asserts what is left of the enforced policy and of the shadow policy, and what the shadow policy
+/// would do.
+#[track_caller]
+fn assert_left(decision: &Decision, left: [u64; 2], is_denied_in_shadow: bool) {
     let shadows = decision.shadow_policies().map(|policy| policy.remaining());
-    (enforced.collect(), shadows.collect())
+    let all: Vec<_> = left_of(decision).into_iter().chain(shadows).collect();
+    assert_eq!(all, left);
+    let denied = decision.shadow_denied().count() > 0;
+    assert_eq!(denied, is_denied_in_shadow);
 }
 
 #[tokio::test]
-async fn each_operation_applies_to_both_kinds() {
+async fn each_operation_applies_to_both_kinds() -> Result<(), StoreError> {
     let limiter = limiter();
-    let check = limiter.check("ann").await.expect("a decision");
-    assert_eq!(left(&check), (vec![9], vec![2]));
-    let check = limiter.check_n("ann", 2).await.expect("a decision");
-    assert_eq!(left(&check), (vec![7], vec![0]));
+    assert_left(&limiter.check("ann").await?, [9, 2], false);
+    assert_left(&limiter.check_n("ann", 2).await?, [7, 0], false);
     // The shadow takes what it has, and the enforced policy what was asked for.
-    let taken = limiter.take_up_to("bob", 5).await.expect("a decision");
-    assert_eq!(left(&taken), (vec![5], vec![0]));
+    let taken = limiter.take_up_to("bob", 5).await?;
+    assert_left(&taken, [5, 0], false);
     assert_eq!(taken.charged(), 5);
     let shadow = taken.shadow_policies().next().expect("an outcome");
-    assert_eq!((shadow.charged(), shadow.is_denied()), (3, false));
+    assert_eq!(shadow.charged(), 3);
 
-    let peek = limiter.peek("ann").await.expect("a decision");
-    assert_eq!(left(&peek), (vec![7], vec![0]));
-    assert_eq!(peek.shadow_denied().count(), 1);
-    let credit = limiter.credit("ann", 2).await.expect("refunded");
-    assert_eq!(left(credit.decision()), (vec![9], vec![2]));
-    let debit = limiter.debit("ann", 4).await.expect("charged");
+    assert_left(&limiter.peek("ann").await?, [7, 0], true);
+    let credit = limiter.credit("ann", 2).await?;
+    assert_left(credit.decision(), [9, 2], false);
+    let debit = limiter.debit("ann", 4).await?;
     assert_eq!((debit.charged(), debit.uncharged()), (4, 0));
-    let peek = limiter.peek("ann").await.expect("a decision");
-    assert_eq!(left(&peek), (vec![5], vec![0]));
+    assert_left(&limiter.peek("ann").await?, [5, 0], true);
     // The debt of the shadow policy is not forgiven.
-    limiter.credit("ann", 1).await.expect("refunded");
-    assert_eq!(
-        limiter
-            .peek("ann")
-            .await
-            .expect("a decision")
-            .shadow_denied()
-            .count(),
-        1
-    );
-    limiter.reset("ann").await.expect("a reset");
-    assert_eq!(
-        left(&limiter.peek("ann").await.expect("a decision")),
-        (vec![10], vec![3])
-    );
+    limiter.credit("ann", 1).await?;
+    assert_left(&limiter.peek("ann").await?, [6, 0], true);
+    limiter.reset("ann").await?;
+    assert_left(&limiter.peek("ann").await?, [10, 3], false);
+    Ok(())
 }
 
 /// What an operator looks at or corrects is no request.
 #[tokio::test]
-async fn only_requests_are_counted() {
+async fn only_requests_are_counted() -> Result<(), StoreError> {
     let limiter = limiter();
-    for _ in 0..5 {
-        let _ = limiter.peek("ann").await.expect("a decision");
-        let _ = limiter.debit("ann", 5).await.expect("charged");
-        limiter.credit("ann", 1).await.expect("refunded");
-    }
     let counted = || {
         let seen = limiter.metrics();
         let new = seen.policy("new").expect("its numbers");
         (new.allowed + new.near, new.shadow_denied)
     };
+    for _ in 0..5 {
+        let _ = limiter.peek("ann").await?;
+        let _ = limiter.debit("ann", 5).await?;
+        limiter.credit("ann", 1).await?;
+    }
     assert_eq!(counted(), (0, 0));
-    let _ = limiter.check("ann").await.expect("a decision");
-    let _ = limiter.check_n("bob", 1).await.expect("a decision");
-    let _ = limiter.take_up_to("ann", 1).await.expect("a decision");
-    let permit = limiter.acquire("ann", Duration::ZERO).await;
-    drop(permit.expect("a decision"));
+    let _ = limiter.check("ann").await?;
+    let _ = limiter.check_n("bob", 1).await?;
+    let _ = limiter.take_up_to("ann", 1).await?;
+    drop(acquire(&limiter, "ann", Duration::ZERO).await);
     assert_eq!(counted(), (1, 3));
+    Ok(())
 }
 
 #[tokio::test]
-async fn a_limiter_of_shadow_policies_allows_everything() {
+async fn a_limiter_of_shadow_policies_allows_everything() -> Result<(), StoreError> {
     let limiter = Limiter::builder()
         .policy(Policy::new("a", FixedWindow::per_hour(2)).cost(2))
         .policy(Policy::new("b", FixedWindow::per_hour(0)))
+        .policy(Policy::new("queue", LeakyBucket::per_second(1).queue(2)))
         .shadow_all()
         .build()
         .expect("a limiter");
-    for denied in [&["b"][..], &["a", "b"]] {
-        let decision = limiter.check("ann").await.expect("a decision");
+    // One request passes the queue, and two would wait.
+    for denied in [&["b"][..], &["a", "b"], &["a", "b"], &["a", "b", "queue"]] {
+        let decision = check(&limiter, "ann").await;
         assert!(decision.is_allowed());
-        assert_eq!(
-            (decision.source(), decision.policies().len()),
-            (Source::Store, 0)
-        );
+        assert_eq!(decision.source(), Source::Store);
+        assert_eq!(decision.policies().len(), 0);
         let by = decision.shadow_denied().map(|policy| policy.name());
         assert_eq!(by.collect::<Vec<_>>(), denied);
-        assert_eq!(
-            (decision.retry_after(), decision.delay()),
-            (None, Duration::ZERO)
-        );
+        assert_eq!((decision.retry_after(), decision.delay()), (None, ms(0)));
     }
-    let taken = limiter.take_up_to("bob", 7).await.expect("a decision");
+    let taken = limiter.take_up_to("bob", 7).await?;
     assert_eq!((taken.is_allowed(), taken.charged()), (true, 7));
-    let permit = limiter.acquire("ann", Duration::from_secs(9)).await;
-    let permit = permit.expect("a decision");
+    let permit = at_once(acquire(&limiter, "ann", ms(9_000)));
     assert!(permit.is_allowed());
-    assert_eq!(permit.decision().shadow_denied().count(), 2);
-    assert_eq!(
-        limiter.credit("ann", 1).await.expect("refunded").refunded(),
-        0
-    );
-    let peek = limiter.peek("ann").await.expect("a decision");
-    assert_eq!(
-        peek.shadow_policies()
-            .map(|policy| policy.remaining())
-            .collect::<Vec<_>>(),
-        [1, 0]
-    );
+    assert_eq!(permit.decision().shadow_denied().count(), 3);
+    assert_eq!(limiter.credit("ann", 1).await?.refunded(), 0);
+    let peek = limiter.peek("ann").await?;
+    let left = peek.shadow_policies().map(|policy| policy.remaining());
+    assert_eq!(left.take(2).collect::<Vec<_>>(), [1, 0]);
+    Ok(())
 }
 
 /// Only a store that fails loses units. What the shadow policies did not charge is theirs to say.
 #[tokio::test]
-async fn a_debit_of_shadow_policies_loses_nothing() {
-    let new = Policy::new("new", FixedWindow::per_hour(3)).max_debt(1);
-    let limiter = Limiter::builder().policy(new.shadow()).build();
-    let limiter = limiter.expect("a limiter");
-    let debit = limiter.debit("ann", 9).await.expect("charged");
-    assert_eq!((debit.charged(), debit.uncharged()), (9, 0));
-    let shadows = debit.shadow_policies();
-    let charged = shadows.map(|policy| (policy.charged(), policy.uncharged()));
-    assert_eq!(charged.collect::<Vec<_>>(), [(4, 5)]);
-}
-
-#[tokio::test]
-async fn each_policy_may_owe_its_own_debt() {
+async fn each_policy_may_owe_its_own_debt_and_shadow_policies_lose_nothing() {
     let policy = |name, debt| Policy::new(name, FixedWindow::per_hour(3)).max_debt(debt);
-    let limiter = Limiter::builder()
-        .policy(policy("a", 0))
-        .policy(policy("b", 1).shadow())
-        .policy(policy("c", 2))
-        .policy(policy("d", 3).shadow())
-        .build()
-        .expect("a limiter");
+    let policies = [
+        policy("a", 0),
+        policy("b", 1).shadow(),
+        policy("c", 2),
+        policy("d", 3).shadow(),
+    ];
+    let limiter = limiter_of(MemoryStore::new(), policies);
     let debit = limiter.debit("ann", 9).await.expect("charged");
     let charged = debit.policies().chain(debit.shadow_policies());
-    let charged = charged.map(|policy| (policy.name().to_owned(), policy.charged()));
-    let expected = [("a", 3), ("c", 5), ("b", 4), ("d", 6)];
-    let expected = expected.map(|(name, units)| (name.to_owned(), units));
-    assert_eq!(charged.collect::<Vec<_>>(), expected);
-}
+    let charged: Vec<_> = charged
+        .map(|policy| (policy.name(), policy.charged(), policy.uncharged()))
+        .collect();
+    let expected = [("a", 3, 6), ("c", 5, 4), ("b", 4, 5), ("d", 6, 3)];
+    assert_eq!(charged, expected);
 
-#[test]
-fn a_queue_in_shadow_delays_nobody() {
-    let queue = Policy::new("queue", LeakyBucket::per_second(1).queue(2)).shadow();
-    let limiter = Limiter::builder().policy(queue).build().expect("a limiter");
-    let denied = (0..5).map(|_| {
-        let decision = limiter.check_now("ann").expect("a decision");
-        assert_eq!(decision.delay(), Duration::ZERO);
-        decision.shadow_denied().count()
-    });
-    // One passes, and two would wait.
-    assert_eq!(denied.collect::<Vec<_>>(), [0, 0, 0, 1, 1]);
+    let limiter = Limiter::new(MemoryStore::new(), policy("b", 1).shadow());
+    let debit = limiter.debit("ann", 9).await.expect("charged");
+    assert_eq!((debit.charged(), debit.uncharged()), (9, 0));
 }

@@ -1,15 +1,11 @@
 //! Callers leave at every stage: no unit is lost, and none is granted twice.
 
-use std::pin::Pin;
-
 use tokio::time::{Instant, sleep};
 
 use super::fixtures::whole_ms;
 use crate::support::limiters::START_US;
 use crate::support::prelude::*;
 use crate::support::web::Slow;
-
-type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>>;
 
 const INTERVAL_MS: u64 = 10;
 
@@ -44,7 +40,7 @@ impl Model {
 }
 
 async fn assert_stands(limiter: &Limiter, model: &Model, now_ms: u64) {
-    let decision = limiter.peek("ann").await.unwrap();
+    let decision = peek(limiter, "ann").await;
     let policy = decision.policies().next().unwrap();
     let level = model.level_ms(now_ms);
     assert_eq!(policy.reset_after(), ms(level), "at {now_ms} ms");
@@ -124,37 +120,21 @@ async fn leaving_before_the_answer_arrives_refunds() {
     let slow = Slow::new(store.clone());
     let bucket = || Policy::new("bucket", TokenBucket::per_hour(1_000).burst(100));
     let (asking, looking) = (
-        limiter_of(slow.clone(), [bucket()]),
-        limiter_of(store.clone(), [bucket()]),
+        Limiter::new(slow.clone(), bucket()),
+        Limiter::new(store, bucket()),
     );
-    let mut waiting: Vec<_> = (0..500)
-        .map(|_| Some(Box::pin(asking.acquire("ann", ms(100_000_000)))))
-        .collect();
-    for future in &mut waiting {
-        assert!(poll(future.as_mut().unwrap()).is_pending());
-    }
-    let mut gone = 0;
+    let waiting = (0..500).map(|_| come(&asking, ms(100_000_000)));
+    let waiting: Vec<_> = waiting.collect();
     // The first hundred do not wait, so their units are used.
-    for future in waiting.iter_mut().skip(100) {
-        if random.below(2) == 0 {
-            gone += 1;
-            *future = None;
-        }
-    }
+    let waiting = waiting.into_iter().enumerate();
+    let stays = |(place, _): &(usize, _)| *place < 100 || random.below(2) == 0;
+    let mut waiting: Vec<_> = waiting.filter(stays).map(|(_, future)| future).collect();
     slow.gate.add_permits(100_000);
     // The units of callers that left are refunded when their answers arrive.
-    let stay = ms((500 - gone) * 3_600);
+    let stay = ms(waiting.len() as u64 * 3_600);
     let mut turns = 0;
-    loop {
-        for future in waiting.iter_mut().filter(|future| future.is_some()) {
-            if poll(future.as_mut().unwrap()).is_ready() {
-                *future = None;
-            }
-        }
-        let decision = looking.peek("ann").await.unwrap();
-        if decision.policies().next().unwrap().reset_after() == stay {
-            break;
-        }
+    while taken(&looking).await != stay {
+        waiting.retain_mut(|future| poll(future).is_pending());
         turns += 1;
         assert!(turns < 1_000, "not refunded");
         tokio::task::yield_now().await;
@@ -226,11 +206,7 @@ async fn mixed_policies_are_refunded_what_still_counts() {
                 _ => sleep(ms(random.below(100))).await,
             }
             let now = whole_ms(started.elapsed());
-            let decision = limiter.peek("ann").await.unwrap();
-            let left: Vec<_> = decision
-                .policies()
-                .map(|policy| policy.remaining())
-                .collect();
+            let left = left_of(&peek(&limiter, "ann").await);
             let used = if window.0 > now { window.1 } else { 0 };
             let entries = log.iter().filter(|at| **at + 700 > now).count() as u64;
             let (this, part) = (wall_ms(now) / 1_000, 1_000 - wall_ms(now) % 1_000);
@@ -245,11 +221,9 @@ async fn mixed_policies_are_refunded_what_still_counts() {
             assert_eq!(left, expected, "round {round}, at {now} ms");
             // A waiter is polled at its moment at the latest, and has then gone on.
             waiting.retain_mut(|(future, _, _, turn)| {
-                if poll(future).is_ready() {
-                    assert!(*turn <= now, "early");
-                    return false;
-                }
-                true
+                let is_ready = poll(future).is_ready();
+                assert!(!is_ready || *turn <= now, "early");
+                !is_ready
             });
         }
     }

@@ -8,10 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
 
 use crate::support::prelude::*;
 
@@ -76,16 +76,4 @@ pub(super) fn answering(
         let body = body.lock().unwrap().take().unwrap();
         ready(Ok(Response::new(body)))
     })
-}
-
-/// Answers hello, and records when it was called.
-pub(super) async fn hello_at(
-    calls: mpsc::UnboundedSender<Instant>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    calls.send(Instant::now()).unwrap();
-    Ok(Response::new(Full::from("hello")))
-}
-
-pub(super) fn statuses(responses: &[StatusCode], status: StatusCode) -> usize {
-    responses.iter().filter(|one| **one == status).count()
 }

@@ -1,12 +1,11 @@
 //! Permits of a layer: how many requests are in flight, and when each permit is released.
 
-use std::{convert::Infallible, panic::resume_unwind, pin::Pin};
+use std::{panic::resume_unwind, pin::Pin};
 
-use http::{Request, Response};
-use http_body_util::{BodyExt, Empty, Full};
+use http::Response;
+use http_body_util::{BodyExt, Full};
 use tokio::sync::Notify;
 use tower::BoxError;
-use tower_throttle::RateLimitLayerBuilder;
 
 use super::fixtures::{Channel, Request_, answering, channel};
 use crate::support::prelude::*;
@@ -16,53 +15,43 @@ fn few(limit: u64) -> Policy {
 }
 
 /// Returns a layer, and a limiter that sees its permits.
-fn layer_of(limit: u64) -> (RateLimitLayer, Limiter) {
-    layer_with(limit, |builder| builder)
-}
-
-fn layer_with(
-    limit: u64,
-    set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
-) -> (RateLimitLayer, Limiter) {
+fn layer_of(limit: u64, wait: Duration) -> (RateLimitLayer, Limiter) {
     let store = paused_store();
-    let builder = RateLimitLayer::builder()
-        .store(store.clone())
-        .policy(few(limit));
-    (
-        set(builder).build().unwrap(),
-        Limiter::new(store, few(limit)),
-    )
+    let builder = RateLimitLayer::builder().store(store.clone());
+    let builder = builder.policy(few(limit)).wait_up_to(wait);
+    (builder.build().unwrap(), Limiter::new(store, few(limit)))
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_limit_bounds_concurrent_inner_calls() {
     for limit in [1, 2, 5, 63] {
-        let (layer, limiter) = layer_with(limit, |builder| builder.wait_up_to(ms(3_600_000)));
-        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (layer, limiter) = layer_of(limit, ms(3_600_000));
+        let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let mut tasks = JoinSet::new();
         for _ in 0..64 {
-            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            let counts = Arc::clone(&counts);
             let service = layer.layer(tower::service_fn(move |_: Request_| {
-                let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+                let counts = Arc::clone(&counts);
                 async move {
+                    let [running, most] = &*counts;
                     let now = 1 + running.fetch_add(1, Ordering::SeqCst);
                     most.fetch_max(now, Ordering::SeqCst);
                     tokio::time::sleep(ms(100)).await;
                     running.fetch_sub(1, Ordering::SeqCst);
-                    Ok::<_, Infallible>(Response::new(Empty::<bytes::Bytes>::new()))
+                    hello(plain()).await
                 }
             }));
             tasks.spawn(async move { service.oneshot(plain()).await.unwrap().status() });
         }
         assert!(tasks.join_all().await.iter().all(|status| *status == 200));
-        assert_eq!(most.load(Ordering::SeqCst) as u64, limit);
+        assert_eq!(counts[1].load(Ordering::SeqCst) as u64, limit);
         assert_eq!(left(&limiter, "").await, limit);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_held_until_the_body_has_ended() {
-    let (layer, limiter) = layer_of(1);
+    let (layer, limiter) = layer_of(1, ms(0));
     let (frames, body) = channel();
     let mut service = layer.layer(answering(body));
     let response = service.call(plain()).await.unwrap();
@@ -88,7 +77,7 @@ async fn a_permit_is_held_until_the_body_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_comes_back_when_the_body_fails_or_is_dropped() {
-    let (layer, limiter) = layer_of(1);
+    let (layer, limiter) = layer_of(1, ms(0));
     for fails in [true, false] {
         let (frames, body) = channel();
         let service = layer.layer(answering(body));
@@ -109,7 +98,7 @@ async fn a_permit_comes_back_when_the_body_fails_or_is_dropped() {
 /// A `select!` in a loop keeps a future like this.
 #[tokio::test(start_paused = true)]
 async fn an_error_releases_the_permit_though_its_future_is_kept() {
-    let (layer, limiter) = layer_of(1);
+    let (layer, limiter) = layer_of(1, ms(0));
     let mut service = layer.layer(tower::service_fn(|_: Request_| async {
         Err::<Response<Full<bytes::Bytes>>, _>("no")
     }));
@@ -121,29 +110,21 @@ async fn an_error_releases_the_permit_though_its_future_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn permits_are_released_and_units_of_a_bucket_are_not() {
     let store = paused_store();
-    let bucket = || Policy::new("bucket", TokenBucket::per_hour(3)).shared();
-    let layer = RateLimitLayer::builder()
-        .store(store.clone())
-        .policy(few(2))
-        .policy(bucket())
-        .build()
-        .unwrap();
-    let (permits, tokens) = (
-        Limiter::new(store.clone(), few(2)),
-        Limiter::new(store, bucket()),
-    );
-    let send = || layer.layer(tower::service_fn(hello)).oneshot(plain());
-    for taken in 1..=3 {
-        let response = send().await.unwrap();
-        assert_eq!(left(&permits, "").await, 1);
+    let bucket = Policy::new("bucket", TokenBucket::per_hour(3)).shared();
+    let builder = RateLimitLayer::builder().store(store.clone());
+    let builder = builder.policy(few(2)).policy(bucket.clone());
+    let layer = builder.build().unwrap();
+    let [permits, tokens] = [few(2), bucket].map(|policy| Limiter::new(store.clone(), policy));
+    for (status, remaining) in [(200, 2), (200, 1), (200, 0), (429, 0)] {
+        let response = layer.layer(tower::service_fn(hello)).oneshot(plain()).await;
+        let response = response.unwrap();
+        assert_eq!(response.status(), status);
+        let held = u64::from(status == 200);
+        assert_eq!(left(&permits, "").await, 2 - held, "{status}");
         drop(response.into_body().collect().await.unwrap());
         assert_eq!(left(&permits, "").await, 2);
-        assert_eq!(left(&tokens, "").await, 3 - taken);
+        assert_eq!(left(&tokens, "").await, remaining);
     }
-    let denied = send().await.unwrap();
-    assert_eq!(denied.status(), 429);
-    assert_eq!(left(&permits, "").await, 2, "denied, and holds a permit");
-    assert_eq!(left(&tokens, "").await, 0);
 }
 
 type Inner = Pin<Box<dyn Future<Output = Result<Response<Channel>, BoxError>> + Send>>;
@@ -152,7 +133,7 @@ type Inner = Pin<Box<dyn Future<Output = Result<Response<Channel>, BoxError>> + 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_random_endings_leave_no_permit() {
     let mut random = Random::new();
-    let (layer, limiter) = layer_with(8, |builder| builder.wait_up_to(ms(500)));
+    let (layer, limiter) = layer_of(8, ms(500));
     let go_on = Arc::new(Notify::new());
     let mut tasks = JoinSet::new();
     for number in 0..10_000_u64 {
@@ -214,25 +195,14 @@ async fn ten_thousand_random_endings_leave_no_permit() {
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_a_newcomer_counts_and_is_released() {
     let clock = Arc::new(ManualClock::new());
-    let store = MemoryStore::builder()
-        .capacity(2)
-        .clock(clock.clone())
-        .build();
-    let limiter = Limiter::new(store, Concurrency::new(1));
-    let first = limiter.acquire("ann", ms(0)).await.unwrap();
-    let second = limiter.acquire("bob", ms(0)).await.unwrap();
-    let newcomer = limiter.acquire("eve", ms(0)).await.unwrap();
-    assert!(first.is_allowed() && second.is_allowed() && newcomer.is_allowed());
+    let store = MemoryStore::builder().capacity(2).clock(clock.clone());
+    let limiter = Limiter::new(store.build(), Concurrency::new(1));
+    let held = ["ann", "bob", "eve"].map(|key| at_once(acquire(&limiter, key, ms(0))));
+    assert!(held.iter().all(Permit::is_allowed));
+    let [first, second, _newcomer] = held;
     drop((first, second));
     // The store has room again.
     clock.advance(ms(6_000));
-    let again = limiter.acquire("eve", ms(0)).await.unwrap();
+    let again = acquire(&limiter, "eve", ms(0)).await;
     assert!(!again.is_allowed(), "two at a time, of a limit of one");
-}
-
-#[allow(dead_code)]
-fn the_future_and_the_body_can_be_sent(layer: &RateLimitLayer) {
-    fn is_send<T: Send>(_: &T) {}
-    let mut service = layer.layer(tower::service_fn(hello::<Full<bytes::Bytes>>));
-    is_send(&service.call(Request::default()));
 }

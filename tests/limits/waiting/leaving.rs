@@ -1,66 +1,51 @@
 //! Callers that leave outside a runtime, or many at a time.
 
+use tokio::runtime::Runtime;
 use tower_throttle::RedisStore;
 
 use crate::support::prelude::*;
 use crate::support::web::Slow;
 
+fn few() -> Policy {
+    Policy::new("few", Concurrency::new(1)).shared()
+}
+
 /// A future that was polled in a runtime is dropped on a thread outside it.
 #[test]
 fn leaving_on_a_thread_outside_the_runtime_refunds() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let store = {
-        let _inside = runtime.enter();
-        paused_store()
-    };
+    let runtime = Runtime::new().unwrap();
+    let store = MemoryStore::new();
     let slow = Slow::new(store.clone());
-    let policy = || Policy::new("few", Concurrency::new(1));
-    let asking = limiter_of(slow.clone(), [policy()]);
-    let looking = limiter_of(store.clone(), [policy()]);
-    let mut future = Box::pin(asking.acquire("ann", ms(0)));
-    runtime.block_on(async { assert!(poll(&mut future).is_pending()) });
-    drop(future);
+    let asking = Limiter::new(slow.clone(), few());
+    let looking = Limiter::new(store, few());
+    let leaves = {
+        let _inside = runtime.enter();
+        come(&asking, ms(0))
+    };
+    drop(leaves);
     slow.gate.add_permits(100);
-    runtime.block_on(async {
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(
-            left(&looking, "ann").await,
-            1,
-            "the permit was never released"
-        );
-    });
+    let is_back = || async { left(&looking, "ann").await == 1 };
+    runtime.block_on(eventually_async("the permit", is_back));
 }
 
 /// A request to Redis that was never polled is dropped: that must not panic.
 #[test]
 fn dropping_a_request_to_redis_outside_the_runtime_does_not_panic() {
     let server = RedisServer::start();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = Runtime::new().unwrap();
     let store = {
         let _inside = runtime.enter();
         RedisStore::connect(&server.url()).unwrap()
     };
-    let policy = || Policy::new("few", Concurrency::new(1)).shared();
-    let limiter = Limiter::new(store.clone(), policy());
-    runtime.block_on(eventually_async("a connection", || async {
-        limiter.peek("").await.is_ok()
-    }));
-    let layer = RateLimitLayer::new(policy()).store(store);
+    let limiter = Limiter::new(store.clone(), few());
+    let is_connected = || async { limiter.peek("").await.is_ok() };
+    runtime.block_on(eventually_async("a connection", is_connected));
+    let layer = RateLimitLayer::new(few()).store(store);
     let mut service = layer.layer(tower::service_fn(hello));
     let never_polled = service.call(plain());
     drop(never_polled);
-    runtime.block_on(eventually_async("the permit", || async {
-        left(&limiter, "").await == 1
-    }));
+    let is_back = || async { left(&limiter, "").await == 1 };
+    runtime.block_on(eventually_async("the permit", is_back));
 }
 
 /// A whole crowd leaves at once: more than may wait for Redis at a time.
@@ -76,7 +61,7 @@ async fn a_crowd_leaves_redis_at_once() {
     let hours = || async {
         // Other checks may delay this one, too.
         let decision = limiter.peek("ann").await.ok()?;
-        let taken = decision.policies().next().unwrap().reset_after();
+        let taken = decision.policies().next()?.reset_after();
         Some(taken.as_secs().div_ceil(3_600))
     };
     let mut crowd = JoinSet::new();
@@ -85,10 +70,8 @@ async fn a_crowd_leaves_redis_at_once() {
         crowd.spawn(async move { limiter.acquire("ann", Duration::from_secs(9_000_000)).await });
         // Some of the callers before may not have polled for their answers yet.
         if place % 25 == 0 {
-            eventually_async("their reservations", || async {
-                hours().await == Some(place)
-            })
-            .await;
+            let is_reserved = || async { hours().await == Some(place) };
+            eventually_async("their reservations", is_reserved).await;
         }
     }
     crowd.shutdown().await;

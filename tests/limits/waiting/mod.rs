@@ -11,7 +11,6 @@ mod no_timer;
 mod order;
 mod redis;
 mod refunds;
-mod sent;
 mod served;
 mod several_permits;
 mod too_long;

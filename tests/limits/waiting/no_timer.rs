@@ -2,16 +2,14 @@
 
 use std::{cell::Cell, panic, sync::Once};
 
-use tokio::runtime::{Builder, Runtime};
-
 use crate::support::prelude::*;
 
 thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Returns how many panics there were on this thread, and in tasks, while `run` ran.
-fn panics_in(run: impl FnOnce()) -> usize {
+/// Runs in a runtime without a timer. Panics if there was one in a task.
+fn without_timer(run: impl Future) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let hook = panic::take_hook();
@@ -21,12 +19,12 @@ fn panics_in(run: impl FnOnce()) -> usize {
         }));
     });
     let before = PANICS.get();
-    run();
-    PANICS.get() - before
-}
-
-fn without_timer() -> Runtime {
-    Builder::new_current_thread().build().unwrap()
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        run.await;
+        tokio::task::yield_now().await;
+    });
+    assert_eq!(PANICS.get(), before);
 }
 
 /// All but `Concurrency`, which renews its permits.
@@ -41,70 +39,35 @@ fn policies() -> [Policy; 4] {
 
 #[test]
 fn outside_a_runtime_a_wait_of_zero_needs_nothing() {
-    let limiter = policies()
-        .into_iter()
-        .fold(Limiter::builder(), |all, one| all.policy(one));
-    let limiter = limiter.build().unwrap();
-    let permit = at_once(limiter.acquire("", ms(0))).unwrap();
-    assert!(permit.is_allowed());
-    let denied = at_once(limiter.acquire("", ms(0))).unwrap();
-    assert!(!denied.is_allowed());
-    drop(permit);
-    let few = Policy::new("few", Concurrency::new(1)).shared();
-    let few = Limiter::new(MemoryStore::new(), few);
-    drop(at_once(few.acquire("", ms(0))).unwrap());
+    let limiter = limiter_of(MemoryStore::new(), policies());
+    assert!(at_once(acquire(&limiter, "", ms(0))).is_allowed());
+    assert!(!at_once(acquire(&limiter, "", ms(0))).is_allowed());
+    let few = Limiter::new(MemoryStore::new(), Concurrency::new(1));
+    drop(at_once(acquire(&few, "", ms(0))));
     assert_eq!(at_once(left(&few, "")), 1);
 }
 
 #[test]
-fn a_layer_outside_a_runtime_forwards_where_there_is_room() {
-    for policy in policies() {
-        let layer = RateLimitLayer::builder()
-            .policy(policy.clone())
-            .wait_up_to(ms(0))
-            .build()
-            .unwrap();
-        assert_eq!(ask(&layer, plain()).status, 200, "{policy:?}");
-    }
-}
-
-#[test]
-fn a_layer_without_a_timer_forwards_where_there_is_room() {
-    for policy in policies() {
-        for wait in [ms(0), ms(1_000)] {
-            let layer = RateLimitLayer::builder()
-                .policy(policy.clone())
-                .wait_up_to(wait)
-                .build()
-                .unwrap();
-            let panics = panics_in(|| {
-                without_timer().block_on(async {
-                    let inner = tower::service_fn(|request| async {
-                        tokio::task::yield_now().await;
-                        hello(request).await
-                    });
-                    let response = layer.layer(inner).oneshot(plain()).await.unwrap();
-                    assert_eq!(response.status(), 200);
-                    tokio::task::yield_now().await;
-                });
-            });
-            assert_eq!(panics, 0, "{policy:?}");
-        }
-    }
-}
-
-#[test]
-fn acquire_without_a_timer_where_there_is_room() {
+fn without_a_timer_a_layer_or_limiter_admits_where_there_is_room() {
     for policy in policies() {
         let limiter = Limiter::new(MemoryStore::new(), policy.clone());
-        let panics = panics_in(|| {
-            without_timer().block_on(async {
-                let permit = limiter.acquire("", ms(0)).await.unwrap();
-                assert!(permit.is_allowed());
-                tokio::task::yield_now().await;
-                drop(permit);
+        without_timer(async { assert!(acquire(&limiter, "", ms(0)).await.is_allowed()) });
+        for wait in [ms(0), ms(1_000)] {
+            let layer = || {
+                let builder = RateLimitLayer::builder().policy(policy.clone());
+                builder.wait_up_to(wait).build().unwrap()
+            };
+            if wait.is_zero() {
+                assert_eq!(ask(&layer(), plain()).status, 200, "{policy:?}");
+            }
+            without_timer(async {
+                let inner = tower::service_fn(|request| async {
+                    tokio::task::yield_now().await;
+                    hello(request).await
+                });
+                let response = layer().layer(inner).oneshot(plain()).await.unwrap();
+                assert_eq!(response.status(), 200);
             });
-        });
-        assert_eq!(panics, 0, "{policy:?}");
+        }
     }
 }

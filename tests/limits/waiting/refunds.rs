@@ -5,51 +5,46 @@ use tokio::time::{Instant, sleep};
 use super::fixtures::whole_ms;
 use crate::support::prelude::*;
 
+/// Longer than any wait in these tests.
+const LONG: Duration = ms(1_000_000);
+
 fn one_each_100_ms() -> [Quota; 2] {
     let bucket = TokenBucket::per_second(10).burst(1);
     let queue = LeakyBucket::per_second(10).queue(1_000);
     [bucket.try_into().unwrap(), queue.try_into().unwrap()]
 }
 
-/// A store of one process: it shares buckets with others, and nothing that this process knows.
-#[derive(Clone, Debug)]
-struct OfOneProcess(MemoryStore);
-
-impl Store for OfOneProcess {
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        self.0.check(check)
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(charges)
-    }
+/// Two limiters with the same buckets, which know as little of each other as two processes do:
+/// what a process knows belongs to its own store.
+fn two_processes(quota: Quota) -> [Limiter; 2] {
+    let store = Arc::new(wrapped(paused_store(), |store, check| store.check(check)));
+    [(); 2].map(|()| Limiter::new(Arc::clone(&store), quota))
 }
 
-/// Two limiters with the same buckets, which know as little of each other as two processes do.
-fn two_processes(quota: Quota) -> [Limiter; 2] {
-    let store = OfOneProcess(paused_store());
-    [(); 2].map(|()| Limiter::new(store.clone(), quota))
+/// Returns when these callers are admitted.
+async fn moments<'a>(started: Instant, waiting: impl IntoIterator<Item = Waiting<'a>>) -> Vec<u64> {
+    let mut moments = Vec::new();
+    for waiting in waiting {
+        assert!(waiting.await.unwrap().is_allowed());
+        moments.push(whole_ms(started.elapsed()));
+    }
+    moments
 }
 
 /// Returns when the callers of these limiters have their turns. They come in this order, behind one
 /// that leaves once all of them wait.
 async fn turns_after_one_left([leaves, waiting @ ..]: [&Limiter; 5]) -> Vec<u64> {
     let started = Instant::now();
-    assert!(leaves.acquire("ann", ms(0)).await.unwrap().is_allowed());
-    let come = |limiter: &Limiter| {
-        let limiter = limiter.clone();
-        let mut future = Box::pin(async move {
-            let permit = limiter.acquire("ann", ms(10_000)).await;
-            assert!(permit.unwrap().is_allowed());
-            whole_ms(started.elapsed())
-        });
-        assert!(poll(&mut future).is_pending());
-        future
-    };
-    let leaves = come(leaves);
-    let waiting = waiting.map(come);
+    assert!(acquire(leaves, "ann", ms(0)).await.is_allowed());
+    let leaves = come(leaves, LONG);
+    let waiting = waiting.map(|limiter| come(limiter, LONG));
     drop(leaves);
-    let tasks: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
+    let tasks = waiting.map(|waiting| {
+        tokio::spawn(async move {
+            assert!(waiting.await.unwrap().is_allowed());
+            whole_ms(started.elapsed())
+        })
+    });
     let mut moments = Vec::new();
     for task in tasks {
         moments.push(task.await.unwrap());
@@ -58,20 +53,13 @@ async fn turns_after_one_left([leaves, waiting @ ..]: [&Limiter; 5]) -> Vec<u64>
 }
 
 /// A waiter moves up to the time of one of its process that left, also past one of another process.
-/// It does not take the time of that one.
+/// It does not take the time of that one. Limiters on one store of this process stand in one line.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_moves_up_past_another_process_only_to_a_time_of_its_own() {
     for quota in one_each_100_ms() {
         let [here, there] = two_processes(quota);
         let turns = turns_after_one_left([&here, &there, &here, &there, &here]).await;
         assert_eq!(turns, [200, 100, 400, 300]);
-    }
-}
-
-/// Limiters on one store of this process stand in one line.
-#[tokio::test(start_paused = true)]
-async fn limiters_on_one_store_admit_waiters_in_the_order_they_came() {
-    for quota in one_each_100_ms() {
         let store = paused_store();
         let [one, other] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
         let turns = turns_after_one_left([&one, &other, &one, &other, &one]).await;
@@ -84,77 +72,67 @@ async fn limiters_on_one_store_admit_waiters_in_the_order_they_came() {
 async fn the_last_caller_of_all_processes_refunds_what_it_reserved() {
     for quota in one_each_100_ms() {
         let [here, there] = two_processes(quota);
-        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
-        let mut waiting: Vec<_> = [&here, &there, &here, &there, &here]
-            .map(|limiter| Box::pin(limiter.acquire("ann", ms(10_000))))
-            .into();
-        for future in &mut waiting {
-            assert!(poll(future).is_pending());
-        }
+        assert!(acquire(&here, "ann", ms(0)).await.is_allowed());
+        let waiting = [&here, &there, &here, &there, &here].map(|limiter| come(limiter, LONG));
+        let mut waiting = Vec::from(waiting);
         for taken_ms in [500, 400, 300, 200, 100] {
             drop(waiting.pop());
-            let decision = here.peek("ann").await.unwrap();
-            let taken = decision.policies().next().unwrap().reset_after();
-            assert_eq!(taken, ms(taken_ms));
+            assert_eq!(taken(&here).await, ms(taken_ms));
         }
     }
 }
 
-/// A caller that comes after another one left behind whom one of another process waits.
+/// A caller that comes after another one left behind whom one of another process waits. And after
+/// a lost reply, the units may belong to a waiter of another process.
 #[tokio::test(start_paused = true)]
-async fn a_time_that_could_not_be_refunded_stays_taken() {
+async fn a_time_that_may_not_have_been_refunded_stays_taken() {
     for quota in one_each_100_ms() {
         let [here, there] = two_processes(quota);
         let started = Instant::now();
-        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
-        let come = |limiter: &Limiter| {
-            let limiter = limiter.clone();
-            let mut future = Box::pin(async move { limiter.acquire("ann", ms(10_000)).await });
-            assert!(poll(&mut future).is_pending());
-            future
-        };
-        let leaves = come(&here);
-        let first = come(&there);
+        assert!(acquire(&here, "ann", ms(0)).await.is_allowed());
+        let (leaves, first) = (come(&here, LONG), come(&there, LONG));
         drop(leaves);
-        let mut moments = Vec::new();
-        for future in [first, come(&here), come(&there)] {
-            assert!(future.await.unwrap().is_allowed());
-            moments.push(whole_ms(started.elapsed()));
-        }
-        assert_eq!(moments, [200, 300, 400]);
+        let behind = [first, come(&here, LONG), come(&there, LONG)];
+        assert_eq!(moments(started, behind).await, [200, 300, 400]);
+
+        let lost = wrapped(paused_store(), |store, check| match store.check(check) {
+            _ if check.operation() == Operation::Refund => {
+                Answer::Now(Err(StoreError::unavailable("lost")))
+            }
+            answer => answer,
+        });
+        let lost = Arc::new(lost);
+        let [here, there] = [(); 2].map(|()| Limiter::new(Arc::clone(&lost), quota));
+        let started = Instant::now();
+        assert!(acquire(&here, "ann", ms(0)).await.is_allowed());
+        drop(come(&here, LONG));
+        let behind = [come(&there, LONG), come(&here, LONG)];
+        assert_eq!(moments(started, behind).await, [100, 200]);
     }
 }
 
 /// A store whose answers come up to so many milliseconds late and out of order.
-#[derive(Clone, Debug)]
-struct Late(MemoryStore, u64, Arc<Mutex<Random>>);
-
-impl Store for Late {
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let Answer::Now(answer) = self.0.check(check) else {
-            panic!("memory answers at once");
-        };
-        let late = self.2.lock().unwrap().below(1 + self.1);
-        Answer::Later(Box::pin(async move {
-            if late > 0 {
-                sleep(ms(late)).await;
-            }
-            answer
-        }))
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(charges)
-    }
+fn late(late_ms: u64) -> Arc<impl Store> {
+    let random = Mutex::new(Random::new());
+    Arc::new(wrapped(
+        paused_store(),
+        move |store: &MemoryStore, check| {
+            let late = random.lock().unwrap().below(1 + late_ms);
+            later(store.check(check), async move {
+                if late > 0 {
+                    sleep(ms(late)).await;
+                }
+            })
+        },
+    ))
 }
 
 /// Lets callers of some processes come and leave at random. Admitted callers are an interval
 /// apart. With one process and no reply in flight, nothing stays taken.
 async fn come_and_leave(random: &mut Random, quota: Quota, processes: u64, late_ms: u64) {
-    let late = Late(paused_store(), late_ms, Arc::new(Mutex::new(Random::new())));
-    let limiters: Vec<_> = (0..processes)
-        .map(|_| Limiter::new(late.clone(), quota))
-        .collect();
+    let store = late(late_ms);
+    let limiters = (0..processes).map(|_| Limiter::new(Arc::clone(&store), quota));
+    let limiters: Vec<_> = limiters.collect();
     let (sender, mut admitted) = tokio::sync::mpsc::unbounded_channel();
     let mut waiting = Vec::new();
     for _ in 0..400 {
@@ -163,8 +141,7 @@ async fn come_and_leave(random: &mut Random, quota: Quota, processes: u64, late_
                 let limiter = limiters[random.below(processes) as usize].clone();
                 let sender = sender.clone();
                 waiting.push(tokio::spawn(async move {
-                    let permit = limiter.acquire("ann", ms(1_000_000)).await.unwrap();
-                    assert!(permit.is_allowed());
+                    assert!(acquire(&limiter, "ann", LONG).await.is_allowed());
                     sender.send(Instant::now()).unwrap();
                 }));
             }
@@ -184,8 +161,7 @@ async fn come_and_leave(random: &mut Random, quota: Quota, processes: u64, late_
         before = Some(at);
     }
     sleep(ms(1_000)).await;
-    let decision = limiters[0].peek("ann").await.unwrap();
-    let taken = decision.policies().next().unwrap().reset_after();
+    let taken = taken(&limiters[0]).await;
     let may_stay = processes > 1 || late_ms > 0;
     assert!(may_stay || taken.is_zero(), "{taken:?} stay taken");
 }
@@ -205,8 +181,7 @@ async fn callers_that_come_and_leave_are_never_admitted_twice() {
 /// Moments come before answers do.
 #[tokio::test(start_paused = true)]
 async fn a_long_queue_that_leaves_at_once_is_refunded_in_full() {
-    let late = Late(paused_store(), 29, Arc::new(Mutex::new(Random::new())));
-    let limiter = Limiter::new(late, LeakyBucket::per_second(1_000).queue(1_000));
+    let limiter = Limiter::new(late(29), LeakyBucket::per_second(1_000).queue(1_000));
     let mut line = JoinSet::new();
     for _ in 0..500 {
         let limiter = limiter.clone();
@@ -215,50 +190,5 @@ async fn a_long_queue_that_leaves_at_once_is_refunded_in_full() {
     sleep(ms(40)).await;
     line.shutdown().await;
     sleep(ms(100)).await;
-    let decision = limiter.peek("ann").await.unwrap();
-    let taken = decision.policies().next().unwrap().reset_after();
-    assert_eq!(taken, ms(0), "a wait is not refunded");
-}
-
-/// A store whose replies to refunds are lost.
-#[derive(Clone, Debug)]
-struct Lost(MemoryStore);
-
-impl Store for Lost {
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let answer = self.0.check(check);
-        match check.operation() {
-            Operation::Refund => Answer::Now(Err(StoreError::unavailable("lost"))),
-            _ => answer,
-        }
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(charges)
-    }
-}
-
-/// After a lost reply, the units may belong to a waiter of another process.
-#[tokio::test(start_paused = true)]
-async fn no_waiter_moves_up_on_an_uncertain_refund() {
-    for quota in one_each_100_ms() {
-        let store = Lost(paused_store());
-        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
-        let come = |limiter: &Limiter| {
-            let limiter = limiter.clone();
-            let mut future = Box::pin(async move { limiter.acquire("ann", ms(10_000)).await });
-            assert!(poll(&mut future).is_pending());
-            future
-        };
-        let started = Instant::now();
-        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
-        drop(come(&here));
-        let waiting = [come(&there), come(&here)];
-        let mut moments = Vec::new();
-        for future in waiting {
-            assert!(future.await.unwrap().is_allowed());
-            moments.push(whole_ms(started.elapsed()));
-        }
-        assert_eq!(moments, [100, 200]);
-    }
+    assert_eq!(taken(&limiter).await, ms(0), "a wait is not refunded");
 }

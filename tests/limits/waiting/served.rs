@@ -1,10 +1,8 @@
 //! Permits behind a real server, with clients that leave at any time.
 
-use std::convert::Infallible;
-
 use axum::{
     Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::Request,
     http::StatusCode,
     response::{IntoResponse, Response},
@@ -13,7 +11,7 @@ use axum::{
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
 };
 
@@ -28,6 +26,19 @@ struct Served {
     limiter: Limiter,
     address: std::net::SocketAddr,
     frames: Frames,
+}
+
+/// More parts than the buffers of a connection hold.
+const PARTS: usize = 1_024;
+static PART: [u8; 65_536] = [b'.'; 65_536];
+
+async fn streamed() -> Body {
+    let part = std::str::from_utf8(&PART).unwrap();
+    Body::new(Channel::of(&[part; PARTS]))
+}
+
+async fn buffered() -> Bytes {
+    PART.repeat(PARTS).into()
 }
 
 /// `/stuck` never answers; `/stream` sends what `frames` contains, once; `/echo` upgrades and
@@ -50,10 +61,12 @@ async fn serve() -> Served {
         .route("/stream", get(stream))
         .route("/stuck", get(stuck))
         .route("/echo", get(echo))
+        .route("/streamed", get(streamed))
+        .route("/buffered", get(buffered))
         .layer(RateLimitLayer::new(few()).store(store.clone()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { Ok::<_, Infallible>(axum::serve(listener, app).await) });
+    tokio::spawn(async move { axum::serve(listener, app).await });
     Served {
         limiter: Limiter::new(store, few()),
         address,
@@ -76,7 +89,10 @@ async fn echo(mut request: Request) -> Response {
 
 impl Served {
     async fn send(&self, line: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        // A fixed size, so that the system does not buffer more of the response.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(65_536).unwrap();
+        let mut stream = socket.connect(self.address).await.unwrap();
         let request = format!("{line} HTTP/1.1\r\nhost: test\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         stream
@@ -84,10 +100,8 @@ impl Served {
 
     async fn until_left(&self, permits: u64) {
         let limiter = &self.limiter;
-        eventually_async("the permit", || async {
-            left(limiter, "").await == permits
-        })
-        .await;
+        let is_so = || async { left(limiter, "").await == permits };
+        eventually_async("the permit", is_so).await;
     }
 }
 
@@ -97,6 +111,34 @@ async fn a_client_that_leaves_during_the_handler_releases_the_permit() {
     let stream = served.send("GET /stuck").await;
     served.until_left(0).await;
     drop(stream);
+    served.until_left(1).await;
+}
+
+#[tokio::test]
+async fn the_permit_of_a_buffered_body_is_released_before_the_client_has_read_it() {
+    let served = serve().await;
+    let mut client = served.send("GET /buffered").await;
+    let mut part = vec![0; PART.len()];
+    client.read_exact(&mut part).await.unwrap();
+    served.until_left(1).await;
+    for _ in 1..PARTS {
+        client.read_exact(&mut part).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_permit_of_a_streamed_body_is_held_until_the_client_has_read_most_of_it() {
+    let served = serve().await;
+    let mut client = served.send("GET /streamed").await;
+    // The server takes three quarters of the body only after most of it has been read.
+    let mut part = vec![0; PART.len()];
+    for _ in 0..PARTS * 3 / 4 {
+        client.read_exact(&mut part).await.unwrap();
+        assert_eq!(left(&served.limiter, "").await, 0);
+    }
+    for _ in PARTS * 3 / 4..PARTS {
+        client.read_exact(&mut part).await.unwrap();
+    }
     served.until_left(1).await;
 }
 
@@ -122,14 +164,7 @@ async fn a_client_that_leaves_during_the_body_releases_the_permit() {
 #[tokio::test]
 async fn responses_that_were_sent_hold_no_permit() {
     let served = serve().await;
-    for line in [
-        "GET /",
-        "HEAD /",
-        "GET /empty",
-        "HEAD /empty",
-        "GET /none",
-        "POST /",
-    ] {
+    for line in ["GET /", "HEAD /", "GET /empty", "GET /none", "POST /"] {
         let mut stream = served.send(line).await;
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).await.unwrap();

@@ -89,6 +89,31 @@ async fn a_client_gets_no_retry_time_for_an_impossible_cost() {
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
+/// A missing key, an application without peer addresses, and a name with signs that are encoded.
+#[tokio::test]
+async fn each_denial_has_a_status_of_its_own() {
+    let by_header = TokenBucket::per_second(1);
+    let by_header = Policy::new("api", by_header).key(key::header("x-api-key"));
+    let name = r#"50% "off" %41 \ "#;
+    let costly = Policy::new(name, TokenBucket::per_second(1)).shared();
+    let exceeds = format!("Cost 9 exceeds policy \"{name}\" (1).");
+    let by_peer = Policy::new("api", TokenBucket::per_second(1));
+    let costly = costly.cost_by(cost_in("cost"));
+    for (policy, code, message) in [
+        (by_header, Code::PermissionDenied, None),
+        (by_peer, Code::Internal, Some("internal error")),
+        (costly, Code::ResourceExhausted, Some(&*exceeds)),
+    ] {
+        let (address, calls) = serve(layer_of([policy]).0).await;
+        let status = call(&mut connect(&address).await, 9).await.unwrap_err();
+        assert_eq!(status.code(), code);
+        assert!(message.is_none_or(|message| status.message() == message));
+        assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("-1"));
+        assert_eq!(retry_delay(&status), None);
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+    }
+}
+
 #[tokio::test]
 async fn a_store_that_is_down_is_unavailable() {
     let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
@@ -103,37 +128,6 @@ async fn a_store_that_is_down_is_unavailable() {
     assert_eq!(metadata(&status, "ratelimit"), None);
     assert!(!format!("{status:?}").contains("redis"));
     assert_eq!(calls.load(Ordering::SeqCst), 0);
-}
-
-#[tokio::test]
-async fn a_missing_key_is_permission_denied() {
-    let policy = Policy::new("api", TokenBucket::per_second(1)).key(key::header("x-api-key"));
-    let (address, calls) = serve(layer_of([policy]).0).await;
-    let status = call(&mut connect(&address).await, 1).await.unwrap_err();
-    assert_eq!(status.code(), Code::PermissionDenied);
-    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("-1"));
-    assert_eq!(retry_delay(&status), None);
-    assert_eq!(calls.load(Ordering::SeqCst), 0);
-}
-
-#[tokio::test]
-async fn a_wrongly_assembled_application_is_internal() {
-    let (layer, _) = layer_of([TokenBucket::per_second(1).into()]);
-    let (address, _) = serve(layer).await;
-    let status = call(&mut connect(&address).await, 1).await.unwrap_err();
-    assert_eq!(status.code(), Code::Internal);
-    assert_eq!(status.message(), "internal error");
-}
-
-#[tokio::test]
-async fn percent_signs_and_quotes_in_names_arrive_unchanged() {
-    let name = r#"50% "off" %41 \ "#;
-    let policy = Policy::new(name, TokenBucket::per_second(1)).shared();
-    let (layer, _) = layer_of([policy.cost_by(cost_in("cost"))]);
-    let (address, _) = serve(layer).await;
-    let status = call(&mut connect(&address).await, 9).await.unwrap_err();
-    let wanted = format!("Cost 9 exceeds policy \"{name}\" (1).");
-    assert_eq!(status.message(), wanted);
 }
 
 #[tokio::test]
@@ -180,26 +174,15 @@ fn jitter_only_adds_to_the_pushback_and_both_fields_agree() {
     }
 }
 
-/// Returns a denial with a wait of this many days.
-fn wait_of_days(days: u64) -> Answer {
-    let window = FixedWindow::new(1, Duration::from_secs(days * 86_400));
-    let (layer, _) = layer_of([Policy::new("api", window).shared()]);
-    ask(&layer, grpc_request("application/grpc", 1));
-    ask(&layer, grpc_request("application/grpc", 1))
-}
-
+/// A pushback has 32 bits, and `RetryInfo` has more.
 #[test]
 fn long_waits_stay_within_the_32_bits_of_a_pushback() {
-    let answer = wait_of_days(20);
-    assert_eq!(answer.number("grpc-retry-pushback-ms"), 20 * 86_400_000);
-    let answer = wait_of_days(100);
-    assert_eq!(answer.number("grpc-retry-pushback-ms"), 2_147_483_647);
-}
-
-#[test]
-fn retry_info_holds_long_waits_in_full() {
-    for days in [20, 100] {
-        let delay = retry_delay(&status_of(&wait_of_days(days)));
-        assert_eq!(delay, Some(Duration::from_secs(days * 86_400)));
+    for (days, pushback_ms) in [(20, 20 * 86_400_000), (100, 2_147_483_647)] {
+        let wait = Duration::from_secs(days * 86_400);
+        let (layer, _) = layer_of([Policy::new("api", FixedWindow::new(1, wait)).shared()]);
+        ask(&layer, grpc_request("application/grpc", 1));
+        let answer = ask(&layer, grpc_request("application/grpc", 1));
+        assert_eq!(answer.number("grpc-retry-pushback-ms"), pushback_ms);
+        assert_eq!(retry_delay(&status_of(&answer)), Some(wait));
     }
 }
