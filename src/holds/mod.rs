@@ -20,11 +20,10 @@ pub(crate) use crate::store::context::unsettled::Settlement;
 use crate::{
     Decision, Source, StoreError,
     charge::{Charge, Operation},
-    decision::ShadowOutcome,
     metrics::Recorder,
     store::{
         Answer,
-        context::unsettled::{Confirmed, Held, HeldCharge},
+        context::unsettled::{Confirmed, Held},
         handle::StoreHandle,
     },
 };
@@ -63,34 +62,41 @@ impl Holds {
         terms: impl Fn(&Charge<'_>) -> Terms,
         recorder: &Arc<Recorder>,
     ) -> Option<Self> {
-        let mut held = SmallVec::new();
+        let mut all = SmallVec::new();
+        let held = |store: &StoreHandle, charge: &Charge<'_>, recorder: Option<&Arc<Recorder>>| {
+            let Terms { debt, is_debited } = terms(charge);
+            let recorder = recorder.filter(|_| is_debited).cloned();
+            let is_settled = charge.demand.hold.is_some() || is_debited;
+            is_settled
+                .then(|| Held::new(store.shared(), charge.clone().into_owned(), debt, recorder))
+        };
         // A request that is denied may have been admitted by a shadow policy.
-        for (charge, outcome) in settled_charges(shadows, &terms, None).zip(decision.shadows()) {
-            held.extend(charge.map(|charge| of_shadow(store, charge, outcome)));
-        }
-        if decision.is_allowed() {
-            match decision.source() {
-                Source::Store => add(&mut held, store, charges, decision, &terms, recorder),
-                Source::Local => {
-                    let local = |charge: &Charge<'_>| {
-                        let local = charge.local(Operation::Take)?.ok()?;
-                        Some(local.into_owned())
-                    };
-                    let charges: Vec<_> = charges.iter().filter_map(local).collect();
-                    add(
-                        &mut held,
-                        &store.local(),
-                        &charges,
-                        decision,
-                        &terms,
-                        recorder,
-                    );
-                }
-                Source::List | Source::Cache | Source::Lease | Source::StoreFailure => {}
+        for (charge, outcome) in shadows.iter().zip(decision.shadows()) {
+            if let Some(held) = held(store, charge, None) {
+                all.push(Arc::clone(&held));
+                outcome.when_known(move |decided| held.known(decided));
             }
         }
+        let mut add = |store: &StoreHandle, charges: &[Charge<'_>]| {
+            for (charge, decided) in charges.iter().zip(decision.policies()) {
+                if let Some(held) = held(store, charge, Some(recorder)) {
+                    held.known(Some(decided));
+                    all.push(held);
+                }
+            }
+        };
+        match decision.source() {
+            _ if !decision.is_allowed() => {}
+            Source::Store => add(store, charges),
+            Source::Local => {
+                let local = charges.iter();
+                let local = local.filter_map(|charge| charge.local(Operation::Take)?.ok());
+                add(&store.local(), &local.collect::<Vec<_>>());
+            }
+            Source::List | Source::Cache | Source::Lease | Source::StoreFailure => {}
+        }
         let source = decision.source();
-        (!held.is_empty()).then(|| Self(Arc::new(Owned { source, held })))
+        (!all.is_empty()).then(|| Self(Arc::new(Owned { source, held: all })))
     }
 
     fn held(&self, policy: &str) -> Option<&Arc<Held>> {
@@ -106,7 +112,9 @@ impl Holds {
 
     /// Settles what is not settled yet.
     pub(crate) fn settle_all(&self, settlement: Settlement) {
-        self.0.settle(settlement);
+        for held in &self.0.held {
+            held.settle(settlement);
+        }
     }
 
     /// Settles what is not settled yet, and waits until the store has confirmed all of it. The
@@ -140,65 +148,12 @@ impl Holds {
     }
 }
 
-impl Owned {
-    fn settle(&self, settlement: Settlement) {
-        for held in &self.held {
-            held.settle(settlement);
-        }
-    }
-}
-
 impl Drop for Owned {
     fn drop(&mut self) {
         for held in &self.held {
             held.settle_as_left();
         }
     }
-}
-
-/// Returns the held units to settle for each of these charges. `None`: nothing. `recorder`: counts
-/// the bans that settlements start.
-fn settled_charges<'a>(
-    charges: &'a [Charge<'_>],
-    terms: &'a impl Fn(&Charge<'_>) -> Terms,
-    recorder: Option<&'a Arc<Recorder>>,
-) -> impl Iterator<Item = Option<HeldCharge>> + 'a {
-    charges.iter().map(move |charge| {
-        let Terms { debt, is_debited } = terms(charge);
-        (charge.demand.hold.is_some() || is_debited).then(|| HeldCharge {
-            charge: charge.clone().into_owned(),
-            debt,
-            recorder: recorder.filter(|_| is_debited).cloned(),
-        })
-    })
-}
-
-/// Adds the units that an admitted request holds in the store that decided.
-fn add(
-    to: &mut SmallVec<[Arc<Held>; 1]>,
-    store: &StoreHandle,
-    charges: &[Charge<'_>],
-    decision: &Decision,
-    terms: &impl Fn(&Charge<'_>) -> Terms,
-    recorder: &Arc<Recorder>,
-) {
-    for (charge, decided) in
-        settled_charges(charges, terms, Some(recorder)).zip(decision.policies())
-    {
-        if let Some(charge) = charge {
-            let held = Held::new(store.shared(), charge);
-            held.known(Some(decided));
-            to.push(held);
-        }
-    }
-}
-
-/// Creates the hold of a shadow policy, whose outcome may be known later.
-fn of_shadow(store: &StoreHandle, charge: HeldCharge, outcome: &ShadowOutcome) -> Arc<Held> {
-    let held = Held::new(store.shared(), charge);
-    let of_request = Arc::clone(&held);
-    outcome.when_known(move |decided| of_request.known(decided));
-    held
 }
 
 impl fmt::Debug for Holds {

@@ -100,6 +100,11 @@ fn the_drop_of_the_last_clone_settles_in_full() {
     let store = StoreHandle::new(Arc::new(MemoryStore::new()));
     let holds = hold(&store, &policy, 100, Terms::default());
     let clones: Vec<Holds> = (0..10).map(|_| holds.clone()).collect();
+    assert!(!holds.settle("bytes", Settlement::Release));
+    assert_eq!(
+        (holds.units("bytes"), holds.units("tokens")),
+        (None, Some(100))
+    );
     drop(holds);
     assert_eq!(store.metrics().unsettled_units, 100);
     drop(clones);
@@ -107,18 +112,6 @@ fn the_drop_of_the_last_clone_settles_in_full() {
     let settlements = store.metrics().settlements;
     assert_eq!((settlements.charged, settlements.total()), (1, 1));
     assert_eq!(charged(&store, &policy), 100);
-}
-
-#[test]
-fn another_policy_is_not_settled() {
-    let policy = compile(&policy().hold_for(LIFETIME));
-    let store = StoreHandle::new(Arc::new(MemoryStore::new()));
-    let holds = hold(&store, &policy, 100, Terms::default());
-    assert!(!holds.settle("bytes", Settlement::Release));
-    assert_eq!(
-        (holds.units("bytes"), holds.units("tokens")),
-        (None, Some(100))
-    );
 }
 
 #[test]

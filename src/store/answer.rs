@@ -28,10 +28,21 @@ impl<T> Answer<T> {
     }
 }
 
-#[cfg(feature = "redis")]
 impl<T: Send + 'static> Answer<T> {
+    /// Changes the result once it is known.
+    pub(super) fn map<U: 'static>(
+        self,
+        then: impl FnOnce(Result<T, StoreError>) -> Result<U, StoreError> + Send + 'static,
+    ) -> Answer<U> {
+        match self {
+            Self::Now(result) => Answer::Now(then(result)),
+            Self::Later(future) => Answer::Later(Box::pin(async move { then(future.await) })),
+        }
+    }
+
     /// Returns an answer that runs to its end once it has been polled, although the caller
     /// may drop it.
+    #[cfg(feature = "redis")]
     pub(super) fn run_to_completion(self) -> Self {
         match self {
             Self::Later(answer) => Self::Later(Box::pin(run_to_completion(answer))),

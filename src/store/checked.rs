@@ -20,16 +20,10 @@ pub(crate) enum Checked {
 /// A check that the store has not answered. If it fails, the fallback decides.
 pub(crate) struct Undecided {
     answer: StoreFuture<Decision>,
-    /// `None` once the enforced policies are decided.
-    instead: Option<Instead>,
+    /// The check that the fallback decides if the answer is a failure. `None` once the enforced
+    /// policies are decided.
+    instead: Option<(Fallback, Operation, SmallVec<[Charge<'static>; 1]>)>,
     shadows: Option<Box<Shadows>>,
-}
-
-/// The check that the fallback decides.
-struct Instead {
-    fallback: Fallback,
-    operation: Operation,
-    charges: SmallVec<[Charge<'static>; 1]>,
 }
 
 impl Undecided {
@@ -38,17 +32,11 @@ impl Undecided {
         fallback: &Fallback,
         check: &Check<'_>,
     ) -> Self {
-        let mut charges = SmallVec::new();
-        for charge in check.charges() {
-            charges.push(charge.clone().into_owned());
-        }
+        let charges = check.charges().iter();
+        let charges = charges.map(|charge| charge.clone().into_owned()).collect();
         Self {
             answer,
-            instead: Some(Instead {
-                fallback: fallback.clone(),
-                operation: check.operation(),
-                charges,
-            }),
+            instead: Some((fallback.clone(), check.operation(), charges)),
             shadows: None,
         }
     }
@@ -88,8 +76,13 @@ impl Future for Undecided {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let mut answer = ready!(self.answer.as_mut().poll(cx));
-            if let Some(instead) = self.instead.take() {
-                answer = instead.decide(answer);
+            if let Some((fallback, operation, charges)) = self.instead.take() {
+                if let Ok(decision) = &answer {
+                    fallback.context().health.answered(decision);
+                    fallback.keep_bans(decision, &charges);
+                } else {
+                    answer = fallback.decide_instead(answer, &Check::new(operation, &charges));
+                }
             }
             let Some(shadows) = self.shadows.take() else {
                 return Poll::Ready(answer);
@@ -99,21 +92,5 @@ impl Future for Undecided {
                 Answer::Later(answer) => self.answer = answer,
             }
         }
-    }
-}
-
-impl Instead {
-    fn decide(self, answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
-        let Self {
-            fallback,
-            operation,
-            charges,
-        } = self;
-        if let Ok(decision) = &answer {
-            fallback.context().health.answered(decision);
-            fallback.keep_bans(decision, &charges);
-            return answer;
-        }
-        fallback.decide_instead(answer, &Check::new(operation, &charges))
     }
 }

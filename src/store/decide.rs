@@ -256,10 +256,7 @@ fn read(
             u64::from(rule.fits(standing, wanted, demand.overdraft))
         }
         Operation::TakeUpTo if demand.quota.penalty().is_some() => {
-            match rule.fits(standing, 0, 0) {
-                true => u64::MAX,
-                false => 0,
-            }
+            u64::from(rule.fits(standing, 0, 0)) * u64::MAX
         }
         Operation::TakeUpTo => match taken_beside {
             0 => rule.units_that_fit(standing.level),
@@ -268,11 +265,7 @@ fn read(
                 left.saturating_sub(others) / rule.unit()
             }
         },
-        Operation::Refund
-        | Operation::Debit
-        | Operation::Renew
-        | Operation::Settle
-        | Operation::Ban => 1,
+        _ => 1,
     };
     (reading, fits)
 }

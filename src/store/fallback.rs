@@ -32,16 +32,16 @@ use crate::{
 /// [`SlidingWindow`](crate::SlidingWindow). Each entry of a [`SlidingLog`](crate::SlidingLog) takes
 /// 16 bytes more. Stores that share a `Fallback` must share their buckets, too.
 #[derive(Clone, Default)]
-pub struct Fallback(Arc<Inner>);
+pub struct Fallback(pub(super) Arc<Inner>);
 
 #[derive(Default)]
-struct Inner {
+pub(super) struct Inner {
     context: Arc<StoreContext>,
-    local_context: Arc<StoreContext>,
+    pub(super) local_context: Arc<StoreContext>,
     clock: Option<Arc<dyn Clock>>,
     /// Created when it is first needed.
     local: OnceLock<SharedStore>,
-    policies: KnownPolicies,
+    pub(super) policies: KnownPolicies,
     /// The label of the store's metrics.
     name: OnceLock<String>,
 }
@@ -69,14 +69,6 @@ impl Fallback {
         &self.0.context
     }
 
-    pub(super) fn local_context(&self) -> &StoreContext {
-        &self.0.local_context
-    }
-
-    pub(super) fn policies(&self) -> &KnownPolicies {
-        &self.0.policies
-    }
-
     /// Returns the buckets of this process. Their answers do not count for the store's health.
     pub(super) fn local(&self) -> &SharedStore {
         self.0.local.get_or_init(|| {
@@ -99,13 +91,8 @@ impl Fallback {
             name,
             ..
         } = &*self.0;
-        let both = [&**context, local_context];
-        let units = |of: fn(&StoreContext) -> u64| {
-            let [own, local] = both.map(of);
-            own.saturating_add(local)
-        };
-        let [own_settlements, local_settlements] =
-            both.map(|context| context.unsettled.settlements());
+        let units = |of: fn(&StoreContext) -> u64| of(context).saturating_add(of(local_context));
+        let settlements = context.unsettled.settlements();
         let local = self.used_local().map(Store::metrics);
         // If the store panics here, the application can still read the counts of its limiters.
         let own = match catch_unwind(AssertUnwindSafe(|| store.metrics())) {
@@ -120,7 +107,7 @@ impl Fallback {
             is_up: own.is_up && context.health.is_up(),
             held_units: units(|context| context.holders.units()),
             unsettled_units: units(|context| context.unsettled.units()),
-            settlements: own_settlements.plus(&local_settlements),
+            settlements: settlements.plus(&local_context.unsettled.settlements()),
             local_buckets: local.and_then(|local| local.memory_buckets).unwrap_or(0),
             id: Some(context.id),
             ..own
@@ -157,7 +144,7 @@ impl Fallback {
             .charges()
             .iter()
             .filter_map(|charge| charge.local(operation));
-        let Ok(charges) = charges.collect::<Result<SmallVec<[Charge<'_>; 2]>, _>>() else {
+        let Ok(mut charges) = charges.collect::<Result<SmallVec<[Charge<'_>; 2]>, _>>() else {
             return Err(error);
         };
         let is_lost = error.may_have_run() || error.is_foreign_reply();
@@ -165,11 +152,26 @@ impl Fallback {
             let units = check.charges().first().map_or(0, Charge::cost);
             return Ok(Decision::unchecked(units, is_lost));
         }
-        match self.decide_locally(operation, charges) {
-            Answer::Now(decision) => decision.map(|decision| decision.made_locally(is_lost)),
-            // The memory store always answers at once.
-            Answer::Later(_) => Err(error),
+        let mut takes = SmallVec::<[Take; 1]>::new();
+        if operation == Operation::Take {
+            let permits = charges.iter_mut();
+            let permits = permits.filter(|charge| charge.demand.quota.is_concurrency());
+            takes.extend(permits.map(|charge| self.local().take_permit(charge)));
         }
+        let check = Check::new(operation, &charges);
+        // The memory store always answers at once.
+        let Answer::Now(Ok(decision)) = self.local().store.check(&check) else {
+            return Err(error);
+        };
+        let runtime = Handle::try_current().ok();
+        for take in takes {
+            match decision.is_allowed() {
+                // For the caller to adopt.
+                true => take.granted(runtime.as_ref()).leave(),
+                false => take.denied(),
+            }
+        }
+        Ok(decision.made_locally(is_lost))
     }
 
     /// Keeps the bans that the store reported, so that they last while it fails.
@@ -190,34 +192,6 @@ impl Fallback {
             // The memory store answers at once.
             drop(self.local().store.check(&Check::new(Operation::Ban, &ban)));
         }
-    }
-
-    /// Decides in the buckets of this process. Granted permits stay held for the caller to
-    /// adopt.
-    fn decide_locally(
-        &self,
-        operation: Operation,
-        mut charges: SmallVec<[Charge<'_>; 2]>,
-    ) -> Answer<Decision> {
-        let mut takes = SmallVec::<[Take; 1]>::new();
-        if operation == Operation::Take {
-            for charge in &mut charges {
-                if charge.demand.quota.is_concurrency() {
-                    takes.push(self.local().take_permit(charge));
-                }
-            }
-        }
-        let answer = self.local().store.check(&Check::new(operation, &charges));
-        let runtime = Handle::try_current().ok();
-        for take in takes {
-            match &answer {
-                Answer::Now(Ok(decision)) if decision.is_allowed() => {
-                    take.granted(runtime.as_ref()).leave();
-                }
-                _ => take.denied(),
-            }
-        }
-        answer
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 use super::{
-    Answer, Charge, Check, Fallback, Store, StoreFuture,
+    Answer, Charge, Check, Fallback, Store,
     breaker::{Breaker, CallOutcome},
 };
 use crate::{
@@ -70,22 +70,6 @@ impl<S: Store> Guarded<S> {
         self
     }
 
-    /// Adds the timeout to an answer that is not known yet.
-    fn in_time<T: Send + 'static>(
-        &self,
-        answer: StoreFuture<T>,
-        record: impl FnOnce(&Result<T, StoreError>) + Send + 'static,
-    ) -> Answer<T> {
-        let limit = self.timeout;
-        let call = async move {
-            let answer = timeout(limit, answer).await;
-            let answer = answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
-            record(&answer);
-            answer
-        };
-        Answer::Later(Box::pin(run_to_completion(call)))
-    }
-
     /// Asks the store if the breaker permits it. `outcome` judges an answer that is known
     /// at once.
     fn guard<T: Send + 'static>(
@@ -102,9 +86,15 @@ impl<S: Store> Guarded<S> {
                 permit.record_outcome(outcome(&answer));
                 Answer::Now(answer)
             }
-            Answer::Later(answer) => self.in_time(answer, |answer| {
-                permit.record_outcome(CallOutcome::of_store(answer));
-            }),
+            Answer::Later(answer) => {
+                let limit = self.timeout;
+                Answer::Later(Box::pin(run_to_completion(async move {
+                    let late = |_| Err(StoreError::new(StoreErrorKind::Timeout));
+                    let answer = timeout(limit, answer).await.unwrap_or_else(late);
+                    permit.record_outcome(CallOutcome::of_store(&answer));
+                    answer
+                })))
+            }
         }
     }
 }

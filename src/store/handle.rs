@@ -138,19 +138,8 @@ impl StoreHandle {
         recorder: &Arc<Recorder>,
     ) -> Checked {
         if shadows.is_empty() {
-            self.check(&Check::new(operation, enforced))
-        } else {
-            self.check_shadows(operation, enforced, shadows, recorder)
+            return self.check(&Check::new(operation, enforced));
         }
-    }
-
-    fn check_shadows(
-        &self,
-        operation: Operation,
-        enforced: &[Charge<'_>],
-        shadows: &[Charge<'_>],
-        recorder: &Arc<Recorder>,
-    ) -> Checked {
         let checked = if enforced.is_empty() {
             let units = match operation {
                 // Nothing was refunded.
@@ -197,13 +186,7 @@ impl StoreHandle {
     /// Records that these policies use this store for as long as they exist, to log a name that has
     /// two quotas.
     pub(crate) fn add_policies(&self, policies: &Arc<[Compiled]>) {
-        // Tiers have several quotas under one name.
-        for policy in policies.iter().filter(|policy| !policy.has_tiers) {
-            let owner = Arc::downgrade(policies);
-            let is_alive = move || owner.strong_count() > 0;
-            let known = self.fallback.policies();
-            known.add(&policy.name, *policy.demand.quota, is_alive);
-        }
+        self.fallback.0.policies.add(policies);
     }
 
     /// Tells the observer of a layer or limiter of each change of the store.
@@ -219,18 +202,9 @@ impl StoreHandle {
         given: Option<&'a PolicyOverrides>,
         key: &Key,
     ) -> Found<'a> {
-        match given {
-            Some(given) => self.find_in(given, policy, key),
-            None => Found::default(),
-        }
-    }
-
-    #[inline(never)]
-    fn find_in<'a>(&self, given: &'a PolicyOverrides, policy: &Compiled, key: &Key) -> Found<'a> {
-        if given.callers.is_empty() {
-            return Found::default();
-        }
-        let Some(given) = given.callers.get(&self.fingerprint(key)) else {
+        let given = given.filter(|given| !given.callers.is_empty());
+        let given = given.and_then(|given| given.callers.get(&self.fingerprint(key)));
+        let Some(given) = given else {
             return Found::default();
         };
         let quota = given.quota.as_ref();
@@ -272,10 +246,7 @@ impl StoreHandle {
     }
 
     /// Runs work for the store in the background.
-    pub(crate) fn spawn<F>(&self, runtime: &Handle, work: F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+    pub(crate) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
         self.store.spawn(runtime, work);
     }
 
@@ -286,6 +257,6 @@ impl StoreHandle {
 
     /// Returns the numbers of the store and of its fallback.
     pub(crate) fn ids(&self) -> [usize; 2] {
-        [self.id(), self.fallback.local_context().id]
+        [self.id(), self.fallback.0.local_context.id]
     }
 }

@@ -1,13 +1,11 @@
 //! Remembers what was logged about the store's failures, so that each change is logged once and
 //! reported to observers.
 
-use std::{
-    fmt,
-    sync::{
-        Arc, Mutex, Weak,
-        atomic::{AtomicU8, AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, Weak,
+    atomic::{AtomicU8, Ordering},
 };
+use std::time::Duration;
 
 use tokio::{sync::watch, time::Instant};
 
@@ -20,13 +18,11 @@ use crate::{
 
 /// The health of the store, as it was logged.
 pub(super) struct Health {
-    started: Instant,
     /// A bit for each kind of failure that was logged; 0 while the store is healthy.
     logged_kinds: AtomicU8,
-    last_failure_ms: AtomicU64,
-    /// The millisecond of the last line about checks that were refused although the store
-    /// did not fail, plus 1; 0 for never.
-    overload_logged_ms: AtomicU64,
+    last_failure: Mutex<Option<Instant>>,
+    /// When a line last told of checks that were refused although the store did not fail.
+    overload_logged: Mutex<Option<Instant>>,
     /// Counts replies from a failure on until the store counts as recovered.
     replies: watch::Sender<u64>,
     failures: Tally<9>,
@@ -38,27 +34,18 @@ pub(super) struct Health {
 const FAILING: u8 = 128;
 
 /// The shortest time between two lines about overload.
-const OVERLOAD_LOG_INTERVAL_MS: u64 = 10_000;
+const OVERLOAD_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The store must answer for this long before it counts as recovered. Otherwise a store that
 /// fails now and then would log a line for each request.
-const WELL_AFTER_MS: u64 = 5_000;
-
-impl fmt::Debug for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health")
-            .field("logged_kinds", &self.logged_kinds)
-            .finish_non_exhaustive()
-    }
-}
+const WELL_AFTER: Duration = Duration::from_secs(5);
 
 impl Default for Health {
     fn default() -> Self {
         Self {
-            started: Instant::now(),
             logged_kinds: AtomicU8::new(0),
-            last_failure_ms: AtomicU64::new(0),
-            overload_logged_ms: AtomicU64::new(0),
+            last_failure: Mutex::default(),
+            overload_logged: Mutex::default(),
             replies: watch::Sender::new(0),
             failures: Tally::new(),
             observed: Mutex::default(),
@@ -85,7 +72,7 @@ impl Health {
     }
 
     fn failed(&self, error: &StoreError) {
-        self.last_failure_ms.store(self.now_ms(), Ordering::Relaxed);
+        *lock(&self.last_failure) = Some(Instant::now());
         let kind_bit = error.sign();
         let logged_kinds = self
             .logged_kinds
@@ -126,21 +113,14 @@ impl Health {
 
     /// Logs a refusal that is not a failure of the store, at most once per interval.
     fn log_overload(&self, error: &StoreError) {
-        let (now_ms, last_ms) = (
-            self.now_ms() + 1,
-            self.overload_logged_ms.load(Ordering::Relaxed),
-        );
-        let is_time = last_ms == 0 || now_ms.saturating_sub(last_ms) >= OVERLOAD_LOG_INTERVAL_MS;
-        let order = Ordering::Relaxed;
-        if is_time
-            && self
-                .overload_logged_ms
-                .compare_exchange(last_ms, now_ms, order, order)
-                .is_ok()
-        {
-            telemetry::shed(error);
-            self.tell(StoreEvent::LeftUndecided(error));
+        let mut logged = lock(&self.overload_logged);
+        if logged.is_some_and(|last| last.elapsed() < OVERLOAD_LOG_INTERVAL) {
+            return;
         }
+        *logged = Some(Instant::now());
+        drop(logged);
+        telemetry::shed(error);
+        self.tell(StoreEvent::LeftUndecided(error));
     }
 
     #[inline]
@@ -151,8 +131,8 @@ impl Health {
             return;
         }
         self.replies.send_modify(|count| *count += 1);
-        let last_failure_ms = self.last_failure_ms.load(Ordering::Relaxed);
-        if self.now_ms().saturating_sub(last_failure_ms) >= WELL_AFTER_MS
+        let last_failure = *lock(&self.last_failure);
+        if last_failure.is_none_or(|last| last.elapsed() >= WELL_AFTER)
             && self.logged_kinds.swap(0, Ordering::Relaxed) != 0
         {
             telemetry::store_recovered();
@@ -180,9 +160,5 @@ impl Health {
         let mut replies = self.replies.subscribe();
         // The sender lives as long as this does.
         let _ = replies.wait_for(|count| *count > before).await;
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }

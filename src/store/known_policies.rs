@@ -1,8 +1,8 @@
 //! The policies that use a store, so that one name with two quotas is noticed.
 
-use std::{fmt, sync::Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use crate::{Quota, policy_name::Name, telemetry, util::lock::lock};
+use crate::{Quota, policy::Compiled, policy_name::Name, telemetry, util::lock::lock};
 
 /// The policies of the layers and limiters on one store, while these exist.
 #[derive(Default)]
@@ -11,7 +11,7 @@ pub(super) struct KnownPolicies(Mutex<Vec<Used>>);
 struct Used {
     name: Name,
     quota: Quota,
-    is_alive: Box<dyn Fn() -> bool + Send + Sync>,
+    by: Weak<[Compiled]>,
     was_logged: bool,
 }
 
@@ -19,37 +19,29 @@ struct Used {
 const MOST: usize = 1_024;
 
 impl KnownPolicies {
-    /// Adds a policy that is used as long as `is_alive` returns `true`.
-    pub(super) fn add(
-        &self,
-        name: &Name,
-        quota: Quota,
-        is_alive: impl Fn() -> bool + Send + Sync + 'static,
-    ) {
-        let mut policies = lock(&self.0);
-        policies.retain(|used| (used.is_alive)());
-        let of_this_name = || policies.iter().filter(|used| used.name == *name);
-        let other = of_this_name()
-            .map(|used| used.quota)
-            .find(|other| *other != quota);
-        let was_logged = of_this_name().any(|used| used.was_logged);
-        if policies.len() < MOST {
-            policies.push(Used {
-                name: name.clone(),
-                quota,
-                is_alive: Box::new(is_alive),
-                was_logged: was_logged || other.is_some(),
-            });
+    /// Adds policies that are used as long as they exist.
+    pub(super) fn add(&self, policies: &Arc<[Compiled]>) {
+        // Tiers have several quotas under one name.
+        for policy in policies.iter().filter(|policy| !policy.has_tiers) {
+            let (name, quota) = (&policy.name, *policy.demand.quota);
+            let mut known = lock(&self.0);
+            known.retain(|used| used.by.strong_count() > 0);
+            let of_this_name = || known.iter().filter(|used| used.name == *name);
+            let mut quotas = of_this_name().map(|used| used.quota);
+            let other = quotas.find(|other| *other != quota);
+            let was_logged = of_this_name().any(|used| used.was_logged);
+            if known.len() < MOST {
+                known.push(Used {
+                    name: name.clone(),
+                    quota,
+                    by: Arc::downgrade(policies),
+                    was_logged: was_logged || other.is_some(),
+                });
+            }
+            drop(known);
+            if let Some(other) = other.filter(|_| !was_logged) {
+                telemetry::two_quotas(&name.text, other, quota);
+            }
         }
-        drop(policies);
-        if let Some(other) = other.filter(|_| !was_logged) {
-            telemetry::two_quotas(&name.text, other, quota);
-        }
-    }
-}
-
-impl fmt::Debug for KnownPolicies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KnownPolicies")
     }
 }

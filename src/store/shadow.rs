@@ -26,17 +26,14 @@ pub(super) struct Shadows {
     operation: Operation,
     /// `None` if the operation is not counted. Then its caller waits for the outcomes, too.
     recorder: Option<Arc<Recorder>>,
-    unknown: Vec<Unknown>,
+    unknown: Vec<(Charge<'static>, ShadowOutcome)>,
 }
 
-struct Unknown {
-    charge: Charge<'static>,
-    outcome: ShadowOutcome,
-}
-
-impl Drop for Unknown {
+impl Drop for Shadows {
     fn drop(&mut self) {
-        self.outcome.end();
+        for (_, outcome) in &self.unknown {
+            outcome.end();
+        }
     }
 }
 
@@ -48,10 +45,7 @@ impl Shadows {
         recorder: Option<&Arc<Recorder>>,
     ) -> Self {
         let is_request = matches!(operation, Operation::Take | Operation::TakeUpTo);
-        let unknown = |charge: &Charge<'_>| Unknown {
-            charge: charge.clone().into_owned(),
-            outcome: ShadowOutcome::default(),
-        };
+        let unknown = |charge: &Charge<'_>| (charge.clone().into_owned(), ShadowOutcome::default());
         Self {
             store: store.clone(),
             operation,
@@ -62,23 +56,17 @@ impl Shadows {
 
     /// Adds the outcomes to the answer that decides.
     pub(super) fn complete(mut self, answer: Result<Decision, StoreError>) -> Answer<Decision> {
-        let outcomes = self.unknown.iter().map(|one| one.outcome.clone()).collect();
-        let by_store = answer.as_ref().ok().filter(|decision| {
-            matches!(
-                decision.source(),
-                Source::Store | Source::Cache | Source::Lease
-            )
-        });
-        let later = match by_store {
-            Some(decision) => {
+        let outcomes = self.unknown.iter().map(|(_, outcome)| outcome.clone());
+        let outcomes = outcomes.collect();
+        let is_by_store = |source| matches!(source, Source::Store | Source::Cache | Source::Lease);
+        let mut later = None;
+        match &answer {
+            Ok(decision) if is_by_store(decision.source()) => {
                 self.record_all(decision);
-                self.ask()
+                later = self.ask();
             }
-            None => {
-                self.give_up();
-                None
-            }
-        };
+            _ => self.give_up(),
+        }
         let answer = answer.map(|decision| decision.with_shadows(outcomes));
         match later {
             None => Answer::Now(answer),
@@ -97,7 +85,7 @@ impl Shadows {
     /// answer that takes time.
     fn ask(&mut self) -> Option<StoreFuture<Decision>> {
         loop {
-            let mut charges = self.unknown.iter().map(|one| &one.charge);
+            let mut charges = self.unknown.iter().map(|(charge, _)| charge);
             let first = charges.next()?;
             let others: Vec<Charge<'_>> = charges.cloned().collect();
             let check = Check::new(self.operation, slice::from_ref(first)).beside(&others);
@@ -113,8 +101,8 @@ impl Shadows {
         self.store.context.health.record(answer);
         match answer {
             Ok(decision) => {
-                let first = self.unknown.remove(0);
-                self.record(&first, decision.policies().next());
+                let (charge, outcome) = self.unknown.remove(0);
+                self.record(&charge, &outcome, decision.policies().next());
                 self.record_all(decision);
             }
             // The others may have been sent with it, and charged.
@@ -148,45 +136,47 @@ impl Shadows {
     fn record_all(&mut self, decision: &Decision) {
         for outcome in decision.shadows() {
             let mut unknown = self.unknown.iter();
-            let place = unknown.position(|one| outcome.policy() == Some(&one.charge.policy));
+            let place = unknown.position(|(one, _)| outcome.policy() == Some(&one.policy));
             if let Some(place) = place {
-                let one = self.unknown.remove(place);
-                self.record(&one, outcome.get());
+                let (charge, own) = self.unknown.remove(place);
+                self.record(&charge, &own, outcome.get());
             }
         }
     }
 
     /// Records that nothing more will be known.
     fn give_up(&mut self) {
-        for one in mem::take(&mut self.unknown) {
-            self.record(&one, None);
+        for (charge, outcome) in mem::take(&mut self.unknown) {
+            self.record(&charge, &outcome, None);
         }
     }
 
-    fn record(&self, one: &Unknown, decided: Option<&PolicyDecision>) {
+    fn record(
+        &self,
+        charge: &Charge<'_>,
+        outcome: &ShadowOutcome,
+        decided: Option<&PolicyDecision>,
+    ) {
         let recorder = self.recorder.as_deref();
+        let Charge { policy, key, .. } = charge;
         let Some(decided) = decided else {
             if let Some(recorder) = recorder {
-                recorder.shadow_unknown(&one.charge.policy);
+                recorder.shadow_unknown(policy);
             }
+            outcome.end();
             return;
         };
         if let Some(recorder) = recorder {
             recorder.shadow_decided(decided);
             if decided.is_denied() {
-                let reason = match decided.is_impossible() {
-                    true => "CostImpossible",
-                    false => "QuotaExceeded",
-                };
-                telemetry::shadow_denied(decided.name(), reason, decided.retry_after());
-                let Charge { policy, key, .. } = &one.charge;
+                telemetry::shadow_denied(decided);
                 recorder.offenders.would_be_denied(policy, key, || {
-                    let name = self.store.store.storage_key(&one.charge);
+                    let name = self.store.store.storage_key(charge);
                     let stored = name.and_then(|name| Fingerprint::in_storage_key(&name));
                     Identity::new(key, stored, None)
                 });
             }
         }
-        one.outcome.set(decided.clone());
+        outcome.set(decided.clone());
     }
 }

@@ -4,25 +4,19 @@ use std::sync::Arc;
 
 use tokio::{runtime::Handle, sync::watch};
 
+use crate::util::on_drop::OnDrop;
+
 /// Counts tasks. Clones count together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tasks(Arc<watch::Sender<usize>>);
 
-impl Default for Tasks {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
-}
-
 impl Tasks {
-    pub(crate) fn spawn<F>(&self, runtime: &Handle, work: F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+    pub(crate) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
         self.0.send_modify(|under_way| *under_way += 1);
-        let counted = Counted(self.clone());
+        let tasks = Arc::clone(&self.0);
+        let ended = OnDrop::new(move || tasks.send_modify(|under_way| *under_way -= 1));
         runtime.spawn(async move {
-            let _counted = counted;
+            let _ended = ended;
             work.await;
         });
     }
@@ -41,13 +35,5 @@ impl Tasks {
             .subscribe()
             .wait_for(|under_way| *under_way == 0)
             .await;
-    }
-}
-
-struct Counted(Tasks);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.0.send_modify(|under_way| *under_way -= 1);
     }
 }

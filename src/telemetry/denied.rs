@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::decision::DenialReason;
+use crate::{PolicyDecision, decision::DenialReason};
 
 pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     reason: DenialReason,
@@ -22,14 +22,18 @@ pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     );
 }
 
-/// Logs that a shadow policy would have denied a request. `reason`: as of a denial.
-pub(crate) fn shadow_denied(policy: &str, reason: &'static str, retry_after: Option<Duration>) {
+/// Logs that a shadow policy would have denied a request.
+pub(crate) fn shadow_denied(decided: &PolicyDecision) {
+    let reason = match decided.is_impossible() {
+        true => DenialReason::CostImpossible,
+        false => DenialReason::QuotaExceeded,
+    };
     tell!(
         debug,
         "denied",
-        policies = ?[policy],
-        reason = %reason,
-        ?retry_after,
+        policies = ?[decided.name()],
+        ?reason,
+        retry_after = ?decided.retry_after(),
         shadow = true,
         "would be denied",
     );

@@ -93,10 +93,9 @@ impl<S: Store> Walk<S> {
             let rate = (1 + self.random.below(20), period);
             let is_held = place == 0 || self.random.below(3) > 0;
             // Which numbers a caller starts with again, who had units at first, is not defined.
-            let numbers = if kind == 1 {
-                1
-            } else {
-                1 + self.random.below(2)
+            let numbers = match kind {
+                1 => 1,
+                _ => 1 + self.random.below(2),
             };
             let lifetime = Duration::from_millis(1_000 + self.random.below(4_000));
             let mut compiled: Vec<Compiled> = Vec::new();
@@ -191,16 +190,14 @@ impl<S: Store> Walk<S> {
         }
         let none = (0, 0);
         let decided = self.compare(step, operation, &charges, none).await?;
-        for (policy, (units, generation)) in decided.into_iter().enumerate() {
-            if units > 0 {
-                self.open.push(Open {
-                    policy,
-                    caller,
-                    units,
-                    generation,
-                });
-            }
-        }
+        let open = decided.into_iter().enumerate();
+        let open = open.map(|(policy, (units, generation))| Open {
+            policy,
+            caller,
+            units,
+            generation,
+        });
+        self.open.extend(open.filter(|open| open.units > 0));
         Ok(())
     }
 
@@ -243,8 +240,8 @@ impl<S: Store> Walk<S> {
                 Some((words.state.clone(), words.held.clone()))
             };
             let before = words(&self.model);
-            let again = self.compare(step, operation, &charges, open.generation);
-            again.await?;
+            self.compare(step, operation, &charges, open.generation)
+                .await?;
             if words(&self.model) != before {
                 let text = format!("step {step}: an extension moved units twice: {charges:?}");
                 return Err(Mismatch(text));
@@ -277,23 +274,13 @@ impl<S: Store> Walk<S> {
 
     /// Decides in the model, which forgets nothing.
     fn decide(&mut self, check: &Check<'_>) -> Decision {
-        let of_check = check.charges().iter().map(bucket_of);
-        let of_check: Vec<_> = of_check.collect();
-        let stored = of_check
-            .iter()
-            .map(|bucket| self.model.get(bucket).cloned());
+        let stored = |charge| self.model.get(&bucket_of(charge)).cloned();
+        let stored = check.charges().iter().map(stored);
         let mut words: Vec<BucketWords> = stored.map(Option::unwrap_or_default).collect();
         let decision = decide(check, self.clock.now_us(), &mut words);
-        for (bucket, words) in of_check.into_iter().zip(words) {
-            if words.drained_at_us.is_some() {
-                let drained_at_us = None;
-                self.model.insert(
-                    bucket,
-                    BucketWords {
-                        drained_at_us,
-                        ..words
-                    },
-                );
+        for (charge, mut words) in check.charges().iter().zip(words) {
+            if words.drained_at_us.take().is_some() {
+                self.model.insert(bucket_of(charge), words);
             }
         }
         decision
@@ -325,18 +312,8 @@ impl<S: Store> Walk<S> {
             });
             return Ok(decided.collect());
         }
-        let asked = charges.iter().map(|charge| {
-            (
-                charge.policy(),
-                charge.kind(),
-                charge.cost(),
-                charge.demand.hold.clone(),
-                charge.quota(),
-            )
-        });
-        let asked: Vec<_> = asked.collect();
         Err(Mismatch(format!(
-            "step {step}, {operation:?} {asked:#?}: {:?} decided\n{:#?}\nand should decide\n{:#?}",
+            "step {step}, {operation:?} of {charges:#?}: {:?} decided\n{:#?}\nand should decide\n{:#?}",
             tested.source(),
             fields(&tested),
             fields(&model)

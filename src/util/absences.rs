@@ -28,22 +28,16 @@ impl Absences {
 mod tests {
     use super::Absences;
 
-    fn reports(absences: &Absences, requests: usize) -> usize {
-        let reports = (0..requests).filter(|_| absences.record_absence());
-        reports.count()
-    }
-
     #[test]
-    fn what_all_requests_lack_is_reported_once() {
-        let absences = Absences::default();
-        assert_eq!((reports(&absences, 99), reports(&absences, 9_999)), (0, 1));
-    }
-
-    #[test]
-    fn what_some_request_has_is_not_reported() {
-        let absences = Absences::default();
-        assert_eq!(reports(&absences, 99), 0);
-        absences.record_presence();
-        assert_eq!(reports(&absences, 9_999), 0);
+    fn what_all_requests_lack_is_reported_once_and_what_some_have_never() {
+        for is_seen in [false, true] {
+            let absences = Absences::default();
+            let reports = |requests| (0..requests).filter(|_| absences.record_absence()).count();
+            assert_eq!(reports(99), 0);
+            if is_seen {
+                absences.record_presence();
+            }
+            assert_eq!(reports(9_999), usize::from(!is_seen));
+        }
     }
 }

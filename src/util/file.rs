@@ -6,17 +6,12 @@ use std::{
     path::Path,
 };
 
-/// Opens a file that has an end. A pipe or a device may have none.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    match fs::metadata(path)?.is_file() {
-        true => File::open(path),
-        false => Err(io::Error::other("not a regular file")),
-    }
-}
-
-/// Reads a file, and at most this many bytes of it.
+/// Reads a file, and at most this many bytes of it. A pipe or a device may have no end.
 pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
     let mut bytes = Vec::new();
-    open(path)?.take(most).read_to_end(&mut bytes)?;
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -59,19 +59,7 @@ impl<T> Clone for Interned<T> {
 impl<T: PartialEq> PartialEq for Interned<T> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            // A table has each value once. So the values of two policies are not compared.
-            (Self::Static(one), Self::Static(other)) => ptr::eq::<T>(*one, *other),
-            _ => ptr::eq::<T>(&**self, &**other) || self.is_equal(other),
-        }
-    }
-}
-
-impl<T: PartialEq> Interned<T> {
-    /// Compares the values.
-    #[cold]
-    fn is_equal(&self, other: &Self) -> bool {
-        **self == **other
+        ptr::eq::<T>(&**self, &**other) || **self == **other
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod hash;
 pub(crate) mod interned;
 pub(crate) mod lock;
 pub(crate) mod network;
+pub(crate) mod on_drop;
 pub(crate) mod random;
 pub(crate) mod runtime;
 #[cfg(any(test, feature = "testing"))]

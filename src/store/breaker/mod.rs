@@ -166,9 +166,8 @@ impl Drop for CallPermit {
     fn drop(&mut self) {
         if self.is_probe {
             let now_ms = self.breaker.now_ms();
-            self.breaker
-                .machine()
-                .record_abandoned(self.generation, now_ms);
+            let mut machine = self.breaker.machine();
+            machine.record_outcome(self.generation, CallOutcome::Unused, now_ms, 0);
         }
     }
 }
@@ -272,15 +271,6 @@ impl StateMachine {
                 CallOutcome::Unused => self.change_to(State::Open { until_ms: now_ms }),
             },
             State::Open { .. } => {}
-        }
-    }
-
-    /// Records that a caller dropped the probe. After the same pause another call is the
-    /// probe.
-    fn record_abandoned(&mut self, generation: u64, now_ms: u64) {
-        if generation == self.generation && matches!(self.state, State::Probing { .. }) {
-            let until_ms = now_ms + self.pause_ms;
-            self.change_to(State::Open { until_ms });
         }
     }
 

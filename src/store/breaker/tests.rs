@@ -57,12 +57,6 @@ impl World {
                         .record_outcome(generation, outcome, world.now_ms, 7);
                 });
             }
-            then(&|world| {
-                let (generation, is_probe) = world.calls.remove(place);
-                if is_probe {
-                    world.machine.record_abandoned(generation, world.now_ms);
-                }
-            });
         }
         worlds
     }
@@ -80,12 +74,9 @@ impl World {
     /// Asserts that the breaker closes within the longest pause once the server answers
     /// again, if a call comes and those in flight end.
     fn assert_recovers(mut self) {
-        for (generation, is_probe) in std::mem::take(&mut self.calls) {
+        for (generation, _) in std::mem::take(&mut self.calls) {
             self.machine
                 .record_outcome(generation, CallOutcome::Failed, self.now_ms, u64::MAX);
-            if is_probe {
-                self.machine.record_abandoned(generation, self.now_ms);
-            }
         }
         self.now_ms += LONGEST_PAUSE_MS + LONGEST_PAUSE_MS / JITTER_PARTS;
         let generation = self.machine.try_acquire(self.now_ms).expect("a permit");

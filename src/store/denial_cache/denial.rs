@@ -24,7 +24,7 @@ pub(super) struct Denial {
     /// The last refund before the check was sent.
     pub(super) seen: u64,
     /// When the check was sent, by the clock of this process: not after the decision.
-    sent_us: u64,
+    pub(super) sent_us: u64,
     /// When the answer came, by the clock of this process: not before the decision.
     answered_us: u64,
     /// When the store decided, by its clock.
@@ -42,17 +42,6 @@ struct KnownBucket {
 
 /// The strikes that each policy of a check has here, and the store does not know of.
 pub(crate) type Strikes = SmallVec<[u64; 2]>;
-
-/// The prediction for a later check of the same buckets.
-#[allow(clippy::large_enum_variant)] // It is looked at once, where it was made.
-pub(super) enum Recheck {
-    /// It would be denied.
-    Denied(Decision),
-    /// It can never be allowed, so the store must decide.
-    Impossible,
-    /// It may fit, so the store must decide. The store's next denial replaces this one.
-    Unknown,
-}
 
 impl Denial {
     pub(super) fn new(
@@ -79,21 +68,18 @@ impl Denial {
         }
     }
 
-    pub(super) const fn is_older_than(&self, other: &Self) -> bool {
-        self.sent_us < other.sent_us
-    }
-
     /// Returns whether the denial holds at `now_us`. A clock may step back.
     pub(super) const fn is_of_time(&self, now_us: u64, longest_us: u64) -> bool {
         now_us >= self.sent_us && now_us - self.sent_us < longest_us
     }
 
+    /// Returns the denial of a later check of the same buckets. `None`: it may fit or start a ban,
+    /// so the store must decide.
+    ///
     /// Decides by the longest time that may have passed: a check that does not fit then, does
     /// not fit. Reports by the shortest: a caller that waits for that long has waited enough.
-    ///
-    /// Where a denial is a strike, it counts one. The store decides the check that would start a
-    /// ban.
-    pub(super) fn still(&mut self, check: &Check<'_>, now_us: u64) -> Recheck {
+    /// Where a denial is a strike, it counts one.
+    pub(super) fn still(&mut self, check: &Check<'_>, now_us: u64) -> Option<Decision> {
         let earliest_us = self.decided_us + now_us.saturating_sub(self.answered_us);
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
         let mut states: SmallVec<[Reading; 2]> = SmallVec::new();
@@ -103,7 +89,7 @@ impl Denial {
             // Nothing was held, or the denial would not be known.
             let hold = asked.hold.as_ref().map(|_| HoldReading::default());
             if known.quota != asked.quota {
-                return Recheck::Unknown;
+                return None;
             }
             let offset_ms = asked.quota.offset_ms(charge.key_bytes());
             let standings = each!(asked.quota, rule => {
@@ -116,9 +102,7 @@ impl Denial {
                 has_room &= latest.is_some_and(|latest| rule.fits(&latest, asked.level, asked.overdraft));
                 latest.and(later(earliest_us))
             });
-            let Some(mut standing) = standings else {
-                return Recheck::Unknown;
-            };
+            let mut standing = standings?;
             if let Some(penalty) = struck(asked, &standing) {
                 standing.level = standing.level.saturating_add(known.cost_or_strikes);
                 starts_ban |= standing.level + 1 >= penalty.after;
@@ -126,20 +110,16 @@ impl Denial {
             states.push(Reading { standing, hold });
         }
         if has_room || starts_ban {
-            return Recheck::Unknown;
+            return None;
         }
         let decision = denied(check, earliest_us, &states);
-        match decision.verdict() {
-            Verdict::Denied => {
-                let known = self.charges.iter_mut().zip(&states);
-                for (charge, (known, Reading { standing, .. })) in check.charges().iter().zip(known)
-                {
-                    known.cost_or_strikes += u64::from(struck(&charge.demand, standing).is_some());
-                }
-                Recheck::Denied(decision)
+        if decision.verdict() == Verdict::Denied {
+            let known = self.charges.iter_mut().zip(&states);
+            for (charge, (known, Reading { standing, .. })) in check.charges().iter().zip(known) {
+                known.cost_or_strikes += u64::from(struck(&charge.demand, standing).is_some());
             }
-            _ => Recheck::Impossible,
         }
+        Some(decision)
     }
 
     /// Takes out the strikes that the store does not know of.

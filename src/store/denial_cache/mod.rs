@@ -15,17 +15,10 @@ mod table;
 #[allow(clippy::expect_used, clippy::indexing_slicing)]
 mod tests;
 
-use std::{
-    fmt, mem,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{mem, sync::Arc, time::Duration};
 
 use self::{
-    denial::{Denial, Recheck, Strikes},
+    denial::{Denial, Strikes},
     refund_epochs::{Hashes, RefundEpochs},
     table::Table,
 };
@@ -48,8 +41,6 @@ type Id = (u64, u64);
 pub(crate) struct DenialCache {
     longest_us: u64,
     process: ProcessContext,
-    /// When the last of them ends; 0 if there are none.
-    end_us: AtomicU64,
     given: RefundEpochs,
     table: Table,
 }
@@ -70,7 +61,6 @@ impl DenialCache {
             Arc::new(Self {
                 longest_us,
                 process: process.clone(),
-                end_us: AtomicU64::new(0),
                 given: RefundEpochs::new(),
                 table: Table::default(),
             })
@@ -97,21 +87,16 @@ impl DenialCache {
             buckets.extend(self.place(check.shadows()).1);
         }
         let now_us = clock::read(&*self.process.clock);
-        let mut charges = check.charges().iter();
-        let is_striking = charges.any(|charge| charge.demand.strikes.is_some());
         let mut strikes = Strikes::new();
-        let known = self.look(id, now_us, is_striking, |denial| {
-            let still = if then != OnReply::Remember
-                || !denial.is_of_time(now_us, self.longest_us)
-                || self.given.is_back_since(denial.seen, &buckets)
-            {
-                Recheck::Unknown
-            } else {
-                denial.still(check, now_us)
-            };
-            let is_asked = then == OnReply::Remember && !matches!(still, Recheck::Denied(_));
+        let known = self.table.look(id, |denial| {
+            if then != OnReply::Remember {
+                return None;
+            }
+            let holds = denial.is_of_time(now_us, self.longest_us)
+                && !self.given.is_back_since(denial.seen, &buckets);
+            let still = holds.then(|| denial.still(check, now_us)).flatten();
             // Sent later, they would count as strikes of another time, and a reset forgets them.
-            if is_asked
+            if !still.as_ref().is_some_and(is_denial)
                 && denial.is_of_time(now_us, self.longest_us.saturating_mul(2))
                 && !self.given.is_reset_since(denial.seen, &buckets)
             {
@@ -119,14 +104,16 @@ impl DenialCache {
             }
             still
         });
-        match known {
+        // What can never be allowed, the store decides.
+        match known.filter(is_denial) {
             Some(decision) => Lookup::Denied(decision),
             None => Lookup::Ask(Some(PendingCheck {
                 denials: Arc::clone(self),
                 id,
                 buckets,
                 seen: self.given.seen(),
-                sent_us: self.before_us(now_us),
+                // Not after this instant, although clocks cut off parts of ticks.
+                sent_us: now_us - u64::from(!self.process.is_the_stores_clock),
                 then,
                 strikes,
             })),
@@ -157,42 +144,14 @@ impl DenialCache {
 
     /// Voids all denials, including those in flight.
     pub(crate) fn forget_all(&self) {
-        self.given.back_everywhere();
+        self.given.back(&refund_epochs::all_buckets());
     }
 
     /// Returns how many denials are cached whose time has not ended.
     pub(crate) fn len(&self) -> usize {
         let now_us = clock::read(&*self.process.clock);
-        if now_us >= self.end_us.load(Ordering::Relaxed) {
-            return 0;
-        }
         let is_of_time = |denial: &Denial| denial.is_of_time(now_us, self.longest_us);
         self.table.count(is_of_time)
-    }
-
-    /// `is_striking`: whether a denial that has ended may have strikes.
-    fn look(
-        &self,
-        id: Id,
-        now_us: u64,
-        is_striking: bool,
-        still: impl FnOnce(&mut Denial) -> Recheck,
-    ) -> Option<Decision> {
-        let end_us = self.end_us.load(Ordering::Relaxed);
-        if end_us == 0 {
-            return is_striking.then(|| self.table.look(id, still))?;
-        }
-        if now_us < end_us {
-            return self.table.look(id, still);
-        }
-        let order = Ordering::Relaxed;
-        let ended = self.end_us.compare_exchange(end_us, 0, order, order);
-        // Unless another denial was recorded meanwhile, all have ended, even if the clock
-        // steps back.
-        if ended.is_ok() {
-            self.forget_all();
-        }
-        is_striking.then(|| self.table.look(id, still))?
     }
 
     fn remember(&self, pending: &PendingCheck, decision: &Decision) {
@@ -203,22 +162,8 @@ impl DenialCache {
         } else {
             (pending.sent_us, clock::read(&*self.process.clock) + 1)
         };
-        let end_us = sent_us.saturating_add(self.longest_us);
-        if answered_us >= end_us {
-            return;
-        }
         let denial = Denial::new(pending.id, pending.seen, [sent_us, answered_us], decision);
         self.table.put(Box::new(denial));
-        self.end_us.fetch_max(end_us, Ordering::Relaxed);
-    }
-
-    /// Returns an instant that is not after this one, although clocks cut off parts of ticks.
-    const fn before_us(&self, now_us: u64) -> u64 {
-        if self.process.is_the_stores_clock {
-            now_us
-        } else {
-            now_us - 1
-        }
     }
 
     /// Returns the id of a check of these charges, and a hash of each bucket, without permits.
@@ -266,11 +211,14 @@ enum OnReply {
     Reset,
 }
 
+fn is_denial(decision: &Decision) -> bool {
+    decision.verdict() == Verdict::Denied
+}
+
 /// Records a decision that the store made in one instant.
 pub(crate) fn record_decision(pending: Option<PendingCheck>, decision: &Decision) {
     // What is held is released at any time.
-    let is_denied = decision.verdict() == Verdict::Denied
-        && !decision.policies().any(PolicyDecision::is_held_of);
+    let is_denied = is_denial(decision) && !decision.policies().any(PolicyDecision::is_held_of);
     if let Some(pending) = pending.filter(|pending| is_denied && pending.then == OnReply::Remember)
     {
         pending.denials.remember(&pending, decision);
@@ -301,14 +249,5 @@ impl Drop for PendingCheck {
             OnReply::Reset => self.denials.given.reset(&self.buckets),
             OnReply::Nothing | OnReply::Remember => {}
         }
-    }
-}
-
-impl fmt::Debug for DenialCache {
-    /// Omits the key of the hash, with which a client could make callers collide.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenialCache")
-            .field("longest", &Duration::from_micros(self.longest_us))
-            .finish_non_exhaustive()
     }
 }

@@ -19,8 +19,8 @@ pub(super) fn all_buckets() -> Hashes {
     (0..STRIPES as u32).map(|stripe| stripe << SHIFT).collect()
 }
 
-fn is_later(last: &AtomicU64, seen: u64) -> bool {
-    last.load(Ordering::Acquire) > seen
+fn is_later(all: &[AtomicU64], buckets: &[u32], seen: u64) -> bool {
+    of(all, buckets).any(|last| last.load(Ordering::Acquire) > seen)
 }
 
 /// Numbers all refunds, and keeps the last one of each stripe.
@@ -28,7 +28,6 @@ pub(super) struct RefundEpochs {
     last: AtomicU64,
     /// The last refund in each stripe.
     stripes: Box<[AtomicU64]>,
-    everywhere: AtomicU64,
     /// The last reset in each stripe.
     resets: Box<[AtomicU64]>,
 }
@@ -39,7 +38,6 @@ impl RefundEpochs {
         Self {
             last: AtomicU64::new(0),
             stripes: stripes(),
-            everywhere: AtomicU64::new(0),
             resets: stripes(),
         }
     }
@@ -50,7 +48,7 @@ impl RefundEpochs {
     }
 
     pub(super) fn back(&self, buckets: &[u32]) {
-        let number = self.next();
+        let number = self.last.fetch_add(1, Ordering::AcqRel) + 1;
         for last in of(&self.stripes, buckets) {
             last.fetch_max(number, Ordering::Release);
         }
@@ -65,24 +63,14 @@ impl RefundEpochs {
         }
     }
 
-    pub(super) fn back_everywhere(&self) {
-        self.everywhere.fetch_max(self.next(), Ordering::Release);
-    }
-
     /// Whether one of these buckets was refunded since then.
     pub(super) fn is_back_since(&self, seen: u64, buckets: &[u32]) -> bool {
-        let mut stripes = of(&self.stripes, buckets);
-        stripes.any(|last| is_later(last, seen)) || is_later(&self.everywhere, seen)
+        is_later(&self.stripes, buckets, seen)
     }
 
     /// Whether one of these buckets was reset since then.
     pub(super) fn is_reset_since(&self, seen: u64, buckets: &[u32]) -> bool {
-        let mut resets = of(&self.resets, buckets);
-        resets.any(|last| is_later(last, seen))
-    }
-
-    fn next(&self) -> u64 {
-        self.last.fetch_add(1, Ordering::AcqRel) + 1
+        is_later(&self.resets, buckets, seen)
     }
 }
 

@@ -4,10 +4,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use arrayvec::ArrayVec;
 
-use super::{
-    Id,
-    denial::{Denial, Recheck},
-};
+use super::{Id, denial::Denial};
 use crate::{Decision, util::lock::lock};
 
 /// 4,096 times 4 are 16,384 denials: 3 MB.
@@ -26,18 +23,15 @@ impl Table {
     pub(super) fn look(
         &self,
         id: Id,
-        still: impl FnOnce(&mut Denial) -> Recheck,
+        still: impl FnOnce(&mut Denial) -> Option<Decision>,
     ) -> Option<Decision> {
         let mut set = set(self.0.get()?, id);
         let place = set.iter().position(|denial| denial.id == id)?;
-        match still(set.get_mut(place)?) {
-            Recheck::Denied(decision) => Some(decision),
-            Recheck::Impossible => None,
-            Recheck::Unknown => {
-                set.swap_pop(place);
-                None
-            }
+        let decision = still(set.get_mut(place)?);
+        if decision.is_none() {
+            set.swap_pop(place);
         }
+        decision
     }
 
     /// Counts the denials that meet a condition.
@@ -62,14 +56,7 @@ impl Table {
             return;
         };
         let denial = full.element();
-        let oldest = set.iter_mut().reduce(|oldest, other| {
-            if other.is_older_than(oldest) {
-                other
-            } else {
-                oldest
-            }
-        });
-        if let Some(oldest) = oldest {
+        if let Some(oldest) = set.iter_mut().min_by_key(|known| known.sent_us) {
             *oldest = denial;
         }
     }

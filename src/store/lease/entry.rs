@@ -74,15 +74,6 @@ pub(super) struct RoundTrip {
     resets: u64,
 }
 
-/// What a sweep finds.
-pub(super) enum SweepResult {
-    Stays,
-    /// Units must be refunded.
-    Refunds(Box<RoundTrip>),
-    /// The caller is idle, and no units are leased.
-    Forgotten,
-}
-
 impl Entry {
     /// Takes the cost from leased units, if there are enough.
     pub(super) fn take(&mut self, charge: &Charge<'_>, now_us: u64) -> Option<Grant> {
@@ -130,10 +121,7 @@ impl Entry {
         charge: &Charge<'_>,
         now_us: u64,
     ) -> Option<RoundTrip> {
-        if self.in_flight {
-            return None;
-        }
-        if self.ended > 0 {
+        if self.in_flight || self.ended > 0 {
             return self.refund(now_us);
         }
         let wanted = self.usage.recent(now_us).min(self.room / (2 * PARTS));
@@ -176,29 +164,23 @@ impl Entry {
     }
 
     /// Refunds old units, and all units of an idle caller.
-    pub(super) fn sweep(&mut self, now_us: u64) -> SweepResult {
+    pub(super) fn sweep(&mut self, now_us: u64) -> Option<RoundTrip> {
         self.sweeps_since_asked = self.sweeps_since_asked.saturating_add(1);
-        let is_idle = self.sweeps_since_asked >= IDLE_SWEEPS;
-        if is_idle {
+        if self.sweeps_since_asked >= IDLE_SWEEPS {
             self.end_all();
         }
         self.end_old_batches(now_us);
-        if self.in_flight {
-            return SweepResult::Stays;
-        }
-        match self.refund(now_us) {
-            Some(trip) => SweepResult::Refunds(Box::new(trip)),
-            None if is_idle => SweepResult::Forgotten,
-            None => SweepResult::Stays,
-        }
+        self.refund(now_us)
+    }
+
+    /// Returns whether the caller has left, and nothing is leased or under way.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.sweeps_since_asked >= IDLE_SWEEPS && !self.in_flight
     }
 
     /// Refunds all units. The caller leases none from now on.
     pub(super) fn close(&mut self, now_us: u64) -> Option<RoundTrip> {
         self.end_all();
-        if self.in_flight {
-            return None;
-        }
         self.refund(now_us)
     }
 
@@ -261,12 +243,12 @@ impl Entry {
         self.charge = Some(Box::new(trip.charge));
     }
 
-    /// Returns the refund of units that must not be used anymore.
+    /// Returns the refund of units that must not be used anymore, unless a round trip is under way.
     pub(super) fn refund(&mut self, now_us: u64) -> Option<RoundTrip> {
-        let units = mem::take(&mut self.ended);
-        if units == 0 {
+        if self.in_flight || self.ended == 0 {
             return None;
         }
+        let units = mem::take(&mut self.ended);
         let mut charge = self.charge.as_deref()?.clone();
         let level = charge.demand.quota.level_of(units);
         charge.demand.to_mut().refund(level, 0);

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 pub(crate) use self::table::Leases;
 use self::{entry::RoundTrip, reset::reset, table::Id};
-use super::{Answer, Fallback, Store, in_runtime::InRuntime, tasks::Tasks};
+use super::{Answer, Fallback, Store, tasks::Tasks};
 use crate::{
     Decision, Fingerprint, Key,
     charge::{Charge, Check, Operation},
@@ -59,49 +59,19 @@ impl LeasingStore {
         }
     }
 
-    /// Decides a check of one charge from leased units, if there are enough.
-    fn look_up(&self, charge: &Charge<'_>) -> Leased {
-        let lookup = self.leases.look_up(charge);
-        if let Some(trip) = lookup.trip {
-            self.send(lookup.id, *trip);
-        }
-        if let Some(grant) = lookup.grant {
-            return Leased::Yes(grant.decision(charge));
-        }
-        if lookup.is_new && self.leases.begins_sweeping() {
-            self.leases.runtime().spawn(self.clone().sweep());
-        }
-        Leased::No(lookup.id, charge.demand.cost)
-    }
-
     /// Returns the entries of a bucket. Units are leased under the key of a caller, which an operator
     /// may name by its fingerprint.
     fn ids(&self, charge: &Charge<'_>) -> Vec<Id> {
-        match Fingerprint::of_key(&charge.key) {
-            None => vec![self.leases.id(charge)],
-            Some(named) => {
-                let is_named = |key: &Key| self.store.fingerprint(key) == named;
-                self.leases.ids_of(charge, is_named)
-            }
+        let mut ids = vec![self.leases.id(charge)];
+        if let Some(named) = Fingerprint::of_key(&charge.key) {
+            let letter = charge.demand.quota.letter();
+            ids.extend(self.leases.ids_of(|leased| {
+                leased.policy == charge.policy
+                    && leased.demand.quota.letter() == letter
+                    && self.store.fingerprint(&leased.key) == named
+            }));
         }
-    }
-
-    /// Records the store's answer to a check that leased units may decide the next time.
-    fn recorded(&self, id: Id, cost: u64, answer: Answer<Decision>) -> Answer<Decision> {
-        match answer {
-            Answer::Now(answer) => {
-                self.leases.record_answer(id, cost, &answer);
-                Answer::Now(answer)
-            }
-            Answer::Later(answer) => {
-                let leases = Arc::clone(&self.leases);
-                Answer::Later(Box::pin(async move {
-                    let answer = answer.await;
-                    leases.record_answer(id, cost, &answer);
-                    answer
-                }))
-            }
-        }
+        ids
     }
 
     /// Refunds all leased units. The store leases none from now on.
@@ -133,21 +103,16 @@ impl LeasingStore {
 
     /// Sweeps as long as any caller has an entry.
     async fn sweep(self) {
-        while !self.leases.ends_sweeping() {
+        loop {
             sleep(SWEEP_EVERY).await;
-            for (id, trip) in self.leases.sweep() {
+            let Some(trips) = self.leases.sweep() else {
+                return;
+            };
+            for (id, trip) in trips {
                 self.send(id, trip);
             }
         }
     }
-}
-
-/// Whether leased units decided a check.
-#[allow(clippy::large_enum_variant)] // It is taken apart at once.
-enum Leased {
-    Yes(Decision),
-    /// The store decides. Its answer is recorded for this caller and cost.
-    No(Id, u64),
 }
 
 impl Store for LeasingStore {
@@ -156,10 +121,22 @@ impl Store for LeasingStore {
         let Some(charge) = leased_charge(check) else {
             return self.store.check(check);
         };
-        match self.look_up(charge) {
-            Leased::Yes(decision) => Answer::Now(Ok(decision)),
-            Leased::No(id, cost) => self.recorded(id, cost, self.store.check(check)),
+        let found = self.leases.look_up(charge);
+        if let Some(trip) = found.trip {
+            self.send(found.id, *trip);
         }
+        if found.begins_sweeping {
+            self.leases.runtime().spawn(self.clone().sweep());
+        }
+        if let Some(grant) = found.grant {
+            return Answer::Now(Ok(grant.decision(charge)));
+        }
+        let (leases, id, cost) = (Arc::clone(&self.leases), found.id, charge.demand.cost);
+        let answer = self.store.check(check);
+        answer.map(move |answer| {
+            leases.record_answer(id, cost, &answer);
+            answer
+        })
     }
 
     /// Resets buckets, and voids their leases if the reset may have run.
@@ -169,16 +146,15 @@ impl Store for LeasingStore {
     /// bucket, and a refund of old units could be granted again. A round trip is waited for
     /// until its deadline.
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        let answer = match self.store.reset(charges) {
-            Answer::Later(answer) => answer,
+        match self.store.reset(charges) {
+            Answer::Later(answer) => {
+                let ids = charges.iter().flat_map(|charge| self.ids(charge)).collect();
+                let leases = Arc::clone(&self.leases);
+                Answer::Later(Box::pin(reset(leases, ids, answer, self.timeout)))
+            }
             // Nothing was reset.
-            now => return now,
-        };
-        let ids = charges.iter().flat_map(|charge| self.ids(charge)).collect();
-        let leases = Arc::clone(&self.leases);
-        let runtime = leases.runtime().clone();
-        let reset = reset(leases, ids, answer, self.timeout);
-        Answer::Later(Box::pin(InRuntime::new(runtime, reset)))
+            now => now,
+        }
     }
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {

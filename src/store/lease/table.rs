@@ -1,47 +1,43 @@
 //! The callers of one store.
 
 use std::{
-    fmt,
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    collections::HashMap,
+    fmt, mem,
+    sync::{Mutex, MutexGuard},
 };
 
 use tokio::{runtime::Handle, sync::Notify};
 
-use super::entry::{Entry, Grant, RoundTrip, SweepResult};
+use super::entry::{Entry, Grant, RoundTrip};
 use crate::{
-    Decision, Key, StoreError, charge::Charge, clock, store::process::ProcessContext,
-    util::lock::lock,
+    Decision, StoreError, charge::Charge, clock, store::process::ProcessContext, util::lock::lock,
 };
 
 /// The callers with leases: at most 4,096 at a time. Beyond that, the server decides the checks of
 /// further callers.
 pub(crate) struct Leases {
-    sets: Box<[Mutex<Set>]>,
+    table: Mutex<Table>,
     process: ProcessContext,
     runtime: Handle,
-    is_swept: AtomicBool,
-    is_closed: AtomicBool,
     /// Notified when a round trip ends.
     ends: Notify,
 }
 
-/// Callers whose hashes lead to the same set.
 #[derive(Default)]
-struct Set {
-    entries: Vec<(Id, Entry)>,
-    /// How many resets of their buckets are under way. Meanwhile no round trip begins.
-    resets: u32,
+struct Table {
+    entries: HashMap<Id, Entry>,
+    /// How many resets of a bucket are under way. Meanwhile no round trip of it begins.
+    resets: HashMap<Id, u32>,
+    /// Whether a task sweeps the entries.
+    is_swept: bool,
+    is_closed: bool,
 }
 
 /// 128 bits of a keyed hash. Without the process's key, no client can make two callers
 /// collide.
 pub(super) type Id = (u64, u64);
 
-const SETS: usize = 512;
-const ENTRIES: usize = 8;
+const MOST: usize = 4_096;
 
 /// What a check finds in the table.
 pub(super) struct Lookup {
@@ -49,18 +45,16 @@ pub(super) struct Lookup {
     /// A decision from leased units.
     pub(super) grant: Option<Grant>,
     pub(super) trip: Option<Box<RoundTrip>>,
-    /// Whether the entry is new: it must be swept from now on.
-    pub(super) is_new: bool,
+    /// Whether the caller must start to sweep, because no task does.
+    pub(super) begins_sweeping: bool,
 }
 
 impl Leases {
     pub(crate) fn new(process: ProcessContext, runtime: Handle) -> Self {
         Self {
-            sets: (0..SETS).map(|_| Mutex::default()).collect(),
+            table: Mutex::default(),
             process,
             runtime,
-            is_swept: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
             ends: Notify::new(),
         }
     }
@@ -71,42 +65,38 @@ impl Leases {
 
     pub(super) fn look_up(&self, charge: &Charge<'_>) -> Lookup {
         let id = self.id(charge);
-        let mut set = self.set(id);
-        // Both are read under the lock: time goes forward for an entry, and no entry is made
-        // once all are closed.
-        let now_us = self.now_us();
         let mut lookup = Lookup {
             id,
             grant: None,
             trip: None,
-            is_new: false,
+            begins_sweeping: false,
         };
-        if self.is_closed.load(Ordering::Relaxed) {
+        let mut table = self.table();
+        // Read under the lock, so that time goes forward for an entry.
+        let now_us = self.now_us();
+        let Table {
+            entries,
+            resets,
+            is_swept,
+            is_closed,
+        } = &mut *table;
+        let is_full = entries.len() >= MOST && !entries.contains_key(&id);
+        if *is_closed || is_full {
             return lookup;
         }
-        let Set { entries, resets } = &mut *set;
-        let entry = match entries.iter().position(|(other, _)| *other == id) {
-            Some(place) => entries.get_mut(place),
-            None if entries.len() < ENTRIES => {
-                lookup.is_new = true;
-                entries.push((id, Entry::default()));
-                entries.last_mut()
-            }
-            None => None,
-        };
-        if let Some((_, entry)) = entry {
-            lookup.grant = entry.take(charge, now_us);
-            if *resets == 0 {
-                lookup.trip = entry.next_round_trip(charge, now_us).map(Box::new);
-            }
+        let entry = entries.entry(id).or_default();
+        lookup.grant = entry.take(charge, now_us);
+        if !resets.contains_key(&id) {
+            lookup.trip = entry.next_round_trip(charge, now_us).map(Box::new);
         }
+        lookup.begins_sweeping = !mem::replace(is_swept, true);
         lookup
     }
 
     pub(super) fn record_answer(&self, id: Id, cost: u64, answer: &Result<Decision, StoreError>) {
-        let mut set = self.set(id);
+        let mut table = self.table();
         let now_us = self.now_us();
-        if let Some(entry) = set.entry(id) {
+        if let Some(entry) = table.entries.get_mut(&id) {
             entry.record_answer(cost, answer, now_us);
         }
     }
@@ -117,49 +107,51 @@ impl Leases {
         trip: RoundTrip,
         answer: &Result<Decision, StoreError>,
     ) -> Option<RoundTrip> {
-        let mut set = self.set(id);
-        let (now_us, is_reset) = (self.now_us(), set.resets > 0);
-        let entry = set.entry(id)?;
-        entry.end_round_trip(trip, answer, self.is_closed.load(Ordering::Relaxed));
+        let mut table = self.table();
+        let (now_us, is_closed) = (self.now_us(), table.is_closed);
+        let is_reset = table.resets.contains_key(&id);
+        let entry = table.entries.get_mut(&id)?;
+        entry.end_round_trip(trip, answer, is_closed);
         let next = if is_reset { None } else { entry.refund(now_us) };
-        drop(set);
+        drop(table);
         self.ends.notify_waiters();
         next
     }
 
-    /// Begins a reset. Until its end, no round trip of this set begins.
-    pub(super) fn begins_reset(&self, id: Id) {
-        self.set(id).resets += 1;
-    }
-
-    /// Ends a reset. `is_void`: the leased units are void.
-    pub(super) fn ends_reset(&self, id: Id, is_void: bool) {
-        let mut set = self.set(id);
-        set.resets -= 1;
-        if let Some(entry) = set.entry(id).filter(|_| is_void) {
-            entry.void();
+    /// Begins resets. Until their end, no round trip of these buckets begins.
+    pub(super) fn begin_resets(&self, ids: &[Id]) {
+        let mut table = self.table();
+        for id in ids {
+            *table.resets.entry(*id).or_default() += 1;
         }
     }
 
+    /// Ends resets. `are_void`: the leased units are void.
+    pub(super) fn end_resets(&self, ids: &[Id], are_void: bool) {
+        let mut table = self.table();
+        for id in ids {
+            if let Some(resets) = table.resets.get_mut(id) {
+                *resets -= 1;
+            }
+            if let Some(entry) = table.entries.get_mut(id).filter(|_| are_void) {
+                entry.void();
+            }
+        }
+        table.resets.retain(|_, resets| *resets > 0);
+    }
+
     pub(super) fn in_flight(&self, id: Id) -> bool {
-        self.set(id)
-            .entry(id)
-            .is_some_and(|entry| entry.in_flight())
+        let table = self.table();
+        table.entries.get(&id).is_some_and(Entry::in_flight)
     }
 
     pub(super) fn any_in_flight(&self) -> bool {
-        let in_flight =
-            |set: &Mutex<Set>| lock(set).entries.iter().any(|(_, entry)| entry.in_flight());
-        self.sets.iter().any(in_flight)
+        self.table().entries.values().any(Entry::in_flight)
     }
 
     /// Returns how many units are leased and not used.
     pub(super) fn units(&self) -> u64 {
-        let units = |set: &Mutex<Set>| -> u64 {
-            let set = lock(set);
-            set.entries.iter().map(|(_, entry)| entry.left()).sum()
-        };
-        self.sets.iter().map(units).sum()
+        self.table().entries.values().map(Entry::left).sum()
     }
 
     /// Waits until round trips have ended.
@@ -174,59 +166,39 @@ impl Leases {
         }
     }
 
-    /// Returns the refunds that are due.
-    pub(super) fn sweep(&self) -> Vec<(Id, RoundTrip)> {
+    /// Returns the refunds that are due. `None`: nothing is left to sweep, so the sweeping ends.
+    pub(super) fn sweep(&self) -> Option<Vec<(Id, RoundTrip)>> {
+        let mut table = self.table();
+        let now_us = self.now_us();
+        let Table {
+            entries, resets, ..
+        } = &mut *table;
         let mut trips = Vec::new();
-        for set in &self.sets {
-            let mut set = lock(set);
-            if set.resets > 0 {
-                continue;
+        entries.retain(|id, entry| {
+            if resets.contains_key(id) {
+                return true;
             }
-            let now_us = self.now_us();
-            set.entries
-                .retain_mut(|(id, entry)| match entry.sweep(now_us) {
-                    SweepResult::Stays => true,
-                    SweepResult::Refunds(trip) => {
-                        trips.push((*id, *trip));
-                        true
-                    }
-                    SweepResult::Forgotten => false,
-                });
-        }
-        trips
+            trips.extend(entry.sweep(now_us).map(|trip| (*id, trip)));
+            !entry.is_idle()
+        });
+        table.is_swept = !table.entries.is_empty();
+        table.is_swept.then_some(trips)
     }
 
     /// Ends all leases. No caller leases from now on. Returns the refunds.
     pub(super) fn close(&self) -> Vec<(Id, RoundTrip)> {
-        self.is_closed.store(true, Ordering::Relaxed);
-        let mut trips = Vec::new();
-        for set in &self.sets {
-            let mut set = lock(set);
-            if set.resets > 0 {
-                // The reset voids its leases.
-                continue;
-            }
-            let now_us = self.now_us();
-            let closed = set.entries.iter_mut();
-            trips.extend(closed.filter_map(|(id, entry)| Some((*id, entry.close(now_us)?))));
-        }
-        trips
-    }
-
-    /// Returns whether the caller must start to sweep, because no task does.
-    pub(super) fn begins_sweeping(&self) -> bool {
-        !self.is_swept.swap(true, Ordering::AcqRel)
-    }
-
-    /// Returns whether the sweep ends, because nothing is left to sweep.
-    pub(super) fn ends_sweeping(&self) -> bool {
-        let is_empty = || self.sets.iter().all(|set| lock(set).entries.is_empty());
-        if !is_empty() {
-            return false;
-        }
-        self.is_swept.store(false, Ordering::Release);
-        // A new entry may have relied on this sweep meanwhile.
-        is_empty() || !self.begins_sweeping()
+        let mut table = self.table();
+        let now_us = self.now_us();
+        table.is_closed = true;
+        let Table {
+            entries, resets, ..
+        } = &mut *table;
+        // A reset voids its leases.
+        let closed = entries
+            .iter_mut()
+            .filter(|(id, _)| !resets.contains_key(id));
+        let trips = closed.filter_map(|(id, entry)| Some((*id, entry.close(now_us)?)));
+        trips.collect()
     }
 
     pub(super) fn id(&self, charge: &Charge<'_>) -> Id {
@@ -237,33 +209,21 @@ impl Leases {
         )
     }
 
-    /// Returns the entries of this charge's policy and algorithm, of callers with such a key.
-    pub(super) fn ids_of(&self, charge: &Charge<'_>, is_such: impl Fn(&Key) -> bool) -> Vec<Id> {
-        let is_meant = |leased: &Charge<'_>| {
-            let letter = |charge: &Charge<'_>| charge.demand.quota.letter();
-            leased.policy == charge.policy
-                && letter(leased) == letter(charge)
-                && is_such(&leased.key)
-        };
-        let mut ids = vec![self.id(charge)];
-        for set in &self.sets {
-            let set = lock(set);
-            let entries = set.entries.iter();
-            let entries = entries.filter(|(_, entry)| entry.charge().is_some_and(is_meant));
-            ids.extend(entries.map(|(id, _)| *id));
-        }
-        ids
+    /// Returns the entries whose leases have such a charge.
+    pub(super) fn ids_of(&self, is_such: impl Fn(&Charge<'_>) -> bool) -> Vec<Id> {
+        let table = self.table();
+        let entries = table.entries.iter();
+        let such = entries.filter(|(_, entry)| entry.charge().is_some_and(&is_such));
+        such.map(|(id, _)| *id).collect()
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.sets.iter().map(|set| lock(set).entries.len()).sum()
+        self.table().entries.len()
     }
 
-    #[expect(clippy::expect_used, reason = "the remainder is less than the length")]
-    fn set(&self, id: Id) -> MutexGuard<'_, Set> {
-        let set = self.sets.get(id.0 as usize % SETS);
-        lock(set.expect("each id has a set"))
+    fn table(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
     }
 
     fn now_us(&self) -> u64 {
@@ -271,19 +231,8 @@ impl Leases {
     }
 }
 
-impl Set {
-    fn entry(&mut self, id: Id) -> Option<&mut Entry> {
-        let mut entries = self.entries.iter_mut();
-        entries
-            .find(|(other, _)| *other == id)
-            .map(|(_, entry)| entry)
-    }
-}
-
 impl fmt::Debug for Leases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leases")
-            .field("is_closed", &self.is_closed)
-            .finish_non_exhaustive()
+        f.write_str("Leases")
     }
 }

@@ -1,8 +1,8 @@
 //! All buckets, in shards with a lock each.
 
 use std::{
-    fmt, hint, slice,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    fmt, slice,
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ use crate::{
     clock,
     metrics::store::StoreMetrics,
     store::{Answer, BucketWords, Store, decide::decide},
-    util::hash::SecretHasher,
+    util::{hash::SecretHasher, lock::lock},
 };
 
 pub(in crate::store) struct Buckets {
@@ -95,7 +95,8 @@ impl Buckets {
     /// Decides any check: of several policies, of one that meets a full shard, or a refund.
     #[expect(clippy::expect_used, reason = "each charge has a place")]
     fn check_all(&self, check: &Check<'_>) -> Decision {
-        let mut places = Places::with_capacity(check.charges().len());
+        let mut places: SmallVec<[Place; INLINE_CHARGES]> =
+            SmallVec::with_capacity(check.charges().len());
         for charge in check.charges() {
             places.push(self.place(self.bucket_id(charge)));
         }
@@ -142,11 +143,6 @@ impl Buckets {
             }
         }
         decision
-    }
-
-    fn forget(&self, charge: &Charge<'_>) {
-        let id = self.bucket_id(charge);
-        self.shard(id).lock().remove(id);
     }
 
     /// Takes out the words of a charge's bucket. If there is no room for a bucket, it takes those
@@ -268,7 +264,8 @@ impl Store for Buckets {
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
         for charge in charges {
-            self.forget(charge);
+            let id = self.bucket_id(charge);
+            self.shard(id).lock().remove(id);
         }
         Answer::Now(Ok(()))
     }
@@ -282,33 +279,9 @@ impl Store for Buckets {
 }
 
 impl LockedShard {
-    /// Pauses a few times before it sleeps: a shard is held for less time than it takes to
-    /// wake up.
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Shard> {
-        match self.0.try_lock() {
-            Ok(shard) => shard,
-            Err(_) => self.lock_contended(),
-        }
-    }
-
-    #[cold]
-    fn lock_contended(&self) -> MutexGuard<'_, Shard> {
-        const MAX_PAUSES: u32 = 64;
-
-        let mut pauses = 1;
-        while pauses <= MAX_PAUSES {
-            (0..pauses).for_each(|_| hint::spin_loop());
-            pauses *= 2;
-            match self.0.try_lock() {
-                Ok(shard) => return shard,
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Poisoned(_)) => break,
-            }
-        }
-        // Nothing panics while it holds a shard; if something did, the bucket that it
-        // had in hand would read as new, and all others are whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -316,8 +289,6 @@ impl LockedShard {
 const INLINE_CHARGES: usize = 4;
 
 type HeldShards<'a> = SmallVec<[MutexGuard<'a, Shard>; INLINE_CHARGES]>;
-
-type Places = SmallVec<[Place; INLINE_CHARGES]>;
 
 /// Where a charge's bucket is.
 struct Place {

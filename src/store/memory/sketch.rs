@@ -26,16 +26,10 @@ const ROWS: usize = 2;
 
 /// The cells of a charge.
 pub(super) struct Cells {
-    cells: [Cell; ROWS],
+    /// Their ids and words. The id is 0 for a row that the quota does not use.
+    cells: [(BucketId, BucketWords); ROWS],
     /// The index of the emptiest.
     least: usize,
-}
-
-#[derive(Default)]
-struct Cell {
-    /// 0 for a row that the quota does not use.
-    id: BucketId,
-    bucket: BucketWords,
 }
 
 impl Cells {
@@ -53,16 +47,16 @@ impl Cells {
         let rows = charge.demand.quota.shared_rows().clamp(1, ROWS);
         let columns = (shard.capacity() / 2 / rows).max(1);
         let chosen = hash.hash_64(charge.policy.hash, 0, &caller.to_le_bytes());
-        let mut cells: [Cell; ROWS] = Default::default();
+        let mut cells: [(BucketId, BucketWords); ROWS] = Default::default();
         let mut least = (u64::MAX, 0);
-        for (row, cell) in cells.iter_mut().enumerate().take(rows) {
-            cell.id = id_of(hash, charge, row, column(chosen, row, columns));
-            cell.bucket = shard.take(cell.id);
-            let level = charge.level_of_newcomers(operation, now_us, &mut cell.bucket);
+        for (row, (id, words)) in cells.iter_mut().enumerate().take(rows) {
+            *id = id_of(hash, charge, row, column(chosen, row, columns));
+            *words = shard.take(*id);
+            let level = charge.level_of_newcomers(operation, now_us, words);
             least = least.min((level, row));
         }
         let (_, least) = least;
-        let bucket = cells[least].bucket.clone();
+        let bucket = cells[least].1.clone();
         (Self { cells, least }, bucket)
     }
 
@@ -80,16 +74,16 @@ impl Cells {
         if is_written {
             charge.outlast(operation, now_us, &mut bucket);
         }
-        for (row, mut cell) in self.cells.into_iter().enumerate() {
-            if cell.id == 0 {
+        for (row, (id, mut words)) in self.cells.into_iter().enumerate() {
+            if id == 0 {
                 continue;
             }
             if row == self.least {
-                cell.bucket = bucket.clone();
+                words = bucket.clone();
             } else if is_written {
-                charge.raise_to(operation, now_us, &mut cell.bucket, &bucket);
+                charge.raise_to(operation, now_us, &mut words, &bucket);
             }
-            shard.put(cell.id, cell.bucket);
+            shard.put(id, words);
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::{
             request::{ScriptCall, ScriptRequest},
         },
     },
-    util::{detach::RunToCompletion, hash::SecretHasher, lock::lock},
+    util::{detach::RunToCompletion, lock::lock},
 };
 
 /// A Redis that is simulated in this process: for tests of an application whose Redis is
@@ -77,7 +77,6 @@ use crate::{
 /// Cloning shares the server and the network.
 #[derive(Clone)]
 pub struct SimulatedRedis {
-    name: Arc<str>,
     server: Arc<Mutex<Server>>,
     network: Arc<Mutex<Network>>,
     timer: Arc<Timer>,
@@ -100,9 +99,10 @@ pub struct Served {
 
 type Timer = dyn Fn(Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
+#[derive(Default)]
 struct Network {
     delay: Duration,
-    is_connected: bool,
+    is_cut: bool,
 }
 
 impl SimulatedRedis {
@@ -110,9 +110,8 @@ impl SimulatedRedis {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            name: "simulated Redis".into(),
             server: Arc::new(Mutex::new(Server::new())),
-            network: Network::new(),
+            network: Arc::default(),
             timer: Arc::new(|until| Box::pin(sleep_until(until))),
         }
     }
@@ -121,7 +120,7 @@ impl SimulatedRedis {
     #[must_use]
     pub fn over_another_network(&self) -> Self {
         Self {
-            network: Network::new(),
+            network: Arc::default(),
             ..self.clone()
         }
     }
@@ -147,7 +146,7 @@ impl SimulatedRedis {
     /// Connects or disconnects this network. While it is disconnected, checks fail at once,
     /// and calls on their way are lost.
     pub fn set_connected(&self, is_connected: bool) {
-        self.network().is_connected = is_connected;
+        self.network().is_cut = !is_connected;
     }
 
     /// Sets how long the server takes for each call, and in addition for each bucket in it.
@@ -163,21 +162,15 @@ impl SimulatedRedis {
         self.server().served
     }
 
-    /// Returns the clock and the random numbers of the next store. `clock`: the store's own.
+    /// Returns the clock and the random numbers of the next store: the same in each run. `clock`:
+    /// the store's own.
     fn process(&self, clock: Option<Arc<dyn Clock>>) -> ProcessContext {
-        let hash = self.hash();
-        let is_the_stores_clock = clock.is_some();
-        let clock = clock.unwrap_or_else(|| Arc::new(self.server().clock));
+        let mut server = self.server();
         ProcessContext {
-            is_the_stores_clock,
-            clock,
-            hash,
+            is_the_stores_clock: clock.is_some(),
+            clock: clock.unwrap_or_else(|| Arc::new(server.clock)),
+            hash: server.hash(),
         }
-    }
-
-    /// Returns random numbers that are the same in each run.
-    fn hash(&self) -> SecretHasher {
-        self.server().hash()
     }
 
     /// Takes a call to the server and its reply back. A sent call arrives, even if its caller has
@@ -217,7 +210,7 @@ impl SimulatedRedis {
     /// Returns the delay of one way; `None` while the network is disconnected.
     fn delay(&self) -> Option<Duration> {
         let network = self.network();
-        network.is_connected.then_some(network.delay)
+        (!network.is_cut).then_some(network.delay)
     }
 
     fn server(&self) -> MutexGuard<'_, Server> {
@@ -256,10 +249,9 @@ impl RedisStoreBuilder {
     /// Returns an error if a setting cannot be used, or if there is no Tokio runtime.
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn simulated(self, redis: &SimulatedRedis) -> Result<RedisStore, ConfigError> {
-        let (name, double) = (Arc::clone(&redis.name), Box::new(redis.clone()));
         self.with_pool(
             |clock| redis.process(clock),
-            |_| Pool::of_double(name, double),
+            |_| Pool::of_double("simulated Redis".into(), Box::new(redis.clone())),
         )
     }
 }
@@ -267,15 +259,6 @@ impl RedisStoreBuilder {
 impl Default for SimulatedRedis {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Network {
-    fn new() -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self {
-            delay: Duration::ZERO,
-            is_connected: true,
-        }))
     }
 }
 

@@ -29,8 +29,6 @@ pub(super) struct Server {
     pub(super) clock: RuntimeClock,
     /// Each with the instant from which it means the same as none.
     buckets: HashMap<RedisKey, (BucketWords, u64)>,
-    /// With more buckets than these, drained ones are removed.
-    most: usize,
     pub(super) call_takes: Duration,
     pub(super) decision_takes: Duration,
     /// Until then it serves earlier calls.
@@ -47,7 +45,6 @@ impl Server {
         Self {
             clock: RuntimeClock { started },
             buckets: HashMap::new(),
-            most: 1_024,
             call_takes: Duration::ZERO,
             decision_takes: Duration::ZERO,
             free_at: started,
@@ -116,9 +113,9 @@ impl Server {
         let decisions = charges.map(<[_]>::len).sum::<usize>() as u64;
         let begun_at = self.begin(decisions);
         self.served.calls += 1;
-        let asked = checks.iter();
-        let asked = asked.map(|(request, times)| times * request.checks() as u64);
-        self.served.checks += asked.sum::<u64>();
+        for (request, times) in checks {
+            self.served.checks += times * request.checks() as u64;
+        }
         self.served.decisions += decisions;
         let now_us = match now_us {
             0 => self.clock.us_at(begun_at),
@@ -170,11 +167,6 @@ impl Server {
             if let Some(drained_at_us) = bucket.drained_at_us {
                 self.buckets.insert(key, (bucket, drained_at_us));
             }
-        }
-        if self.buckets.len() > self.most {
-            self.buckets
-                .retain(|_, (_, drained_at_us)| *drained_at_us > now_us);
-            self.most = 2 * self.buckets.len().max(512);
         }
     }
 

@@ -139,40 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_time_is_an_error_at_its_wrong_word() {
+    fn a_text_that_is_more_or_less_than_a_time_is_an_error_at_its_wrong_word() {
         for (text, at, reason) in [
             ("", 0..0, "a number is missing at the end; write one"),
-            (
-                "ms",
-                0..2,
-                "\"ms\" is no whole number; write it in digits, as in \"10\" or \"1_000\"",
-            ),
-            (
-                "1.5 s",
-                0..3,
-                "\"1.5\" is no whole number; write it in digits, as in \"10\" or \"1_000\"",
-            ),
             ("50", 0..2, "\"50\" has no unit; write \"50 seconds\", say"),
-            (
-                "50 secnds",
-                3..9,
-                "no unit \"secnds\"; did you mean \"second\"?",
-            ),
-            (
-                "50 /",
-                3..4,
-                "no unit \"/\"; use \"week\", \"day\", \"hour\", \"minute\", \"second\", \"millisecond\", \"microsecond\" or \"nanosecond\"",
-            ),
-            ("1 month", 2..7, "\"month\" has no fixed length; use days"),
             ("1h 30m", 3..5, "\"30\" is too much; drop it"),
-            (
-                "99999999999999 weeks",
-                0..20,
-                "99999999999999 weeks are too long; use a shorter time",
-            ),
         ] {
-            let mistake = Mistake::new(at, reason);
-            assert_eq!(duration(text), Err(mistake), "{text}");
+            assert_eq!(duration(text), Err(Mistake::new(at, reason)), "{text}");
         }
     }
 }

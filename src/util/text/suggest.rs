@@ -38,55 +38,37 @@ pub(crate) fn choice(word: &str, among: &[&str]) -> String {
 }
 
 fn listed(words: &[&str]) -> String {
-    if let Some((first, others)) = words.split_at_checked(MOST_LISTED) {
-        if !others.is_empty() {
-            let quoted: Vec<String> = first.iter().map(|word| format!("{word:?}")).collect();
-            return format!("{} and {} more", quoted.join(", "), others.len());
-        }
-    }
-    let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-    match quoted.split_last() {
-        Some((last, others)) if !others.is_empty() => {
-            format!("{} or {last}", others.join(", "))
-        }
-        _ => quoted.concat(),
+    let shown = words.iter().take(MOST_LISTED);
+    let mut shown: Vec<String> = shown.map(|word| format!("{word:?}")).collect();
+    let (joint, last) = match words.len().saturating_sub(MOST_LISTED) {
+        0 => ("or", shown.pop().unwrap_or_default()),
+        more => ("and", format!("{more} more")),
+    };
+    match shown.is_empty() {
+        true => last,
+        false => format!("{} {joint} {last}", shown.join(", ")),
     }
 }
 
 /// Returns how many letters were inserted, left out or replaced. Two that changed places are one.
-fn changes(mut word: &[char], mut known: &[char]) -> usize {
-    while let ([first, word_rest @ ..], [other, known_rest @ ..]) = (word, known) {
-        if first != other {
-            break;
-        }
-        (word, known) = (word_rest, known_rest);
-    }
-    while let ([word_rest @ .., last], [known_rest @ .., other]) = (word, known) {
-        if last != other {
-            break;
-        }
-        (word, known) = (word_rest, known_rest);
-    }
-    match (word, known) {
-        ([a, b], [c, d]) if a == d && b == c => 1,
-        _ => levenshtein(word, known),
-    }
-}
-
-/// Returns the Levenshtein distance. `above` has the distances of each start of `known` from the
-/// letters of `word` so far.
-fn levenshtein(word: &[char], known: &[char]) -> usize {
-    let mut above: Vec<usize> = (1..=known.len()).collect();
+#[expect(clippy::indexing_slicing, reason = "each place is within its word")]
+fn changes(word: &[char], known: &[char]) -> usize {
+    // For each start of `word`, the changes that make it each start of `known`.
+    let mut rows: Vec<Vec<usize>> = vec![(0..=known.len()).collect()];
     for (place, letter) in word.iter().enumerate() {
-        let (mut diagonal, mut left) = (place, place + 1);
-        for (cell, other) in above.iter_mut().zip(known) {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = *cell;
-            left = replaced.min(left + 1).min(*cell + 1);
-            *cell = left;
+        let above = &rows[place];
+        let mut row = vec![place + 1];
+        for (at, other) in known.iter().enumerate() {
+            let replaced = above[at] + usize::from(letter != other);
+            let mut least = replaced.min(above[at + 1] + 1).min(row[at] + 1);
+            if place > 0 && at > 0 && word[place - 1] == *other && *letter == known[at - 1] {
+                least = least.min(rows[place - 1][at - 1] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    above.last().copied().unwrap_or(word.len())
+    rows[word.len()][known.len()]
 }
 
 #[cfg(test)]

@@ -211,25 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn numbers_may_be_grouped() {
-        let number = |text| Words::new(text).number().map_err(|mistake| mistake.reason);
-        assert_eq!(number("1_000_000"), Ok(1_000_000));
-        assert_eq!(number("007"), Ok(7));
-        assert_eq!(number("18446744073709551615"), Ok(u64::MAX));
-        let too_large = "\"18446744073709551616\" is too large; use a number below 2^64";
-        assert_eq!(number("18446744073709551616"), Err(too_large.to_owned()));
-        let long = "9".repeat(1_000);
-        let cut = format!(
-            "\"{}..\" is too large; use a number below 2^64",
-            "9".repeat(40)
-        );
-        assert_eq!(number(&long), Err(cut));
-        for text in ["", "ten", "1.5", "-1", "+1", "_1"] {
-            assert!(number(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn words_are_taken_together_or_not_at_all() {
         let mut words = Words::new("Doubling up_to 5");
         assert!(!words.take("doubling up from"));

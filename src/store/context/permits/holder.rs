@@ -14,16 +14,16 @@ use tokio::{
 use super::{
     Bucket, Holders,
     count::{Count, Outcome},
-    queue::{CallReason, NextStep, PermitQueue},
-    retry::{Failures, Pause},
+    queue::{CallReason, PermitQueue},
+    retry::Failures,
     runtimes::Runtimes,
 };
 use crate::{
     Decision, StoreError,
     charge::{Charge, Check, Operation},
     quota::statement::Statement,
-    store::{Answer, StoreFuture, context::SharedStore},
-    util::{lock::lock, random::random_between},
+    store::{Answer, context::SharedStore},
+    util::{lock::lock, on_drop::OnDrop, random::random_between},
 };
 
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub(super) struct Holder {
     pub(super) bucket: Bucket,
     store: SharedStore,
     state: Mutex<State>,
+    pub(super) queue: Mutex<PermitQueue>,
 }
 
 #[derive(Debug)]
@@ -48,7 +49,6 @@ struct State {
     renewals: u64,
     /// The task that renews the units, by its number. The handle is there once it has started.
     renewal: Option<(u64, Option<AbortHandle>)>,
-    queue: PermitQueue,
 }
 
 impl Holder {
@@ -65,8 +65,8 @@ impl Holder {
                 failures: Failures::default(),
                 renewals: 0,
                 renewal: None,
-                queue: PermitQueue::default(),
             }),
+            queue: Mutex::default(),
         })
     }
 
@@ -111,8 +111,7 @@ impl Holder {
         let mut is_unrenewed = false;
         match outcome {
             Outcome::Lost => self.holders().record_loss(lifetime),
-            Outcome::Granted(units @ 1..) => {
-                self.holders().record_grant(units);
+            Outcome::Granted(1..) => {
                 is_unrenewed = state.renewal.is_none();
                 // The caller polled for its answer so late that the units may be about to
                 // expire.
@@ -135,39 +134,21 @@ impl Holder {
     pub(super) fn release(self: &Arc<Self>, units: u64) {
         let mut state = self.state();
         state.count.release(units, self.holders().next_version());
-        self.holders().record_release(units);
         state.is_due = true;
         let is_last = state.count.units() == 0;
         let renewal = state.renewal.take_if(|_| is_last);
-        let woken = state.queue.call(units, CallReason::Released);
         drop(state);
         if let Some((_, Some(renewal))) = renewal {
             renewal.abort();
         }
-        wake(woken);
+        let woken = lock(&self.queue).call(units, CallReason::Released);
+        woken.into_iter().for_each(Waker::wake);
         self.make_statement();
     }
 
-    pub(super) fn enter_queue(&self, most: usize) -> Option<u64> {
-        self.state().queue.enter(most)
-    }
-
-    pub(super) fn next_step(&self, ticket: u64, waker: &Waker) -> NextStep {
-        self.state().queue.next_step(ticket, waker)
-    }
-
-    pub(super) fn record_ask(&self, ticket: u64) {
-        self.state().queue.record_ask(ticket);
-    }
-
-    pub(super) fn record_denial(&self, ticket: u64) {
-        self.state().queue.record_denial(ticket);
-    }
-
-    pub(super) fn leave_queue(&self, ticket: u64, is_admitted: bool) {
-        let woken = self.state().queue.leave(ticket, is_admitted);
-        wake(woken);
-        self.forget_if_idle();
+    /// Returns how many units callers hold.
+    pub(super) fn units(&self) -> u64 {
+        self.state().count.units()
     }
 
     /// Sends a statement of what is held if it is due, unless one is under way.
@@ -179,9 +160,18 @@ impl Holder {
                 None => break,
                 Some((Answer::Now(answer), _)) => answer.err(),
                 Some((Answer::Later(answer), Some(runtime))) => {
-                    let stating = Stating::new(self, &runtime);
-                    self.store
-                        .spawn(&runtime, stating.wait_for(answer, replies));
+                    let (holder, unsent) = (Arc::clone(self), self.due_again(runtime.id()));
+                    self.store.spawn(&runtime, async move {
+                        let patience = holder.state().charge.lifetime() / 3;
+                        let error = match timeout(patience, answer).await {
+                            Ok(answer) => answer.err(),
+                            Err(_) => Some(StoreError::unavailable("it did not answer in time")),
+                        };
+                        unsent.cancel();
+                        holder.record_statement(error.as_ref(), replies);
+                        // What changed meanwhile.
+                        holder.make_statement();
+                    });
                     return;
                 }
                 Some((Answer::Later(answer), None)) => {
@@ -233,9 +223,34 @@ impl Holder {
             return;
         }
         (state.is_due, state.is_stating) = (true, true);
-        let pause = state.failures.next_pause(lifetime);
+        let (least, rest) = state.failures.next_pause(lifetime);
         drop(state);
-        runtime.spawn(Stating::new(self, &runtime).pause(pause, replies));
+        let (holder, unsent) = (Arc::clone(self), self.due_again(runtime.id()));
+        runtime.spawn(async move {
+            // A sleep of no time takes a millisecond.
+            if !least.is_zero() {
+                sleep(least).await;
+            }
+            let health = &holder.store.context.health;
+            let reply = timeout(rest, health.reply_after(replies)).await;
+            unsent.cancel();
+            let mut state = holder.state();
+            state.is_stating = false;
+            state.failures.after_replies += u32::from(reply.is_ok());
+            drop(state);
+            holder.make_statement();
+        });
+    }
+
+    /// Makes the statement due again if its runtime ends before it is sent. Another runtime may
+    /// send it.
+    fn due_again(self: &Arc<Self>, runtime: Id) -> OnDrop<impl FnOnce() + Send + use<>> {
+        let holder = Arc::clone(self);
+        OnDrop::new(move || {
+            let mut state = holder.state();
+            state.runtimes.forget(runtime);
+            (state.is_due, state.is_stating) = (true, false);
+        })
     }
 
     /// Starts a task that renews the units, in the runtime of the latest caller.
@@ -251,14 +266,15 @@ impl Holder {
         let number = state.renewals;
         state.renewal = Some((number, None));
         drop(state);
-        let task = Renewal {
-            holder: Arc::clone(self),
-            number,
-            runtime: runtime.id(),
-            is_over: false,
-        };
-        // A runtime that has ended drops the task at once; its drop starts another one.
-        let task = runtime.spawn(task.run()).abort_handle();
+        let (holder, id) = (Arc::clone(self), runtime.id());
+        let ended = OnDrop::new(move || holder.renew_elsewhere(number, id));
+        let holder = Arc::clone(self);
+        // A runtime that has ended drops the task at once, which starts another one.
+        let task = runtime.spawn(async move {
+            holder.renew(number).await;
+            ended.cancel();
+        });
+        let task = task.abort_handle();
         let mut state = self.state();
         let renewal = state.renewal.as_mut();
         if let Some((_, handle)) = renewal.filter(|(current, _)| *current == number) {
@@ -266,14 +282,47 @@ impl Holder {
         }
     }
 
+    /// Renews until no units are held, or another task renews them. The pauses vary, so that
+    /// processes that started together do not renew together.
+    async fn renew(self: &Arc<Self>, number: u64) {
+        loop {
+            let lifetime = self.state().charge.lifetime();
+            sleep((lifetime / 3).mul_f64(random_between(0.75, 1.0))).await;
+            {
+                let mut state = self.state();
+                if !state.is_renewed_by(number) {
+                    return;
+                }
+                if state.count.units() == 0 {
+                    state.renewal = None;
+                    return;
+                }
+                state.count.restate(self.holders().next_version());
+                state.is_due = true;
+            }
+            self.make_statement();
+        }
+    }
+
+    /// Starts another renewing task, as the runtime of this one has ended.
+    fn renew_elsewhere(self: &Arc<Self>, number: u64, ended: Id) {
+        let mut state = self.state();
+        if state.is_renewed_by(number) {
+            state.renewal = None;
+            state.runtimes.forget(ended);
+            drop(state);
+            self.ensure_renewal();
+        }
+    }
+
     /// Returns whether nothing is held, due or under way, and no caller waits.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         let is_held = state.count.units() > 0 || state.count.is_pending();
-        !is_held && !state.is_due && !state.is_stating && state.queue.is_empty()
+        !is_held && !state.is_due && !state.is_stating && lock(&self.queue).is_empty()
     }
 
-    fn forget_if_idle(&self) {
+    pub(super) fn forget_if_idle(&self) {
         if self.is_idle() {
             self.holders().forget_idle(&self.bucket);
         }
@@ -290,119 +339,5 @@ impl State {
     fn statement(&self, holders: &Holders, group: Option<u64>) -> Statement {
         let may_have_lost = holders.may_have_lost();
         self.count.statement(holders.id, group, may_have_lost)
-    }
-}
-
-/// A statement that is under way, or is tried again after a pause.
-struct Stating {
-    holder: Arc<Holder>,
-    runtime: Id,
-    is_over: bool,
-}
-
-impl Stating {
-    fn new(holder: &Arc<Holder>, runtime: &Handle) -> Self {
-        Self {
-            holder: Arc::clone(holder),
-            runtime: runtime.id(),
-            is_over: false,
-        }
-    }
-
-    async fn wait_for(mut self, answer: StoreFuture<Decision>, replies: u64) {
-        let patience = self.holder.state().charge.lifetime() / 3;
-        let answer = timeout(patience, answer).await;
-        let error = match answer {
-            Ok(answer) => answer.err(),
-            Err(_) => Some(StoreError::unavailable("it did not answer in time")),
-        };
-        self.is_over = true;
-        self.holder.record_statement(error.as_ref(), replies);
-        // What changed meanwhile.
-        self.holder.make_statement();
-    }
-
-    async fn pause(mut self, pause: Pause, replies: u64) {
-        // A sleep of no time takes a millisecond.
-        if !pause.least.is_zero() {
-            sleep(pause.least).await;
-        }
-        let reply = timeout(
-            pause.rest,
-            self.holder.store.context.health.reply_after(replies),
-        )
-        .await;
-        self.is_over = true;
-        let mut state = self.holder.state();
-        state.is_stating = false;
-        if reply.is_ok() {
-            state.failures.record_reply();
-        }
-        drop(state);
-        self.holder.make_statement();
-    }
-}
-
-impl Drop for Stating {
-    /// Makes the statement due again if its runtime ended before it did. Another runtime may
-    /// send it.
-    fn drop(&mut self) {
-        if !self.is_over {
-            let mut state = self.holder.state();
-            state.runtimes.forget(self.runtime);
-            (state.is_due, state.is_stating) = (true, false);
-        }
-    }
-}
-
-/// Renews the units of a holder, until its runtime ends or no units are held.
-struct Renewal {
-    holder: Arc<Holder>,
-    number: u64,
-    runtime: Id,
-    /// No units are held anymore, or another task renews them.
-    is_over: bool,
-}
-
-impl Renewal {
-    /// Renews after pauses that vary, so that processes that started together do not renew
-    /// together.
-    async fn run(mut self) {
-        loop {
-            let lifetime = self.holder.state().charge.lifetime();
-            sleep((lifetime / 3).mul_f64(random_between(0.75, 1.0))).await;
-            {
-                let mut state = self.holder.state();
-                if state.count.units() == 0 || !state.is_renewed_by(self.number) {
-                    self.is_over = true;
-                    break;
-                }
-                let version = self.holder.holders().next_version();
-                state.count.restate(version);
-                state.is_due = true;
-            }
-            self.holder.make_statement();
-        }
-    }
-}
-
-impl Drop for Renewal {
-    fn drop(&mut self) {
-        let mut state = self.holder.state();
-        if !state.is_renewed_by(self.number) {
-            return;
-        }
-        state.renewal = None;
-        if !self.is_over {
-            state.runtimes.forget(self.runtime);
-        }
-        drop(state);
-        self.holder.ensure_renewal();
-    }
-}
-
-fn wake(wakers: Vec<Waker>) {
-    for waker in wakers {
-        waker.wake();
     }
 }

@@ -32,7 +32,7 @@ use crate::{
     charge::Charge,
     policy_name::Name,
     quota::EXACT,
-    util::{lock::lock, random::random},
+    util::{lock::lock, random::random, time::later},
 };
 
 type Bucket = (Name, Key);
@@ -41,12 +41,8 @@ type Bucket = (Name, Key);
 pub(crate) struct Holders {
     id: u64,
     version: AtomicU64,
-    /// The milliseconds after `started` until which a message whose reply was lost may still
-    /// reach the store.
-    started: Instant,
-    lost_until_ms: AtomicU64,
-    /// The units that callers hold, of all buckets.
-    units: AtomicU64,
+    /// Until then, a message whose reply was lost may still reach the store.
+    lost_until: Mutex<Option<Instant>>,
     /// The holders that hold permits, have waiters, or must send a statement.
     by_bucket: Mutex<HashMap<Bucket, Arc<Holder>>>,
 }
@@ -57,9 +53,7 @@ impl Default for Holders {
             // Exact as a Lua number. Two processes practically never draw the same.
             id: random() % (EXACT - 1) + 1,
             version: AtomicU64::new(1),
-            started: Instant::now(),
-            lost_until_ms: AtomicU64::new(0),
-            units: AtomicU64::new(0),
+            lost_until: Mutex::default(),
             by_bucket: Mutex::default(),
         }
     }
@@ -68,7 +62,7 @@ impl Default for Holders {
 impl Holders {
     /// Returns how many units callers hold, of all buckets.
     pub(crate) fn units(&self) -> u64 {
-        self.units.load(Ordering::Relaxed)
+        self.by_bucket().values().map(|holder| holder.units()).sum()
     }
 
     /// Returns the next version, in steps of 4. A holder's groups grow by one for each
@@ -79,25 +73,13 @@ impl Holders {
 
     /// Records a lost message. The store forgets its effect after a lifetime.
     fn record_loss(&self, lifetime: Duration) {
-        let until = self.started.elapsed().saturating_add(lifetime);
-        let until_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
-        self.lost_until_ms
-            .fetch_max(until_ms.saturating_add(1), Ordering::Relaxed);
-    }
-
-    /// Records that callers hold more units. A holder's units were granted before they are
-    /// released, so the number is never negative.
-    fn record_grant(&self, units: u64) {
-        self.units.fetch_add(units, Ordering::Relaxed);
-    }
-
-    fn record_release(&self, units: u64) {
-        self.units.fetch_sub(units, Ordering::Relaxed);
+        let until = later(Instant::now(), lifetime);
+        let mut lost_until = lock(&self.lost_until);
+        *lost_until = lost_until.max(Some(until));
     }
 
     fn may_have_lost(&self) -> bool {
-        let until_ms = self.lost_until_ms.load(Ordering::Relaxed);
-        until_ms > 0 && self.started.elapsed() < Duration::from_millis(until_ms)
+        lock(&self.lost_until).is_some_and(|until| Instant::now() < until)
     }
 
     fn by_bucket(&self) -> MutexGuard<'_, HashMap<Bucket, Arc<Holder>>> {
@@ -164,7 +146,7 @@ impl SharedStore {
     ) -> Option<PermitWaiter> {
         self.with_holder(charge, |holder, _| {
             Some(PermitWaiter {
-                ticket: holder.enter_queue(most)?,
+                ticket: lock(&holder.queue).enter(most)?,
                 holder: Arc::clone(holder),
                 is_admitted: false,
             })
@@ -261,17 +243,17 @@ impl PermitWaiter {
 
     /// Returns whether to ask the store now. `waker` is woken when that changes.
     pub(crate) fn next_step(&self, waker: &Waker) -> NextStep {
-        self.holder.next_step(self.ticket, waker)
+        lock(&self.holder.queue).next_step(self.ticket, waker)
     }
 
     /// Records that the caller asks although its turn has not come.
     pub(crate) fn record_ask(&self) {
-        self.holder.record_ask(self.ticket);
+        lock(&self.holder.queue).record_ask(self.ticket);
     }
 
     /// Records that the caller was denied and keeps waiting.
     pub(crate) fn record_denial(&self) {
-        self.holder.record_denial(self.ticket);
+        lock(&self.holder.queue).record_denial(self.ticket);
     }
 
     pub(crate) fn admitted(mut self) {
@@ -281,6 +263,8 @@ impl PermitWaiter {
 
 impl Drop for PermitWaiter {
     fn drop(&mut self) {
-        self.holder.leave_queue(self.ticket, self.is_admitted);
+        let woken = lock(&self.holder.queue).leave(self.ticket, self.is_admitted);
+        woken.into_iter().for_each(Waker::wake);
+        self.holder.forget_if_idle();
     }
 }

@@ -115,9 +115,8 @@ impl PermitQueue {
     /// Records that this waiter asks without having been called.
     pub(super) fn record_ask(&mut self, ticket: u64) {
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            let reason = CallReason::Poll;
             waiter.stage = Stage::Asking {
-                reason,
+                reason: CallReason::Poll,
                 again: false,
             };
         }

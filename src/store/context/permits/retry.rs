@@ -16,16 +16,8 @@ const LONGEST_PART: u32 = 10;
 pub(super) struct Failures {
     count: u32,
     /// How many of them followed a reply that ended a pause.
-    after_replies: u32,
+    pub(super) after_replies: u32,
     since: Option<Instant>,
-}
-
-/// How long to wait before the next statement.
-pub(super) struct Pause {
-    /// Until then, no reply ends the pause.
-    pub(super) least: Duration,
-    /// The time after `least`, unless a reply of the store ends it.
-    pub(super) rest: Duration,
 }
 
 impl Failures {
@@ -34,13 +26,14 @@ impl Failures {
         *self.since.get_or_insert_with(Instant::now)
     }
 
-    /// Returns the pause after one more failure.
+    /// Returns the pause after one more failure: in its first part, no reply of the store ends it,
+    /// and in its second part one does.
     ///
     /// Pauses double, up to a tenth of the lifetime. The first reply of the store ends a pause at
     /// once, because the outage may be over. If the statement fails nevertheless, the store is
     /// overloaded, or only some of its servers reply. So each such failure doubles the time
     /// before a reply counts.
-    pub(super) fn next_pause(&mut self, lifetime: Duration) -> Pause {
+    pub(super) fn next_pause(&mut self, lifetime: Duration) -> (Duration, Duration) {
         let longest = lifetime / LONGEST_PART;
         // The keys of one server do not state again all at once.
         let doubled = |times: u32| {
@@ -53,14 +46,6 @@ impl Failures {
             Some(times) => whole.min(doubled(times)),
         };
         self.count = self.count.saturating_add(1);
-        Pause {
-            least,
-            rest: whole - least,
-        }
-    }
-
-    /// Records that a reply ended the pause.
-    pub(super) const fn record_reply(&mut self) {
-        self.after_replies = self.after_replies.saturating_add(1);
+        (least, whole - least)
     }
 }

@@ -6,28 +6,27 @@
 
 use std::{
     collections::HashMap,
-    future::poll_fn,
     mem,
-    pin::Pin,
     sync::{Arc, Mutex},
-    task::Poll,
     time::Duration,
 };
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tokio::{
     runtime::{Handle, Id},
     time::{Instant, sleep},
 };
 
 use super::{
-    Due, Sent,
+    Confirmed,
     held::{Bucket, Held},
 };
 use crate::{
     Decision, PolicyDecision,
+    charge::Operation,
+    metrics::settlements::SettlementResult,
     store::Answer,
-    util::{lock::lock, runtime::runtime_with_timers},
+    util::{lock::lock, on_drop::OnDrop, runtime::runtime_with_timers},
 };
 
 /// How long a settlement waits for others, so that checks come first and calls are full.
@@ -46,23 +45,19 @@ pub(super) struct Gathered(Mutex<HashMap<Id, HashMap<Bucket, Group>>>);
 
 impl Gathered {
     /// Lets a settlement wait for others, or sends it with those of its bucket if it is urgent.
-    pub(super) fn add(self: &Arc<Self>, due: Due, runtime: &Handle) {
-        let held = Arc::clone(due.held_by());
-        let (bucket, is_urgent) = (held.bucket(due.generation), due.is_urgent);
+    pub(super) fn add(self: &Arc<Self>, due: Group, runtime: &Handle) {
+        let first = Arc::clone(&due.first);
+        let (bucket, is_urgent) = (first.bucket(due.generation), due.is_urgent);
         let mut waiting = lock(&self.0);
         let is_first = !waiting.contains_key(&runtime.id());
         let groups = waiting.entry(runtime.id()).or_default();
         let mut ready = Vec::new();
         let group = match groups.remove(&bucket) {
-            Some(mut group) if group.first.is_settled_as(&held) => {
+            Some(mut group) => {
                 group.add(due);
                 group
             }
-            other => {
-                // The quota has changed, so they are not one settlement.
-                ready.extend(other);
-                Group::new(due)
-            }
+            None => due,
         };
         match is_urgent {
             true => ready.push(group),
@@ -73,110 +68,100 @@ impl Gathered {
         }
         drop(waiting);
         if is_first {
-            let sending = Sending(Arc::clone(self), runtime.id());
-            held.spawn(runtime, sending.run());
+            let (gathered, id) = (Arc::clone(self), runtime.id());
+            // They are sent even if the runtime ends.
+            let sending = OnDrop::new(move || {
+                let groups = lock(&gathered.0).remove(&id);
+                send(groups.into_iter().flat_map(HashMap::into_values).collect());
+            });
+            first.store().spawn(runtime, async move {
+                sleep(WAIT).await;
+                drop(sending);
+            });
         }
         send(ready);
     }
 }
 
-/// Sends the settlements of a runtime when it is dropped, even if that runtime ends.
-struct Sending(Arc<Gathered>, Id);
-
-impl Sending {
-    async fn run(self) {
-        sleep(WAIT).await;
-    }
-}
-
-impl Drop for Sending {
-    fn drop(&mut self) {
-        let groups = lock(&self.0.0).remove(&self.1);
-        send(
-            groups
-                .into_iter()
-                .flatten()
-                .map(|(_, group)| group)
-                .collect(),
-        );
-    }
-}
-
-/// Sends settlements in one task.
+/// Sends settlements, each on its own.
 fn send(mut groups: Vec<Group>) {
-    let Some(first) = groups.first().map(|group| Arc::clone(&group.first)) else {
-        return;
-    };
-    first.spawn_somewhere(async move {
-        // Holds that one call has taken have the same demand, which a call sends once.
-        groups.sort_by_key(|group| group.generation);
-        let answers = groups.into_iter().filter_map(Group::send);
-        join_all(answers.map(Box::pin).collect()).await;
-    });
+    // Holds that one call has taken have the same demand, which a call sends once.
+    groups.sort_by_key(|group| group.generation);
+    groups.into_iter().for_each(Group::send_alone);
 }
 
-/// Settlements of the units that requests hold of one bucket in one generation.
-struct Group {
+/// Settlements of the units that requests hold of one bucket in one generation, to be sent. They
+/// count as lost if this is dropped before they are confirmed.
+pub(super) struct Group {
     first: Arc<Held>,
     generation: u64,
+    /// The units that the store still holds.
     held: u64,
+    /// The units that were used and have not been charged.
     used: u64,
     /// Of the units used, those that were not held.
     beyond: u64,
-    /// With the units that the store holds of each.
-    sent: SmallVec<[(Sent, u64); 1]>,
-}
-
-/// Sends one settlement now, as the store may answer at once.
-pub(super) fn send_alone(due: Due) {
-    let held = Arc::clone(due.held_by());
-    if let Some(answer) = Group::new(due).send() {
-        held.spawn_somewhere(answer);
-    }
+    /// Whether it is sent without waiting for others.
+    is_urgent: bool,
+    /// With the units to be charged, and those that the store holds of each.
+    of: SmallVec<[(Arc<Held>, u64, u64); 1]>,
 }
 
 impl Group {
-    fn new(due: Due) -> Self {
-        let mut group = Self {
-            first: Arc::clone(due.held_by()),
-            generation: due.generation,
-            held: 0,
-            used: 0,
-            beyond: 0,
-            sent: SmallVec::new(),
-        };
-        group.add(due);
-        group
-    }
-
-    fn add(&mut self, due: Due) {
-        self.held = self.held.saturating_add(due.held);
-        self.used = self.used.saturating_add(due.used);
-        self.beyond = self.beyond.saturating_add(due.beyond());
-        self.sent.push((due.sent, due.held));
-    }
-
-    /// Asks the store. Returns the wait for its answer, unless the store has answered at once.
-    fn send(self) -> Option<impl Future<Output = ()>> {
-        match self.ask() {
-            Answer::Now(Ok(decision)) => {
-                self.answered(&decision);
-                None
-            }
-            answer => Some(self.wait_for(answer)),
+    pub(super) fn new(
+        first: &Arc<Held>,
+        units: u64,
+        (held, generation): (u64, u64),
+        used: u64,
+        is_urgent: bool,
+    ) -> Self {
+        Self {
+            first: Arc::clone(first),
+            generation,
+            held,
+            used,
+            beyond: used.saturating_sub(held),
+            is_urgent,
+            of: smallvec![(Arc::clone(first), units, held)],
         }
     }
 
+    fn add(&mut self, mut other: Self) {
+        self.held = self.held.saturating_add(other.held);
+        self.used = self.used.saturating_add(other.used);
+        self.beyond = self.beyond.saturating_add(other.beyond);
+        self.of.append(&mut other.of);
+    }
+
+    /// Sends it now, as the store may answer at once.
+    pub(super) fn send_alone(self) {
+        match self.ask() {
+            Answer::Now(Ok(decision)) => drop(self.answered(decision)),
+            answer => {
+                let first = Arc::clone(&self.first);
+                first.spawn_somewhere(self.wait_for(answer));
+            }
+        }
+    }
+
+    /// Sends it. Returns its answer, for which a caller waits.
+    pub(super) fn send_awaited(self) -> Answer<Confirmed> {
+        let answer = self.ask();
+        answer.map(|answer| Ok(Some(self.answered(answer?))))
+    }
+
     fn ask(&self) -> Answer<Decision> {
-        self.first
-            .ask_to_settle(self.held, self.used, self.beyond, self.generation)
+        self.first.ask(Operation::Settle, self.used, |hold| {
+            (hold.units, hold.generation) = (self.held, self.generation);
+            hold.beyond = self.beyond;
+        })
     }
 
     async fn wait_for(self, mut answer: Answer<Decision>) {
         let since = Instant::now();
         loop {
             match answer.wait().await {
-                Ok(decision) => return self.answered(&decision),
+                Ok(decision) => return drop(self.answered(decision)),
                 Err(error) if error.may_have_run() || !error.is_unavailable() => return,
                 Err(_) if runtime_with_timers().is_none() || since.elapsed() > MAX_AGE => return,
                 Err(_) => sleep(PAUSE).await,
@@ -185,28 +170,34 @@ impl Group {
         }
     }
 
-    fn answered(self, decision: &Decision) {
-        self.first.count_bans(decision);
+    /// Ends all settlements. Returns the decision, as the caller of a single one gets it.
+    fn answered(mut self, mut decision: Decision) -> Decision {
+        self.first.count_bans(&decision);
         let mut found = decision
             .policies()
             .next()
             .map_or(0, PolicyDecision::held_by_request);
-        for (sent, held) in self.sent {
+        for (request, units, held) in mem::take(&mut self.of) {
             let own = found.min(held);
             found -= own;
-            sent.confirmed(own);
+            request.count(match units {
+                _ if request.holds() && own < request.units() => {
+                    decision.charged_before(units, request.units() - own);
+                    SettlementResult::Late
+                }
+                0 => SettlementResult::Released,
+                units if units < request.units() => SettlementResult::Partial,
+                _ => SettlementResult::Charged,
+            });
         }
+        decision
     }
 }
 
-/// Waits for all of them. Answers to one call come together.
-async fn join_all(mut futures: Vec<Pin<Box<impl Future<Output = ()>>>>) {
-    poll_fn(|cx| {
-        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
-        match futures.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+impl Drop for Group {
+    fn drop(&mut self) {
+        for (request, ..) in &self.of {
+            request.count(SettlementResult::Lost);
         }
-    })
-    .await;
+    }
 }

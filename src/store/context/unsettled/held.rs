@@ -9,40 +9,37 @@ use std::{
 
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
-use super::{Confirmed, Due, Place, Sent, Settlement, Unsettled};
+use super::{Confirmed, Group, Place, Settlement, Unsettled};
 use crate::{
-    Decision, Key, PolicyDecision, StoreError,
+    Decision, Key, PolicyDecision, Quota, StoreError,
     charge::{Charge, Check, Operation},
     metrics::{Recorder, settlements::SettlementResult},
     quota::hold::{HoldDemand, start_us},
-    store::{Answer, StoreFuture, context::SharedStore},
+    store::{Answer, context::SharedStore},
     util::{lock::lock, time::later},
 };
 
-/// The bucket that a request is settled with.
-#[derive(Debug)]
-pub(crate) struct HeldCharge {
-    /// The charge of the request. If its policy cannot hold, the bucket is debited.
-    pub(crate) charge: Charge<'static>,
-    /// How many units the bucket may owe.
-    pub(crate) debt: u64,
-    /// Counts the bans that settlements start, if the policy is an enforced penalty.
-    pub(crate) recorder: Option<Arc<Recorder>>,
-}
-
-/// A hash of a policy's name, a key, and a generation.
-pub(super) type Bucket = (u64, Key, u64);
-
-impl HeldCharge {
-    fn hold(&self) -> Option<&HoldDemand> {
-        self.charge.demand.hold.as_deref()
-    }
+/// A bucket in one generation, and the terms of its holds. Holds with the same are settled and
+/// extended together.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Bucket {
+    policy: (u64, u64),
+    key: Key,
+    quota: Quota,
+    debt: u64,
+    pub(super) generation: u64,
+    pub(super) lifetime: Duration,
 }
 
 /// What one request holds of one bucket, until it is settled.
 pub(crate) struct Held {
     store: SharedStore,
-    charge: HeldCharge,
+    /// The charge of the request. If its policy cannot hold, the bucket is debited.
+    charge: Charge<'static>,
+    /// How many units the bucket may owe.
+    debt: u64,
+    /// Counts the bans that settlements start, if the policy is an enforced penalty.
+    recorder: Option<Arc<Recorder>>,
     /// The units that are settled: those that were held at first.
     units: u64,
     /// Where it was taken. `None`: outside a runtime.
@@ -71,22 +68,22 @@ struct State {
 
 type Reply = oneshot::Sender<Result<Confirmed, StoreError>>;
 
-/// The next step after a first settlement.
-enum Begun {
-    /// It is sent once the generation is known.
-    Waits,
-    Due(Due),
-    Over(Result<Confirmed, StoreError>),
-}
-
 impl Held {
     /// Creates the hold of a request whose decision will be [known](Self::known). Until then, a
     /// settlement waits.
-    pub(crate) fn new(store: &SharedStore, charge: HeldCharge) -> Arc<Self> {
+    pub(crate) fn new(
+        store: &SharedStore,
+        charge: Charge<'static>,
+        debt: u64,
+        recorder: Option<Arc<Recorder>>,
+    ) -> Arc<Self> {
+        let hold = charge.demand.hold.as_deref();
         Arc::new(Self {
             store: store.clone(),
-            units: charge.hold().map_or(1, |hold| hold.units),
+            units: hold.map_or(1, |hold| hold.units),
             charge,
+            debt,
+            recorder,
             runtime: Handle::try_current().ok(),
             state: Mutex::new(State {
                 settled: None,
@@ -137,27 +134,24 @@ impl Held {
 
     /// Returns whether its policy holds units; otherwise its bucket is debited.
     pub(super) fn holds(&self) -> bool {
-        self.charge.hold().is_some()
+        self.charge.demand.hold.is_some()
     }
 
     /// Returns the bucket and this generation of it.
     pub(super) fn bucket(&self, generation: u64) -> Bucket {
-        let charge = &self.charge.charge;
-        (charge.policy.hash.0, Key::clone(&charge.key), generation)
-    }
-
-    /// Returns whether one settlement may stand for both, if their buckets are the same.
-    pub(super) fn is_settled_as(&self, other: &Self) -> bool {
-        let of = |held: &Self| {
-            let charge = &held.charge.charge;
-            (charge.policy.clone(), charge.quota(), held.charge.debt)
-        };
-        of(self) == of(other) && self.lifetime() == other.lifetime()
+        Bucket {
+            policy: self.charge.policy.hash,
+            key: Key::clone(&self.charge.key),
+            quota: *self.charge.demand.quota,
+            debt: self.debt,
+            generation,
+            lifetime: self.lifetime(),
+        }
     }
 
     /// Counts the bans that a settlement has started.
     pub(super) fn count_bans(&self, decision: &Decision) {
-        if let Some(recorder) = &self.charge.recorder {
+        if let Some(recorder) = &self.recorder {
             recorder.bans_started(decision);
         }
     }
@@ -167,7 +161,7 @@ impl Held {
     }
 
     pub(crate) fn policy(&self) -> &str {
-        &self.charge.charge.policy.text
+        &self.charge.policy.text
     }
 
     /// Returns the units that a full settlement charges.
@@ -182,7 +176,7 @@ impl Held {
 
     /// Returns how long a generation takes units.
     fn lifetime(&self) -> Duration {
-        self.charge.charge.hold_lifetime().unwrap_or_default()
+        self.charge.hold_lifetime().unwrap_or_default()
     }
 
     /// Returns how long before it is due it may be extended.
@@ -209,19 +203,20 @@ impl Held {
 
     /// Settles it, and does not wait for the store. Returns whether it was not settled before.
     pub(crate) fn settle(self: &Arc<Self>, settlement: Settlement) -> bool {
-        match self.begin(settlement, &mut None) {
-            None => return false,
-            Some(Begun::Due(due)) => self.send_unawaited(due),
-            Some(Begun::Waits | Begun::Over(_)) => {}
+        let Some(state) = self.begin(settlement) else {
+            return false;
+        };
+        if !state.is_moving {
+            self.end(state, settlement, false);
         }
         true
     }
 
     /// Settles it in full, because it was left unsettled.
     pub(crate) fn settle_as_left(self: &Arc<Self>) {
-        self.settle(match self.charge.hold() {
-            Some(_) => Settlement::Full,
-            None => Settlement::Release,
+        self.settle(match self.holds() {
+            true => Settlement::Full,
+            false => Settlement::Release,
         });
     }
 
@@ -230,40 +225,40 @@ impl Held {
         self: &Arc<Self>,
         settlement: Settlement,
     ) -> Option<Answer<Confirmed>> {
-        let (reply, answer) = oneshot::channel();
-        let mut reply = Some(reply);
-        match self.begin(settlement, &mut reply)? {
-            Begun::Waits => {}
-            Begun::Over(result) => return Some(Answer::Now(result)),
-            Begun::Due(due) => match self.send(due) {
+        let (reply, received) = oneshot::channel();
+        let mut state = self.begin(settlement)?;
+        if state.is_moving {
+            state.reply = Some(reply);
+        } else {
+            match self.end(state, settlement, true)? {
                 Answer::Later(later) if self.here_or_there().is_some() => {
-                    self.deliver(reply, later);
+                    self.deliver(Some(reply), Answer::Later(later));
                 }
                 answer => return Some(answer),
-            },
+            }
         }
         let ended = |_| Err(StoreError::unavailable("the runtime has ended"));
         Some(Answer::Later(Box::pin(async move {
-            answer.await.unwrap_or_else(ended)
+            received.await.unwrap_or_else(ended)
         })))
     }
 
-    /// Settles it, unless it was settled before. Takes the reply if the settlement waits.
-    fn begin(self: &Arc<Self>, settlement: Settlement, reply: &mut Option<Reply>) -> Option<Begun> {
+    /// Records the first settlement. `None`: it was settled before.
+    fn begin(&self, settlement: Settlement) -> Option<MutexGuard<'_, State>> {
         let mut state = self.state();
-        if state.settled.is_some() {
-            return None;
-        }
-        state.settled = Some(settlement);
-        if state.is_moving {
-            state.reply = reply.take();
-            return Some(Begun::Waits);
-        }
-        Some(self.end(state, settlement))
+        let is_first = state.settled.is_none();
+        state.settled.get_or_insert(settlement);
+        is_first.then_some(state)
     }
 
-    /// Ends it. Lapsed units were charged before.
-    fn end(self: &Arc<Self>, mut state: MutexGuard<'_, State>, settlement: Settlement) -> Begun {
+    /// Ends it. Lapsed units were charged before. Returns the answer of the store if it
+    /// `is_awaited`, or if the store need not be asked.
+    fn end(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        settlement: Settlement,
+        is_awaited: bool,
+    ) -> Option<Answer<Confirmed>> {
         let (place, held) = (state.place.take(), state.held);
         let (generation, is_lost, is_urgent) = (state.generation, state.is_lost, state.is_urgent);
         drop(state);
@@ -279,64 +274,47 @@ impl Held {
         }
         let units = settlement.units(self.units);
         let used = units.saturating_sub(lapsed);
-        let sent = Sent::new(Arc::clone(self), units);
-        if used == 0 && held == 0 && (lapsed == 0 || is_lost) {
-            return Begun::Over(sent.not_needed(is_lost));
+        if used == 0 && held == 0 && is_lost {
+            self.count(SettlementResult::Lost);
+            let error = StoreError::unavailable("the hold could not be extended");
+            return Some(Answer::Now(Err(error)));
         }
-        Begun::Due(Due {
-            sent,
-            held,
-            generation,
-            used,
-            is_urgent,
-        })
-    }
-
-    /// Sends a settlement whose answer a caller waits for.
-    fn send(&self, due: Due) -> Answer<Confirmed> {
-        match self.ask_to_settle(due.held, due.used, due.beyond(), due.generation) {
-            Answer::Now(answer) => Answer::Now(due.sent.answered(answer)),
-            Answer::Later(answer) => Answer::Later(Box::pin(due.sent.wait_for(answer))),
+        if used == 0 && held == 0 && lapsed == 0 {
+            self.count(SettlementResult::Released);
+            return Some(Answer::Now(Ok(None)));
         }
-    }
-
-    fn send_unawaited(&self, due: Due) {
+        let due = Group::new(self, units, (held, generation), used, is_urgent);
+        if is_awaited {
+            return Some(due.send_awaited());
+        }
         self.unsettled().send_unawaited(due, self.store.is_remote);
+        None
     }
 
-    /// Asks the store to charge `used` units, `beyond` of them not held, and to no longer hold
-    /// these units of a generation.
-    pub(super) fn ask_to_settle(
-        &self,
-        held: u64,
-        used: u64,
-        beyond: u64,
-        generation: u64,
-    ) -> Answer<Decision> {
-        self.ask(Operation::Settle, used, |hold| {
-            (hold.units, hold.generation, hold.beyond) = (held, generation, beyond);
-        })
-    }
-
-    fn ask(
+    /// Asks the store to charge `used` units.
+    pub(super) fn ask(
         &self,
         operation: Operation,
         used: u64,
         fill: impl FnOnce(&mut HoldDemand),
     ) -> Answer<Decision> {
-        let HeldCharge { charge, debt, .. } = &self.charge;
-        let mut demand = charge.demand.of_units(used);
-        demand.may_owe(*debt);
+        let mut demand = self.charge.demand.of_units(used);
+        demand.may_owe(self.debt);
         if let Some(hold) = &mut demand.hold {
             fill(hold);
         }
-        let charge = charge.with_demand(Cow::Owned(demand));
+        let charge = self.charge.with_demand(Cow::Owned(demand));
         self.store.check(&Check::new(operation, &[charge]))
     }
 
-    /// Waits for the store in the background, and passes its answer on.
-    fn deliver(&self, reply: Option<Reply>, answer: StoreFuture<Confirmed>) {
-        self.spawn_somewhere(async move { pass_on(reply, answer.await) });
+    /// Passes an answer on, for which it waits in the background.
+    fn deliver(&self, reply: Option<Reply>, answer: Answer<Confirmed>) {
+        match answer {
+            Answer::Now(answer) => pass_on(reply, answer),
+            Answer::Later(later) => {
+                self.spawn_somewhere(async move { pass_on(reply, later.await) });
+            }
+        }
     }
 
     /// Returns the runtime of this call, or else that of the request.
@@ -348,13 +326,8 @@ impl Held {
     /// count as lost.
     pub(super) fn spawn_somewhere(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.here_or_there() {
-            self.spawn(&runtime, work);
+            self.store.spawn(&runtime, work);
         }
-    }
-
-    /// Runs work for its store in the background.
-    pub(super) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
-        self.store.spawn(runtime, work);
     }
 }
 
@@ -366,14 +339,14 @@ impl Held {
 
     /// Returns the bucket and the generation whose holds are extended together. `None` if it was
     /// settled. From now on a settlement waits for [`moved`](Self::moved).
-    pub(super) fn begin_move(&self) -> Option<(Bucket, Duration)> {
+    pub(super) fn begin_move(&self) -> Option<Bucket> {
         let mut state = self.state();
         state.place = None;
         if state.settled.is_some() {
             return None;
         }
         state.is_moving = true;
-        Some((self.bucket(state.generation), self.lifetime()))
+        Some(self.bucket(state.generation))
     }
 
     /// Returns how many units it still holds.
@@ -425,14 +398,8 @@ impl Held {
             return;
         };
         let reply = state.reply.take();
-        match self.end(state, settlement) {
-            Begun::Due(due) if reply.is_none() => self.send_unawaited(due),
-            Begun::Due(due) => match self.send(due) {
-                Answer::Now(answer) => pass_on(reply, answer),
-                Answer::Later(answer) => self.deliver(reply, answer),
-            },
-            Begun::Over(result) => pass_on(reply, result),
-            Begun::Waits => {}
+        if let Some(answer) = self.end(state, settlement, reply.is_some()) {
+            self.deliver(reply, answer);
         }
     }
 }

@@ -20,18 +20,11 @@ use std::{
 
 use tokio::{runtime::Handle, sync::Notify, time::Instant};
 
-pub(crate) use self::held::{Held, HeldCharge};
-use self::{
-    gathered::{Gathered, send_alone},
-    renewal::Renewal,
-};
+use self::gathered::{Gathered, Group};
+pub(crate) use self::held::Held;
 use crate::{
-    Decision, PolicyDecision, StoreError,
-    metrics::{
-        counts::Tally,
-        settlements::{SettlementResult, Settlements},
-    },
-    store::StoreFuture,
+    Decision,
+    metrics::{counts::Tally, settlements::Settlements},
     util::{lock::lock, random::random_between, runtime::runtime_with_timers},
 };
 
@@ -124,7 +117,7 @@ impl Unsettled {
         }
         drop(queue);
         match wakes_at {
-            None => Renewal::start(&held.store().context, runtime, Vec::new()),
+            None => renewal::start(&held.store().context, runtime, Vec::new()),
             Some(wakes_at) if due < wakes_at => self.is_earlier.notify_one(),
             Some(_) => {}
         }
@@ -132,10 +125,10 @@ impl Unsettled {
     }
 
     /// Sends a settlement that no caller waits for: to a remote store together with others.
-    fn send_unawaited(&self, due: Due, is_remote: bool) {
+    fn send_unawaited(&self, due: Group, is_remote: bool) {
         match is_remote.then(runtime_with_timers).flatten() {
             Some(runtime) => self.gathered.add(due, &runtime),
-            None => send_alone(due),
+            None => due.send_alone(),
         }
     }
 
@@ -163,101 +156,5 @@ impl Unsettled {
             due.push(first.remove());
         }
         due
-    }
-}
-
-/// A settlement that is to be sent.
-struct Due {
-    sent: Sent,
-    /// The units that the store still holds, and their generation.
-    held: u64,
-    generation: u64,
-    /// The units that were used and have not been charged.
-    used: u64,
-    /// Whether it is sent without waiting for others.
-    is_urgent: bool,
-}
-
-impl Due {
-    const fn held_by(&self) -> &Arc<Held> {
-        &self.sent.by
-    }
-
-    /// Returns how many of the units used were not held.
-    const fn beyond(&self) -> u64 {
-        self.used.saturating_sub(self.held)
-    }
-}
-
-/// A settlement that is counted when it ends. It counts as lost if it is dropped before.
-struct Sent {
-    by: Arc<Held>,
-    /// The units to be charged.
-    units: u64,
-    is_over: bool,
-}
-
-impl Sent {
-    const fn new(by: Arc<Held>, units: u64) -> Self {
-        Self {
-            by,
-            units,
-            is_over: false,
-        }
-    }
-
-    async fn wait_for(self, answer: StoreFuture<Decision>) -> Result<Confirmed, StoreError> {
-        self.answered(answer.await)
-    }
-
-    fn answered(self, answer: Result<Decision, StoreError>) -> Result<Confirmed, StoreError> {
-        let mut decision = answer?;
-        self.by.count_bans(&decision);
-        let found = decision
-            .policies()
-            .next()
-            .map_or(0, PolicyDecision::held_by_request);
-        if self.is_late(found) {
-            decision.charged_before(self.units, self.by.units() - found);
-        }
-        self.confirmed(found);
-        Ok(Some(decision))
-    }
-
-    /// Ends it, if `found` of its units were still held.
-    fn confirmed(self, found: u64) {
-        let result = match self.units {
-            _ if self.is_late(found) => SettlementResult::Late,
-            0 => SettlementResult::Released,
-            units if units < self.by.units() => SettlementResult::Partial,
-            _ => SettlementResult::Charged,
-        };
-        self.end(result);
-    }
-
-    fn is_late(&self, found: u64) -> bool {
-        self.by.holds() && found < self.by.units()
-    }
-
-    /// Ends it without a call: nothing is left to release or to charge.
-    fn not_needed(self, is_lost: bool) -> Result<Confirmed, StoreError> {
-        if is_lost {
-            return Err(StoreError::unavailable("the hold could not be extended"));
-        }
-        self.end(SettlementResult::Released);
-        Ok(None)
-    }
-
-    fn end(mut self, result: SettlementResult) {
-        self.is_over = true;
-        self.by.count(result);
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.by.count(SettlementResult::Lost);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Extends the holds that outlive a lifetime.
 
-use std::{collections::HashMap, mem, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::{
     runtime::{Handle, Id},
@@ -12,156 +12,115 @@ use crate::{
     Decision, StoreError,
     quota::hold::next_extension,
     store::{Answer, context::StoreContext},
+    util::on_drop::OnDrop,
 };
 
-/// The task that extends the holds of one store. It ends when there are none.
-pub(super) struct Renewal {
-    context: Arc<StoreContext>,
-    runtime: Handle,
-    /// The runtimes that ended before it did.
-    ended: Vec<Id>,
-    is_over: bool,
+/// Starts the task that extends the holds of one store. It ends when there are none. `ended`: the
+/// runtimes that ended before it did.
+pub(super) fn start(context: &Arc<StoreContext>, runtime: &Handle, mut ended: Vec<Id>) {
+    ended.push(runtime.id());
+    let (own, here) = (Arc::clone(context), runtime.clone());
+    let elsewhere = OnDrop::new(move || continue_elsewhere(&own, ended));
+    let context = Arc::clone(context);
+    runtime.spawn(async move {
+        extend_all(&context, &here).await;
+        elsewhere.cancel();
+    });
 }
 
-impl Renewal {
-    pub(super) fn start(context: &Arc<StoreContext>, runtime: &Handle, ended: Vec<Id>) {
-        let task = Self {
-            context: Arc::clone(context),
-            runtime: runtime.clone(),
-            ended,
-            is_over: false,
-        };
-        runtime.spawn(task.run());
-    }
-
-    async fn run(mut self) {
-        while let Some(due) = self.context.unsettled.next_due() {
-            // Woken early if another hold is due before.
-            let _ = timeout_at(due, self.context.unsettled.is_earlier.notified()).await;
-            let due = self.context.unsettled.take_due(Instant::now());
-            let mut together: HashMap<(Bucket, Duration), Vec<Arc<Held>>> = HashMap::new();
-            for held in due {
-                if let Some(bucket) = held.begin_move() {
-                    together.entry(bucket).or_default().push(held);
-                }
-            }
-            for (((_, _, generation), lifetime), holds) in together {
-                let extension = Extension {
-                    holds,
-                    generation,
-                    number: next_extension(),
-                    may_have_run: false,
-                };
-                extension.send(lifetime, &self.runtime);
+async fn extend_all(context: &StoreContext, runtime: &Handle) {
+    while let Some(due) = context.unsettled.next_due() {
+        // Woken early if another hold is due before.
+        let _ = timeout_at(due, context.unsettled.is_earlier.notified()).await;
+        let due = context.unsettled.take_due(Instant::now());
+        let mut together: HashMap<Bucket, Vec<Arc<Held>>> = HashMap::new();
+        for held in due {
+            if let Some(bucket) = held.begin_move() {
+                together.entry(bucket).or_default().push(held);
             }
         }
-        self.is_over = true;
+        for (bucket, holds) in together {
+            extend(holds, &bucket, runtime);
+        }
     }
 }
 
-impl Drop for Renewal {
-    /// Starts another task if its runtime ended before it did.
-    fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        let mut ended = mem::take(&mut self.ended);
-        ended.push(self.runtime.id());
-        let mut queue = self.context.unsettled.queue();
-        let mut runtimes = queue.by_due.values().filter_map(|held| held.runtime());
-        let other = runtimes.find(|runtime| !ended.contains(&runtime.id()));
-        let other = other.cloned();
-        if other.is_none() {
-            queue.wakes_at = None;
-        }
-        drop(queue);
-        if let Some(runtime) = other {
-            Self::start(&self.context, &runtime, ended);
-        }
-    }
+/// Starts another task, as the runtime of the task has ended before it did.
+fn continue_elsewhere(context: &Arc<StoreContext>, ended: Vec<Id>) {
+    let mut queue = context.unsettled.queue();
+    let mut runtimes = queue.by_due.values().filter_map(|held| held.runtime());
+    let other = runtimes.find(|runtime| !ended.contains(&runtime.id()));
+    let Some(other) = other.cloned() else {
+        queue.wakes_at = None;
+        return;
+    };
+    drop(queue);
+    start(context, &other, ended);
 }
 
 /// An extension without a reply is repeated after this time, or earlier.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Holds of one generation that are moved into the present one together.
-struct Extension {
-    holds: Vec<Arc<Held>>,
-    generation: u64,
-    /// It is the same in each call, so the units move once. If another process extends units of the
-    /// bucket in between, the units of the first call lapse, and are charged.
-    number: u64,
-    /// A call without a reply may have moved them.
-    may_have_run: bool,
-}
-
-impl Extension {
-    fn send(mut self, lifetime: Duration, runtime: &Handle) {
-        let Some(first) = self.holds.first().cloned() else {
-            return;
-        };
-        match self.ask(&first) {
-            Answer::Now(Ok(decision)) => self.answered(&Ok(decision)),
-            answer => {
-                let asker = Arc::clone(&first);
-                first.spawn(runtime, async move {
-                    let pause = MAX_PAUSE.min(lifetime / 32);
-                    let answered = self.wait_for(answer, &asker, pause);
-                    // Soon after that the generation lapses.
-                    if let Ok(answered) = timeout(lifetime / 2, answered).await {
-                        self.answered(&answered);
-                    }
-                });
-            }
-        }
-    }
-
-    /// Waits for an answer, and asks again while a call without an answer may have run.
-    async fn wait_for(
-        &mut self,
-        mut answer: Answer<Decision>,
-        asker: &Held,
-        pause: Duration,
-    ) -> Result<Decision, StoreError> {
-        loop {
-            let answered = answer.wait().await;
-            self.may_have_run |= answered.as_ref().is_err_and(may_have_run);
-            if answered.is_ok() || !self.may_have_run {
-                return answered;
-            }
-            sleep(pause).await;
-            answer = self.ask(asker);
-        }
-    }
-
-    fn ask(&self, first: &Held) -> Answer<Decision> {
-        let units = self.holds.iter().map(|held| held.held());
-        let units = units.fold(0, u64::saturating_add);
-        first.extend(units, self.generation, self.number)
-    }
-
-    fn answered(&mut self, answer: &Result<Decision, StoreError>) {
-        let holds = mem::take(&mut self.holds);
-        match answer.as_ref().map(|decision| decision.policies().next()) {
-            Ok(Some(policy)) => {
-                let mut found = policy.held_by_request();
-                for held in holds {
-                    found = held.moved(found, policy);
+/// Moves holds of one generation into the present one, together.
+fn extend(holds: Vec<Arc<Held>>, bucket: &Bucket, runtime: &Handle) {
+    let Some(first) = holds.first().cloned() else {
+        return;
+    };
+    let units = holds.iter().map(|held| held.held());
+    let units = units.fold(0, u64::saturating_add);
+    // It is the same in each call, so the units move once. If another process extends units of the
+    // bucket in between, the units of the first call lapse, and are charged.
+    let number = next_extension();
+    let (asker, generation, lifetime) = (Arc::clone(&first), bucket.generation, bucket.lifetime);
+    let ask = move || asker.extend(units, generation, number);
+    match ask() {
+        Answer::Now(Ok(decision)) => end(&holds, &Ok(decision)),
+        answer => {
+            let holds: Arc<[Arc<Held>]> = holds.into();
+            let unconfirmed = Arc::clone(&holds);
+            // Holds whose move is never confirmed are left to lapse.
+            let lost = OnDrop::new(move || unconfirmed.iter().for_each(Held::lost));
+            first.store().spawn(runtime, async move {
+                let answered = repeat(answer, ask, MAX_PAUSE.min(lifetime / 32));
+                // Soon after that the generation lapses.
+                if let Ok(answered) = timeout(lifetime / 2, answered).await {
+                    lost.cancel();
+                    end(&holds, &answered);
                 }
-            }
-            Ok(None) => holds.iter().for_each(Held::lost),
-            Err(_) => holds.iter().for_each(Held::not_moved),
+            });
         }
     }
 }
 
-fn may_have_run(error: &StoreError) -> bool {
-    error.may_have_run() || error.is_foreign_reply()
+/// Waits for an answer, and asks again while a call without an answer may have run.
+async fn repeat(
+    mut answer: Answer<Decision>,
+    ask: impl Fn() -> Answer<Decision>,
+    pause: Duration,
+) -> Result<Decision, StoreError> {
+    let mut may_have_run = false;
+    loop {
+        let answered = answer.wait().await;
+        if let Err(error) = &answered {
+            may_have_run |= error.may_have_run() || error.is_foreign_reply();
+        }
+        if answered.is_ok() || !may_have_run {
+            return answered;
+        }
+        sleep(pause).await;
+        answer = ask();
+    }
 }
 
-impl Drop for Extension {
-    /// The holds whose move was never confirmed are left to lapse.
-    fn drop(&mut self) {
-        self.holds.iter().for_each(Held::lost);
+fn end(holds: &[Arc<Held>], answer: &Result<Decision, StoreError>) {
+    match answer.as_ref().map(|decision| decision.policies().next()) {
+        Ok(Some(policy)) => {
+            let mut found = policy.held_by_request();
+            for held in holds {
+                found = held.moved(found, policy);
+            }
+        }
+        Ok(None) => holds.iter().for_each(Held::lost),
+        Err(_) => holds.iter().for_each(Held::not_moved),
     }
 }

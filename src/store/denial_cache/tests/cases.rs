@@ -1,6 +1,9 @@
 //! Single cases.
 
-use std::{slice, sync::atomic::AtomicUsize};
+use std::{
+    slice,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use super::{Scene, *};
 use crate::{

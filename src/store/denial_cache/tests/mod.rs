@@ -87,7 +87,6 @@ impl Scene {
                 is_the_stores_clock: is_one_clock,
                 hash: SecretHasher::new(),
             },
-            end_us: AtomicU64::new(0),
             given: RefundEpochs::new(),
             table: Table::default(),
         };

@@ -11,19 +11,16 @@ use self::world::{Fate, LONGEST_TRIP_US, World};
 use super::entry::LIFE_US;
 use crate::{Key, OnStoreFailure, Policy, Source, TokenBucket};
 
+/// Checks that a process makes, and the time that passes after them.
 #[derive(Clone, Copy, Debug)]
-enum Step {
-    Ask {
-        process: usize,
-        cost: u64,
-        times: u64,
-        /// How long a round trip takes that this check starts.
-        trip_us: u64,
-        fate: Fate,
-    },
-    Pass {
-        us: u64,
-    },
+struct Step {
+    process: usize,
+    cost: u64,
+    times: u64,
+    /// How long a round trip takes that these checks start.
+    trip_us: u64,
+    fate: Fate,
+    pause_us: u64,
 }
 
 const PROCESSES: usize = 3;
@@ -34,23 +31,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Fate::RequestLost),
         1 => Just(Fate::ReplyLost),
     ];
-    let ask = (
+    let step = (
         0..PROCESSES,
         1..4_u64,
         prop_oneof![1..20_u64, 20..500_u64],
         prop_oneof![0..500_u64, 0..LONGEST_TRIP_US],
         fate,
+        prop_oneof![3 => Just(0), 1 => 0..1_000_u64, 1 => 0..60_000_u64, 1 => 0..900_000_u64],
     );
-    let ask = ask.prop_map(|(process, cost, times, trip_us, fate)| Step::Ask {
+    let step = step.prop_map(|(process, cost, times, trip_us, fate, pause_us)| Step {
         process,
         cost,
         times,
         trip_us,
         fate,
+        pause_us,
     });
-    let pass = prop_oneof![0..1_000_u64, 0..60_000_u64, 0..900_000_u64];
-    let pass = pass.prop_map(|us| Step::Pass { us });
-    prop::collection::vec(prop_oneof![ask, pass], 1..60)
+    prop::collection::vec(step, 1..40)
 }
 
 fn quotas() -> impl Strategy<Value = (u64, u64)> {
@@ -61,20 +58,10 @@ fn quotas() -> impl Strategy<Value = (u64, u64)> {
 
 fn walk(world: &mut World, steps: &[Step]) {
     for step in steps {
-        match *step {
-            Step::Ask {
-                process,
-                cost,
-                times,
-                trip_us,
-                fate,
-            } => {
-                for _ in 0..times {
-                    let _ = world.ask(process, cost, trip_us, fate);
-                }
-            }
-            Step::Pass { us } => world.pass(us),
+        for _ in 0..step.times {
+            let _ = world.ask(step.process, step.cost, step.trip_us, step.fate);
         }
+        world.pass(step.pause_us);
     }
 }
 
@@ -100,22 +87,12 @@ proptest! {
     #[test]
     fn a_bucket_without_refill_gives_exactly_what_it_holds(
         burst in 1..5_000_u64,
-        steps in steps(),
+        mut steps in steps(),
     ) {
         let mut world = World::new(TokenBucket::without_refill(burst), PROCESSES);
-        let steps: Vec<_> = steps
-            .into_iter()
-            .map(|step| match step {
-                Step::Ask { process, times, trip_us, .. } => Step::Ask {
-                    process,
-                    cost: 1,
-                    times,
-                    trip_us,
-                    fate: Fate::Arrives,
-                },
-                pass @ Step::Pass { .. } => pass,
-            })
-            .collect();
+        for step in &mut steps {
+            (step.cost, step.fate) = (1, Fate::Arrives);
+        }
         walk(&mut world, &steps);
         prop_assert!(world.admitted <= burst);
         world.pass(1_000_000);
@@ -220,7 +197,7 @@ fn units_of_an_idle_caller_are_refunded_and_the_caller_is_forgotten() {
     world.pass(150_000 + LONGEST_TRIP_US);
     assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
     world.pass(200_000);
-    assert!(world.processes[0].ends_sweeping());
+    assert!(world.processes[0].sweep().is_none());
 }
 
 #[test]

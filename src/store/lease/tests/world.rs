@@ -1,7 +1,7 @@
 //! Processes that lease from one bucket, in virtual time. A memory store is the server, and
 //! round trips arrive late or never.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, mem, sync::Arc};
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -10,8 +10,7 @@ use super::super::{
     table::{Id, Leases},
 };
 use crate::{
-    Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source, StoreError,
-    TokenBucket,
+    Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, StoreError, TokenBucket,
     charge::{Charge, Check, Demand, Operation},
     clock::Clock,
     error::StoreErrorKind,
@@ -47,8 +46,6 @@ pub(super) struct World {
     pub(super) in_flight: Vec<InFlight>,
     pub(super) next_sweep_us: u64,
     pub(super) admitted: u64,
-    pub(super) from_leases: u64,
-    pub(super) trips: u64,
     /// The level of an exact bucket without a bound, and the instant of that level.
     taken_ns: u64,
     pub(super) taken_at_us: u64,
@@ -77,8 +74,6 @@ impl World {
             taken_at_us: clock.now_us(),
             clock,
             admitted: 0,
-            from_leases: 0,
-            trips: 0,
             taken_ns: 0,
             highest_ns: 0,
             _runtime: runtime,
@@ -127,11 +122,6 @@ impl World {
         });
         if decision.is_allowed() {
             self.admitted += cost;
-            self.from_leases += if decision.source() == Source::Lease {
-                cost
-            } else {
-                0
-            };
             self.count(cost);
         }
         decision
@@ -154,7 +144,6 @@ impl World {
         trip_us: u64,
         fate: Fate,
     ) {
-        self.trips += 1;
         let lost = Err(StoreError::new(StoreErrorKind::Timeout));
         let answer = match fate {
             Fate::RequestLost => lost,
@@ -182,15 +171,17 @@ impl World {
                 break;
             }
             self.clock.set_us(next_us);
-            let is_due = |trip: &mut InFlight| trip.due_us <= next_us;
-            for arrived in self.in_flight.extract_if_due(is_due) {
-                let InFlight {
-                    process,
-                    id,
-                    trip,
-                    answer,
-                    ..
-                } = arrived;
+            let in_flight = mem::take(&mut self.in_flight).into_iter();
+            let (due, rest): (Vec<_>, _) = in_flight.partition(|trip| trip.due_us <= next_us);
+            self.in_flight = rest;
+            for InFlight {
+                process,
+                id,
+                trip,
+                answer,
+                ..
+            } in due
+            {
                 if let Some(trip) = self.processes[process].end_round_trip(id, trip, &answer) {
                     self.send(process, id, trip, LONGEST_TRIP_US, Fate::Arrives);
                 }
@@ -198,32 +189,12 @@ impl World {
             if self.next_sweep_us <= next_us {
                 self.next_sweep_us += SWEEP_EVERY_US;
                 for process in 0..self.processes.len() {
-                    for (id, trip) in self.processes[process].sweep() {
+                    for (id, trip) in self.processes[process].sweep().into_iter().flatten() {
                         self.send(process, id, trip, LONGEST_TRIP_US, Fate::Arrives);
                     }
                 }
             }
         }
         self.clock.set_us(until_us);
-    }
-}
-
-trait ExtractIfDue<T> {
-    fn extract_if_due(&mut self, is_due: impl FnMut(&mut T) -> bool) -> Vec<T>;
-}
-
-impl<T> ExtractIfDue<T> for Vec<T> {
-    fn extract_if_due(&mut self, mut is_due: impl FnMut(&mut T) -> bool) -> Self {
-        let (mut due, mut rest) = (Self::new(), Self::new());
-        for mut item in self.drain(..) {
-            let part = if is_due(&mut item) {
-                &mut due
-            } else {
-                &mut rest
-            };
-            part.push(item);
-        }
-        *self = rest;
-        due
     }
 }

@@ -63,6 +63,7 @@ struct Message {
 
 /// A take whose caller waits.
 struct Pending {
+    number: usize,
     group: u64,
     units: u64,
     /// The answer, once the store has executed the message.
@@ -77,7 +78,7 @@ struct Process {
     stating: Option<bool>,
     /// A lost message may still arrive.
     has_lost: bool,
-    pending: Vec<(usize, Pending)>,
+    pending: Vec<Pending>,
     held: Vec<u64>,
 }
 
@@ -146,14 +147,12 @@ impl World {
         self.takes += 1;
         let (number, one) = (self.takes, &mut self.processes[process]);
         let group = one.count.begin();
-        one.pending.push((
+        one.pending.push(Pending {
             number,
-            Pending {
-                group,
-                units,
-                granted: None,
-            },
-        ));
+            group,
+            units,
+            granted: None,
+        });
         self.send(process, Some((number, group)), units);
     }
 
@@ -173,7 +172,7 @@ impl World {
             None => one.stating = one.stating.map(|_| true),
             Some(number) => {
                 let mut pending = one.pending.iter_mut();
-                if let Some((_, take)) = pending.find(|(other, _)| *other == number) {
+                if let Some(take) = pending.find(|take| take.number == number) {
                     take.granted = Some(is_granted);
                 }
             }
@@ -184,7 +183,7 @@ impl World {
     fn answer(&mut self, process: usize, loses: bool) {
         let place = self.below(self.processes[process].pending.len());
         let one = &mut self.processes[process];
-        let Some((_, take)) = one.pending.get(place) else {
+        let Some(take) = one.pending.get(place) else {
             return;
         };
         let (group, units) = (take.group, take.units);
