@@ -34,15 +34,16 @@ pub fn url(url: &str) -> Result<Read, ConfigError> {
         Target::Node(settings) => (settings, Vec::new()),
         Target::Cluster(settings, seeds) => (settings, seeds),
     };
-    let parts = settings.url_parts();
+    let config = settings.0;
     let mut hosts: Vec<_> = seeds.iter().map(ToString::to_string).collect();
     if hosts.is_empty() {
-        hosts = parts.hosts;
+        let servers = config.server.hosts();
+        hosts = servers.iter().map(ToString::to_string).collect();
     }
     Ok(Read {
         hosts,
-        user: parts.user,
-        password: parts.password,
+        user: config.username,
+        password: config.password,
     })
 }
 
@@ -77,8 +78,10 @@ fn asked() -> Address {
 /// First and last slot, and `host:port`.
 pub fn slots(reply: Value) -> Result<Vec<(u16, u16, String)>, StoreError> {
     let ranges = slots::parse(reply.into(), &asked())?;
-    let parts = |range: slots::Range| (range.first, range.last, range.address.to_string());
-    Ok(ranges.into_iter().map(parts).collect())
+    let ranges = ranges.into_iter();
+    Ok(ranges
+        .map(|(slots, address)| (*slots.start(), *slots.end(), address.to_string()))
+        .collect())
 }
 
 /// The word and, except for TRYAGAIN, `host:port`.

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Semaphore;
+
 use super::{
     RedisStore,
     cluster::Cluster,
@@ -28,6 +30,9 @@ use crate::{
     telemetry,
     util::{random::random, runtime::runtime_with_timers},
 };
+
+/// Stands in for a timeout that the clock cannot express.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400 * 365);
 
 /// Builds a [`RedisStore`] with another prefix, timeout or other settings.
 ///
@@ -204,11 +209,14 @@ impl RedisStoreBuilder {
             Ok(match target {
                 Target::Node(settings) => {
                     let report = |error| telemetry::not_connected(&error);
-                    let pool = Pool::connect(shared, settings, report, shared.first_grace())?;
+                    let pool = Pool::connect(shared, settings, report, shared.first_grace());
                     Servers::One(Dispatcher::new(pool, shared))
                 }
                 Target::Cluster(settings, seeds) => {
-                    Servers::Cluster(Cluster::connect(Arc::clone(shared), settings, seeds))
+                    let shared = Arc::clone(shared);
+                    let (cluster, keeper) = Cluster::connect(shared, settings, seeds);
+                    let _keeper = Arc::new(keeper);
+                    Servers::Cluster { cluster, _keeper }
                 }
             })
         })
@@ -272,12 +280,12 @@ impl RedisStoreBuilder {
             runtime: runtime.clone(),
             tasks: fallback.context().tasks.clone(),
             names: KeyNames::new(self.prefix, self.secret.as_deref())?,
-            timeout: self.timeout,
+            timeout: self.timeout.min(LONGEST_TIMEOUT),
             connections: self.connections,
-            max_in_flight: self.max_in_flight,
+            max_in_flight: self.max_in_flight.min(Semaphore::MAX_PERMITS),
             clock: self.clock,
             random: process.hash,
-            nonce: first_nonce().into(),
+            nonce: ((random() >> 12) as i64).into(),
             calls: Calls::new(),
         });
         let store = Arc::new(Unleased {
@@ -295,10 +303,6 @@ impl RedisStoreBuilder {
             store,
         })
     }
-}
-
-fn first_nonce() -> i64 {
-    (random() >> 12) as i64
 }
 
 impl fmt::Debug for RedisStoreBuilder {

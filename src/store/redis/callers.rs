@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    RedisStore, SendMode, client_reply::Reply, command::Command, deadline::Deadline,
-    unleased::Servers,
-};
+use tokio::time::Instant;
+
+use super::{RedisStore, SendMode, client_reply::Reply, command::Command, unleased::Servers};
 use crate::{Fingerprint, StoreError, error::StoreErrorKind, store::in_runtime::InRuntime};
 
 /// How many keys a server looks at in one call: less than a millisecond of its time.
@@ -57,9 +56,10 @@ impl RedisStore {
         let shared = &self.store.shared;
         let servers = match self.store.servers()? {
             Servers::One(dispatcher) => vec![dispatcher],
-            Servers::Cluster(cluster) => {
-                let deadline = Deadline::after(shared.timeout);
-                cluster.primaries(deadline).await?
+            Servers::Cluster { cluster, .. } => {
+                let deadline = Instant::now() + shared.timeout;
+                cluster.wait_until_found(deadline).await?;
+                cluster.dispatchers()
             }
         };
         let pattern = shared.names.pattern(policy);
@@ -72,15 +72,21 @@ impl RedisStore {
         for server in servers {
             let mut cursor = "0".to_owned();
             for _ in 0..calls {
-                let deadline = Deadline::after(shared.timeout);
+                let deadline = Instant::now() + shared.timeout;
                 let scan = Command::Scan {
                     cursor,
                     pattern: pattern.clone(),
                     count: KEYS_PER_CALL,
                 };
-                let page = server.admit(false)?.send(&scan, SendMode::Alone, deadline);
-                let (next, names) = page_of(page.await?)?;
-                callers.extend(names.filter_map(|name| Fingerprint::in_storage_key(&name)));
+                let page = server.server().send(&scan, SendMode::Alone, deadline);
+                let page = page_of(page.await?);
+                let (next, names) = page.ok_or_else(|| {
+                    StoreError::with_source(StoreErrorKind::ForeignReply, "no reply to SCAN")
+                })?;
+                callers.extend(names.iter().filter_map(|name| match name {
+                    Reply::Text(name) => Fingerprint::in_storage_key(name),
+                    _ => None,
+                }));
                 cursor = next;
                 if cursor == "0" {
                     break;
@@ -96,21 +102,14 @@ impl RedisStore {
 }
 
 /// Reads a reply to `SCAN`: the next cursor, and names of keys.
-fn page_of(reply: Reply) -> Result<(String, impl Iterator<Item = String>), StoreError> {
-    let strange = || StoreError::with_source(StoreErrorKind::ForeignReply, "no reply to SCAN");
+fn page_of(reply: Reply) -> Option<(String, Vec<Reply>)> {
     let Reply::Array(parts) = reply else {
-        return Err(strange());
+        return None;
     };
-    let cursor_and_names: [Reply; 2] = parts.try_into().map_err(|_| strange())?;
-    let (cursor, names) = match cursor_and_names {
-        [Reply::Text(cursor), Reply::Array(names)] => (cursor, names),
+    match <[Reply; 2]>::try_from(parts).ok()? {
+        [Reply::Text(cursor), Reply::Array(names)] => Some((cursor, names)),
         // The client takes a cursor for the number that it is.
-        [Reply::Integer(cursor), Reply::Array(names)] => (cursor.to_string(), names),
-        _ => return Err(strange()),
-    };
-    let texts = names.into_iter().filter_map(|name| match name {
-        Reply::Text(name) => Some(name),
+        [Reply::Integer(cursor), Reply::Array(names)] => Some((cursor.to_string(), names)),
         _ => None,
-    });
-    Ok((cursor, texts))
+    }
 }

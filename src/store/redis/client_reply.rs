@@ -1,6 +1,6 @@
 //! Interprets replies and errors of the client fred.
 
-use std::fmt;
+use std::{error::Error, fmt};
 
 use fred::{
     error::{Error as FredError, ErrorKind},
@@ -102,6 +102,11 @@ pub(super) fn is_reply(error: &FredError) -> bool {
 pub(super) struct RedisError(String);
 
 impl RedisError {
+    /// Returns the cause of an error, if it is of Redis, the network or the client.
+    pub(super) fn of(error: &StoreError) -> Option<&Self> {
+        error.source()?.downcast_ref()
+    }
+
     pub(super) fn details(&self) -> &str {
         &self.0
     }
@@ -118,7 +123,7 @@ impl fmt::Display for RedisError {
     }
 }
 
-impl std::error::Error for RedisError {}
+impl Error for RedisError {}
 
 /// Returns the text of an error for operators, without secrets.
 fn readable(error: &FredError) -> String {

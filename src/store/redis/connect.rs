@@ -9,23 +9,19 @@ use fred::{
     error::Error as FredError,
     interfaces::{ClientLike, EventInterface},
     socket2::TcpKeepalive,
-    types::{
-        Builder,
-        config::{Config, ReconnectPolicy, Server, ServerConfig},
-    },
+    types::config::{Config, ConnectionConfig, ReconnectPolicy, Server, ServerConfig, TcpConfig},
 };
 use tokio::{
+    select,
     sync::broadcast::Receiver,
     task::{AbortHandle, JoinHandle, yield_now},
-    time::timeout,
+    time::sleep,
 };
 
 use super::{
     address::Address,
     client_reply::{lost, store_error},
     connection::Connection,
-    deadline::CONNECT_TIMEOUT,
-    either::{Either, either},
 };
 use crate::{ConfigError, StoreError};
 
@@ -38,7 +34,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Where to connect, and the credentials.
 #[derive(Clone)]
-pub(crate) struct Settings(Config);
+pub(crate) struct Settings(pub(crate) Config);
 
 impl fmt::Debug for Settings {
     /// Never the credentials.
@@ -50,40 +46,11 @@ impl fmt::Debug for Settings {
 /// A connection that was made, and how its end is noticed.
 pub(super) struct Opened {
     pub(super) connection: Arc<Connection>,
-    task: FredTask,
-    errors: Errors,
-}
-
-/// fred's task of one connection, which is aborted when this is dropped.
-struct FredTask {
-    ended: JoinHandle<Result<(), FredError>>,
+    /// Ends with fred's task of the connection, which is aborted when this is dropped.
+    ended: JoinHandle<Option<FredError>>,
     abort: AbortHandle,
+    errors: Receiver<(FredError, Option<Server>)>,
 }
-
-impl FredTask {
-    /// Connects. fred logs errors that have no listener at DEBUG, and the reply to AUTH may
-    /// contain the password. An abort does not stop a poll that is under way, so one listener
-    /// outlives the task.
-    fn spawn(client: &Client) -> Self {
-        let listener = client.error_rx();
-        let task = client.connect();
-        let abort = task.abort_handle();
-        let ended = tokio::spawn(async move {
-            let ended = task.await;
-            drop(listener);
-            ended.unwrap_or_else(|_| Err(lost()))
-        });
-        Self { ended, abort }
-    }
-}
-
-impl Drop for FredTask {
-    fn drop(&mut self) {
-        self.abort.abort();
-    }
-}
-
-type Errors = Receiver<(FredError, Option<Server>)>;
 
 impl Settings {
     /// Returns the settings for one server: `user:password@host:port/database`.
@@ -145,12 +112,6 @@ impl Settings {
         named(&self.0.server)
     }
 
-    /// Reports settings that cannot be used.
-    pub(super) fn check(&self, queue: usize) -> Result<(), ConfigError> {
-        let client = self.client(queue, 0, CONNECT_TIMEOUT);
-        client.map(drop).map_err(|error| mistake(&error))
-    }
-
     /// Connects once. `turn`: which sentinel to ask first. `timeout`: for each step.
     pub(super) async fn open(
         &self,
@@ -158,17 +119,25 @@ impl Settings {
         turn: usize,
         timeout: Duration,
     ) -> Result<Opened, StoreError> {
-        let opened = match self.client(queue, turn, timeout) {
-            Ok(client) => Box::pin(opened_by(client)).await,
-            Err(error) => Err(error),
-        };
-        opened.map_err(|error| store_error(error).not_connected())
+        let client = self.client(queue, turn, timeout);
+        let mut connects = client.reconnect_rx();
+        let mut opened = Opened::spawn(client.clone());
+        select! {
+            biased;
+            ended = &mut opened.ended => return Err(not_connected(ended.ok().flatten())),
+            _ = connects.recv() => {}
+        }
+        // fred reports the connection shortly before it takes calls, without an await between.
+        while !client.is_connected() && !opened.ended.is_finished() {
+            yield_now().await;
+        }
+        Ok(opened)
     }
 
     /// Returns a client for one connection. fred reconnects on its own, but only after a pause in
     /// which it accepts calls and leaves them waiting, and it asks the same sentinel first each
     /// time. So its pause is set to never end, and the supervisor makes another client meanwhile.
-    fn client(&self, queue: usize, turn: usize, timeout: Duration) -> Result<Client, FredError> {
+    fn client(&self, queue: usize, turn: usize, timeout: Duration) -> Client {
         let mut config = self.0.clone();
         // Reports the outcome of the first attempt at once.
         config.fail_fast = true;
@@ -176,55 +145,22 @@ impl Settings {
             let turn = turn.checked_rem(hosts.len());
             hosts.rotate_left(turn.unwrap_or(0));
         }
-        let mut builder = Builder::from_config(config);
-        builder
-            .with_connection_config(|connection| {
-                connection.connection_timeout = timeout;
-                connection.internal_command_timeout = timeout;
-                // Never sent again: it may have been charged.
-                connection.max_command_attempts = 1;
-                connection.max_command_buffer_len = queue;
-                connection.reconnect_on_auth_error = true;
-                connection.tcp.nodelay = Some(true);
-                connection.tcp.keepalive = Some(TcpKeepalive::new().with_time(KEEPALIVE));
-            })
-            .set_policy(ReconnectPolicy::new_constant(0, u32::MAX));
-        builder.build()
-    }
-}
-
-/// The parts of a URL, for tests and fuzzing.
-#[cfg(any(test, fuzzing))]
-#[cfg_attr(fuzzing, allow(dead_code))]
-#[derive(Debug)]
-pub(crate) struct UrlParts {
-    pub(crate) hosts: Vec<String>,
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
-    pub(crate) database: Option<u8>,
-    /// The name of the primary, and user and password of the sentinels.
-    pub(crate) sentinels: Option<(String, Option<String>, Option<String>)>,
-}
-
-#[cfg(any(test, fuzzing))]
-impl Settings {
-    pub(crate) fn url_parts(self) -> UrlParts {
-        let hosts = self.0.server.hosts();
-        UrlParts {
-            hosts: hosts.iter().map(ToString::to_string).collect(),
-            user: self.0.username,
-            password: self.0.password,
-            database: self.0.database,
-            sentinels: match self.0.server {
-                ServerConfig::Sentinel {
-                    service_name,
-                    username,
-                    password,
-                    ..
-                } => Some((service_name, username, password)),
-                _ => None,
+        let connection = ConnectionConfig {
+            connection_timeout: timeout,
+            internal_command_timeout: timeout,
+            // Never sent again: it may have been charged.
+            max_command_attempts: 1,
+            max_command_buffer_len: queue,
+            reconnect_on_auth_error: true,
+            tcp: TcpConfig {
+                nodelay: Some(true),
+                keepalive: Some(TcpKeepalive::new().with_time(KEEPALIVE)),
+                ..TcpConfig::default()
             },
-        }
+            ..ConnectionConfig::default()
+        };
+        let never = ReconnectPolicy::new_constant(0, u32::MAX);
+        Client::new(config, None, Some(connection), Some(never))
     }
 }
 
@@ -275,60 +211,62 @@ fn mistake(error: &FredError) -> ConfigError {
     ))
 }
 
-async fn opened_by(client: Client) -> Result<Opened, FredError> {
-    let (errors, mut connects) = (client.error_rx(), client.reconnect_rx());
-    let mut task = FredTask::spawn(&client);
-    if let Either::First(ended) = either(&mut task.ended, connects.recv()).await {
-        let error = ended.ok().and_then(Result::err);
-        return Err(error.unwrap_or_else(lost));
-    }
-    // fred reports the connection shortly before it takes calls, without an await between.
-    while !client.is_connected() && !task.ended.is_finished() {
-        yield_now().await;
-    }
-    Ok(Opened {
-        connection: Connection::new(client),
-        task,
-        errors,
-    })
-}
-
 impl Opened {
+    /// Starts to connect. fred logs errors that have no listener at DEBUG, and the reply to AUTH may
+    /// contain the password. An abort does not stop a poll that is under way, so one listener
+    /// outlives the task.
+    fn spawn(client: Client) -> Self {
+        let (errors, listener) = (client.error_rx(), client.error_rx());
+        let task = client.connect();
+        Self {
+            connection: Arc::new(Connection::new(client)),
+            abort: task.abort_handle(),
+            ended: tokio::spawn(async move {
+                let ended = task.await;
+                drop(listener);
+                ended.ok().and_then(Result::err)
+            }),
+            errors,
+        }
+    }
+
     /// Waits until the connection is lost or must be replaced; returns the cause.
     pub(super) async fn ended(&mut self) -> StoreError {
         let Self {
             connection,
-            task,
+            ended,
             errors,
+            ..
         } = self;
-        loop {
-            let ended = either(lost_by(task, errors), connection.replacement_requested());
-            match timeout(TICK, ended).await {
-                Ok(Either::First(error)) => return error,
-                Ok(Either::Second(())) => return not_connected("the connection was replaced"),
-                Err(_) => {}
-            }
-            if connection.tick() % PROBE_TICKS == 0 {
-                let probe = Box::pin(connection.probe());
-                if let Either::First(error) = either(lost_by(task, errors), probe).await {
-                    return error;
+        let probing = async {
+            loop {
+                sleep(TICK).await;
+                if connection.tick() % PROBE_TICKS == 0 {
+                    Box::pin(connection.probe()).await;
                 }
             }
+        };
+        // fred reports that the connection is lost long before its task ends.
+        select! {
+            biased;
+            reported = errors.recv() => not_connected(reported.ok().map(|(error, _)| error)),
+            ended = ended => not_connected(ended.ok().flatten()),
+            () = connection.replacement_requested() => {
+                StoreError::not_sent("the connection was replaced").not_connected()
+            }
+            never = probing => never,
         }
     }
 }
 
-/// Waits until fred reports that the connection is lost, which it does long before it ends.
-async fn lost_by(task: &mut FredTask, errors: &mut Errors) -> StoreError {
-    let error = match either(errors.recv(), &mut task.ended).await {
-        Either::First(reported) => reported.ok().map(|(error, _)| error),
-        Either::Second(ended) => ended.ok().and_then(Result::err),
-    };
-    store_error(error.unwrap_or_else(lost)).not_connected()
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.abort.abort();
+    }
 }
 
-fn not_connected(why: &'static str) -> StoreError {
-    StoreError::not_sent(why).not_connected()
+fn not_connected(error: Option<FredError>) -> StoreError {
+    store_error(error.unwrap_or_else(lost)).not_connected()
 }
 
 /// Returns the name of a server, without credentials.

@@ -2,9 +2,9 @@
 //!
 //! This file, `connect.rs` and `client_reply.rs` are the only ones that use the client fred.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+use std::{
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use fred::{
 };
 use tokio::{
     sync::{Mutex, Notify},
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -26,15 +26,27 @@ use super::{
         Reply, integers_of_frame, integers_of_value, is_reply, is_unknown_script, store_error,
     },
     command::Command,
-    deadline::{CONNECT_TIMEOUT, Deadline},
     reply::Integers,
     request::ScriptCall,
 };
+#[cfg(feature = "testing")]
+use crate::store::StoreFuture;
 use crate::{StoreError, control::HEAD_BYTES, error::StoreErrorKind};
 
 /// After this many ticks of a second without a reply, one call without a reply is enough
 /// to replace the connection: its flow may be dead, while the server is well.
 const QUIET_TICKS: u32 = 2;
+/// How long a server may take to reply while no caller waits for it.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A server in this process that stands in for Redis: for tests.
+#[cfg(feature = "testing")]
+pub(crate) trait ServerDouble: std::fmt::Debug + Send + Sync {
+    /// Replies to the script for these checks.
+    fn eval(&self, call: &ScriptCall<'_>, deadline: Instant) -> StoreFuture<Integers>;
+
+    fn send(&self, command: Command, deadline: Instant) -> StoreFuture<Reply>;
+}
 
 /// A connection that was made, and may have been lost since.
 #[derive(Debug)]
@@ -46,33 +58,31 @@ pub(super) struct Connection {
     /// Whether a call had no reply in time, and none has come since, nor a tick.
     is_stalled: AtomicBool,
     replacement: Notify,
-}
-
-/// Which scripts the server was given, for all its connections.
-#[derive(Debug, Default)]
-pub(super) struct LoadedScripts {
-    /// Held by the call that loads a script.
-    loading: Mutex<()>,
-    count: AtomicUsize,
-}
-
-/// A command on a connection.
-struct Attempt<'a> {
-    connection: &'a Connection,
-    client: WithOptions<Client>,
-    /// Whether no reply had come for a while when it was sent.
-    was_quiet: bool,
+    /// Replies in place of Redis.
+    #[cfg(feature = "testing")]
+    double: Option<Box<dyn ServerDouble>>,
 }
 
 impl Connection {
-    pub(super) fn new(client: Client) -> Arc<Self> {
-        Arc::new(Self {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
             client,
             has_replied: AtomicBool::new(false),
             quiet_ticks: AtomicU32::new(1),
             is_stalled: AtomicBool::new(false),
             replacement: Notify::new(),
-        })
+            #[cfg(feature = "testing")]
+            double: None,
+        }
+    }
+
+    /// Returns a connection to a server in this process.
+    #[cfg(feature = "testing")]
+    pub(super) fn of_double(double: Box<dyn ServerDouble>) -> Self {
+        Self {
+            double: Some(double),
+            ..Self::new(Client::default())
+        }
     }
 
     #[cfg(feature = "redis-client")]
@@ -119,49 +129,44 @@ impl Connection {
         }
     }
 
-    /// Asks for the time. Returns whether the server replied.
+    /// Asks for the time, which the user of a limiter has the right to. Returns whether the server
+    /// replied.
     pub(super) async fn probe(&self) -> bool {
-        let options = Options {
-            max_attempts: Some(1),
-            timeout: Some(CONNECT_TIMEOUT),
-            fail_fast: true,
-            ..Options::default()
-        };
-        let attempt = self.attempt(&options);
-        // The user of a limiter has the right to this command.
-        let time = attempt
-            .client
-            .custom::<Value, _>(custom("TIME"), Vec::<Value>::new());
-        attempt
-            .record(time.await)
-            .map_or_else(|error| is_reply(&error), |_| true)
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let reply = self.send(&Command::Time, SendMode::Alone, deadline).await;
+        !reply.is_err_and(|error| error.is_no_answer())
     }
 
-    /// Runs a script by its name or, if Redis does not know it, once by its text.
+    /// Runs a script by its name or, if Redis does not know it, once by its text. `loading`: held by
+    /// the call that sends the text.
     pub(super) async fn eval(
         &self,
-        scripts: &LoadedScripts,
+        loading: &Mutex<()>,
         call: &ScriptCall<'_>,
         mode: SendMode,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<Integers, StoreError> {
-        let script = call.script();
-        let count = scripts.count.load(Ordering::Relaxed);
-        let words = || script_words(script.name(sha1_hash), call);
+        #[cfg(feature = "testing")]
+        if let Some(double) = &self.double {
+            return double.eval(call, deadline).await;
+        }
+        let script = call.script(sha1_hash);
+        let words = || script_words(&script.name, call);
         let mut reply = self.run("EVALSHA", words(), mode, deadline).await;
         if is_unknown_script(&reply) {
             // Nothing ran. One call at a time sends the text, which loads the script for all.
-            // A caller that holds the lock and is never polled again must not block the others.
-            let loading = timeout(deadline.remaining() / 2, scripts.loading.lock());
-            let _loading = Box::pin(loading).await;
-            if scripts.count.load(Ordering::Relaxed) != count {
+            let mut alone = loading.try_lock().ok();
+            if alone.is_none() {
+                // A caller that holds the lock and is never polled again must not block the others.
+                let longest = Instant::now() + remaining(deadline) / 2;
+                alone = Box::pin(timeout_at(longest, loading.lock())).await.ok();
                 reply = Box::pin(self.run("EVALSHA", words(), mode, deadline)).await;
             }
             if is_unknown_script(&reply) {
                 let words = script_words(&script.text, call);
                 reply = Box::pin(self.run("EVAL", words, mode, deadline)).await;
-                scripts.count.fetch_add(1, Ordering::Relaxed);
             }
+            drop(alone);
         }
         reply.map_err(store_error)
     }
@@ -171,19 +176,22 @@ impl Connection {
         name: &'static str,
         arguments: Vec<Value>,
         mode: SendMode,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<Integers, FredError> {
-        let attempt = self.attempt(&options(deadline)?);
-        attempt.record(match mode {
-            SendMode::Asking => {
-                let reply = Box::pin(attempt.ask(name, arguments)).await;
-                reply.and_then(|reply| integers_of_value(&reply))
+        let client = self.client.with_options(&options(deadline)?);
+        let reply = async {
+            match mode {
+                SendMode::Asking => {
+                    let reply = Box::pin(ask(&client, name, arguments)).await;
+                    integers_of_value(&reply?)
+                }
+                SendMode::Batched | SendMode::Alone => {
+                    let reply = client.custom_raw(custom(name), arguments).await;
+                    integers_of_frame(reply?)
+                }
             }
-            SendMode::Batched | SendMode::Alone => {
-                let reply = attempt.client.custom_raw(custom(name), arguments).await;
-                reply.and_then(integers_of_frame)
-            }
-        })
+        };
+        self.recorded(reply).await
     }
 
     /// Sends a command that decides nothing.
@@ -191,65 +199,74 @@ impl Connection {
         &self,
         command: &Command,
         mode: SendMode,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<Reply, StoreError> {
+        #[cfg(feature = "testing")]
+        if let Some(double) = &self.double {
+            return double.send(command.clone(), deadline).await;
+        }
         let options = options(deadline).map_err(store_error)?;
-        let attempt = self.attempt(&options);
+        let client = self.client.with_options(&options);
         let (name, words) = words_of(command);
-        let reply = match mode {
-            SendMode::Asking => Box::pin(attempt.ask(name, words)).await,
-            SendMode::Batched | SendMode::Alone => {
-                Box::pin(attempt.client.custom(custom(name), words)).await
+        let reply = async {
+            match mode {
+                SendMode::Asking => Box::pin(ask(&client, name, words)).await,
+                SendMode::Batched | SendMode::Alone => {
+                    Box::pin(client.custom(custom(name), words)).await
+                }
             }
         };
-        let reply = attempt.record(reply).map_err(store_error)?.into();
+        let reply: Value = self.recorded(reply).await.map_err(store_error)?;
+        let reply = reply.into();
         match command.is_answered_by(&reply) {
             true => Ok(reply),
             false => Err(StoreError::new(StoreErrorKind::ForeignReply)),
         }
     }
 
-    fn attempt(&self, options: &Options) -> Attempt<'_> {
-        Attempt {
-            connection: self,
-            client: self.client.with_options(options),
-            was_quiet: self.quiet_ticks.load(Ordering::Relaxed) >= QUIET_TICKS,
-        }
-    }
-}
-
-impl Attempt<'_> {
-    /// Records how the command ended.
-    fn record<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
+    /// Waits for the reply to a command, and records how it ended.
+    async fn recorded<T>(
+        &self,
+        reply: impl Future<Output = Result<T, FredError>>,
+    ) -> Result<T, FredError> {
+        let was_quiet = self.quiet_ticks.load(Ordering::Relaxed) >= QUIET_TICKS;
+        let reply = reply.await;
         match &reply {
-            Ok(_) => self.connection.record_reply(),
-            Err(error) if is_reply(error) => self.connection.record_reply(),
             Err(error) if *error.kind() == ErrorKind::Timeout => {
-                self.connection.is_stalled.store(true, Ordering::Relaxed);
-                if self.was_quiet {
-                    self.connection.request_replacement();
+                self.is_stalled.store(true, Ordering::Relaxed);
+                if was_quiet {
+                    self.request_replacement();
                 }
             }
-            Err(_) => {}
+            Err(error) if !is_reply(error) => {}
+            _ => self.record_reply(),
         }
         reply
     }
+}
 
-    /// Sends ASKING, which is for the next command on the connection. The client writes a
-    /// pipeline in one piece, on the one connection that it has.
-    async fn ask(&self, name: &'static str, arguments: Vec<Value>) -> Result<Value, FredError> {
-        let pipeline = self.client.pipeline().with_options(self.client.options());
-        let _: () = pipeline
-            .custom(custom("ASKING"), Vec::<Value>::new())
-            .await?;
-        let _: () = pipeline.custom(custom(name), arguments).await?;
-        let replies: Value = pipeline.all().await?;
-        match replies {
-            Value::Array(mut replies) => replies.pop(),
-            _ => None,
-        }
-        .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
+/// Sends ASKING, which is for the next command on the connection. The client writes a
+/// pipeline in one piece, on the one connection that it has.
+async fn ask(
+    client: &WithOptions<Client>,
+    name: &'static str,
+    arguments: Vec<Value>,
+) -> Result<Value, FredError> {
+    let pipeline = client.pipeline().with_options(client.options());
+    let _: () = pipeline
+        .custom(custom("ASKING"), Vec::<Value>::new())
+        .await?;
+    let _: () = pipeline.custom(custom(name), arguments).await?;
+    let replies: Value = pipeline.all().await?;
+    match replies {
+        Value::Array(mut replies) => replies.pop(),
+        _ => None,
     }
+    .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
+}
+
+fn remaining(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 /// Not by fred's own `evalsha` and its like: on a client with options it loses them.
@@ -258,8 +275,8 @@ fn custom(name: &'static str) -> CustomCommand {
 }
 
 /// Returns how to send a command: once, and only if the connection stands.
-fn options(deadline: Deadline) -> Result<Options, FredError> {
-    let remaining = deadline.remaining();
+fn options(deadline: Instant) -> Result<Options, FredError> {
+    let remaining = remaining(deadline);
     if remaining.is_zero() {
         // As if the client had no room for it: nothing is sent.
         return Err(FredError::new(ErrorKind::Backpressure, "no time left"));
@@ -313,16 +330,16 @@ fn words_of(command: &Command) -> (&'static str, Vec<Value>) {
 
 /// Returns the words behind EVAL and EVALSHA: the script, the number of KEYS, KEYS and ARGV.
 fn script_words(script: &Bytes, call: &ScriptCall<'_>) -> Vec<Value> {
-    let mut arguments = call.arguments();
-    let mut words = Vec::with_capacity(3 + arguments.key_ends.len());
+    let (mut keys, key_ends, numbers) = call.arguments();
+    let mut words = Vec::with_capacity(3 + key_ends.len());
     words.push(Value::Bytes(script.clone()));
-    words.push(Value::Integer(arguments.key_ends.len() as i64));
+    words.push(Value::Integer(key_ends.len() as i64));
     let mut start = 0;
-    for end in &arguments.key_ends {
-        words.push(Value::Bytes(arguments.keys.split_to(end - start)));
-        start = *end;
+    for end in key_ends {
+        words.push(Value::Bytes(keys.split_to(end - start)));
+        start = end;
     }
-    words.push(Value::Bytes(arguments.numbers));
+    words.push(Value::Bytes(numbers));
     words
 }
 

@@ -1,7 +1,6 @@
 //! The control document in Redis: one string under one key.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -12,7 +11,6 @@ use super::{
     RedisStore, SendMode,
     client_reply::Reply,
     command::Command,
-    deadline::Deadline,
     unleased::{Servers, Unleased},
 };
 use crate::{
@@ -27,6 +25,7 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The document of a store.
+#[derive(Debug)]
 struct InRedis {
     store: Arc<Unleased>,
     key: Arc<str>,
@@ -39,13 +38,15 @@ impl InRedis {
         let (store, key) = (Arc::clone(&self.store), Arc::clone(&self.key));
         let runtime = store.shared.runtime.clone();
         let reply = async move {
-            let deadline = Deadline::after(store.shared.timeout.max(TIMEOUT));
+            let deadline = Instant::now() + store.shared.timeout.max(TIMEOUT);
             match store.servers()? {
                 Servers::One(dispatcher) => {
                     let server = dispatcher.server();
                     server.send(&command, SendMode::Alone, deadline).await
                 }
-                Servers::Cluster(cluster) => cluster.send_for(&key, &command, deadline).await,
+                Servers::Cluster { cluster, .. } => {
+                    cluster.send_about(&key, &command, deadline).await
+                }
             }
         };
         Box::pin(InRuntime::new(runtime, Box::pin(reply)))
@@ -93,10 +94,8 @@ fn microseconds(reply: &Reply) -> Option<u64> {
     let [Reply::Text(seconds), Reply::Text(microseconds)] = &words[..] else {
         return None;
     };
-    let seconds: u64 = seconds.parse().ok()?;
-    seconds
-        .checked_mul(1_000_000)?
-        .checked_add(microseconds.parse().ok()?)
+    let whole = seconds.parse::<u64>().ok()?.checked_mul(1_000_000)?;
+    whole.checked_add(microseconds.parse().ok()?)
 }
 
 /// The clock of the server that was asked last. It does not depend on the clock of a process.
@@ -115,12 +114,6 @@ impl Clock for ServerClock {
         let (read_at, now_us) = lock(&self.0).unwrap_or((Instant::now(), 0));
         let since = u64::try_from(read_at.elapsed().as_micros());
         now_us.saturating_add(since.unwrap_or(u64::MAX))
-    }
-}
-
-impl fmt::Debug for InRedis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InRedis").field(&self.key).finish()
     }
 }
 

@@ -6,18 +6,13 @@ use fred::{
     clients::Client,
     interfaces::{ClientLike, EventInterface},
 };
-use tokio::{
-    runtime::Handle,
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{runtime::Handle, select, sync::watch, time::sleep};
 
 use super::{
     client_reply::store_error,
     connect::{TICK, named},
     connection::Connection,
-    either::{Either, either},
-    pool::{Pool, PooledConnection, Wire},
+    pool::{Pool, Wire},
     supervisor::ConnectState,
 };
 use crate::{
@@ -46,54 +41,48 @@ impl RedisStoreBuilder {
 
 fn pool_of(runtime: &Handle, client: Client) -> Pool {
     let server = named(&client.client_config().server);
-    let connection = Connection::new(client);
-    let (publish, state) = watch::channel(ConnectState::Connected(Arc::clone(&connection)));
+    let connection = Arc::new(Connection::new(client));
+    let (publish, state) = watch::channel(Some(Ok(Arc::clone(&connection))));
     let publish = Arc::new(publish);
     let work = move || follow(Arc::clone(&connection), Arc::clone(&publish));
     let follower = AbortOnDrop::keep(runtime, work);
-    let pooled = PooledConnection::new(state, follower);
-    Pool::new(server, vec![Wire::Redis(pooled)])
+    let _supervisor = Some(follower);
+    Pool::new(server, vec![Wire { state, _supervisor }])
 }
 
 /// Publishes the state of a client that its owner keeps.
 async fn follow(connection: Arc<Connection>, publish: Arc<watch::Sender<ConnectState>>) {
     let client = connection.client();
+    let is_connected = || matches!(&*publish.borrow(), Some(Ok(_)));
+    let connected = || {
+        if !is_connected() {
+            publish.send_replace(Some(Ok(Arc::clone(&connection))));
+        }
+    };
     loop {
         let (mut errors, mut connects) = (client.error_rx(), client.reconnect_rx());
         loop {
-            // Errors come first: a connection that follows an error counts.
-            match timeout(TICK, either(errors.recv(), connects.recv())).await {
-                Ok(Either::First(Ok((error, _)))) => {
-                    let error = store_error(error).not_connected();
-                    publish.send_replace(ConnectState::Disconnected(error));
+            select! {
+                // Errors come first: a connection that follows an error counts.
+                biased;
+                reported = errors.recv() => {
+                    // Its owner has ended it, and may connect it again.
+                    let Ok((error, _)) = reported else { break };
+                    publish.send_replace(Some(Err(store_error(error).not_connected())));
                 }
-                Ok(Either::Second(Ok(_))) => connected(&connection, &publish),
-                // Its owner has ended it, and may connect it again.
-                Ok(_) => break,
+                reported = connects.recv() => {
+                    let Ok(_) = reported else { break };
+                    connected();
+                }
                 // The error may not have ended the connection. fred's own state is not
                 // enough: it stays "connected" while it sleeps before it connects again.
-                Err(_) if is_disconnected(&publish) && client.is_connected() => {
-                    if connection.probe().await {
-                        connected(&connection, &publish);
+                () = sleep(TICK) => {
+                    if !is_connected() && client.is_connected() && connection.probe().await {
+                        connected();
                     }
                 }
-                Err(_) => {}
             }
         }
         sleep(TICK).await;
     }
-}
-
-fn is_disconnected(publish: &watch::Sender<ConnectState>) -> bool {
-    matches!(&*publish.borrow(), ConnectState::Disconnected(_))
-}
-
-fn connected(connection: &Arc<Connection>, publish: &watch::Sender<ConnectState>) {
-    publish.send_if_modified(|state| {
-        let is_news = !matches!(state, ConnectState::Connected(_));
-        if is_news {
-            *state = ConnectState::Connected(Arc::clone(connection));
-        }
-        is_news
-    });
 }

@@ -64,7 +64,7 @@ impl RedisStore {
                 let answer = self.check(&Check::new(Operation::Take, &[charge(0)]));
                 answer.wait().await.map(drop)
             }
-            Servers::Cluster(cluster) => {
+            Servers::Cluster { cluster, .. } => {
                 cluster
                     .check_health(|number| charge(number).into_owned())
                     .await

@@ -18,7 +18,7 @@ pub(crate) type RedisKey = SmallVec<[u8; 48]>;
 /// keyed by it. Only the hash is in braces, so all buckets of one caller share a slot of a
 /// cluster, and what a client sends has no other influence on the key. The letter is the
 /// format of the state, so no algorithm reads the state of another.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct KeyNames {
     prefix: String,
     secret: Secret,
@@ -92,13 +92,4 @@ fn escaped(text: &str) -> String {
         escaped.push(c);
     }
     escaped
-}
-
-impl std::fmt::Debug for KeyNames {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeyNames")
-            .field("prefix", &self.prefix)
-            .field("secret", &self.secret)
-            .finish()
-    }
 }

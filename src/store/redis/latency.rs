@@ -38,7 +38,10 @@ pub(super) struct Latency {
     way_back_us: Option<i64>,
     /// The typical way back, if known.
     typical_way_back_us: Option<i64>,
-    stalled_at: Option<Instant>,
+    /// When the server was last found to stall.
+    pub(super) stalled_at: Option<Instant>,
+    /// When more refunds waited than one call takes.
+    pub(super) flooded_at: Option<Instant>,
     /// How many calls may be under way.
     max_calls: usize,
     /// How many of them may wait at the server. `max_calls` is never less.
@@ -51,15 +54,6 @@ struct Window {
     since: Instant,
     shortest: Duration,
     way_back_us: Option<i64>,
-}
-
-/// How long a call took, and what it learned of the server's clock.
-#[derive(Clone, Copy)]
-pub(super) struct CallTiming {
-    pub(super) took: Duration,
-    pub(super) is_answered: bool,
-    /// The server's clock, from its reply.
-    pub(super) server_us: Option<u64>,
 }
 
 impl Latency {
@@ -75,28 +69,30 @@ impl Latency {
             way_back_us: None,
             typical_way_back_us: None,
             stalled_at: None,
+            flooded_at: None,
             max_calls: max_queued,
             max_queued,
         }
     }
 
-    /// Records a call that ended while `calls` were under way, itself included.
-    pub(super) fn record(&mut self, timing: CallTiming, calls: usize, timeout: Duration) {
-        let (now, took) = (Instant::now(), timing.took);
-        if took >= timeout / 2 && self.typical.saturating_mul(STALL) <= took {
-            self.stalled_at = Some(now);
-        }
-        self.last = took;
-        self.typical = match self.typical {
-            Duration::MAX => took,
-            typical => typical - typical / SMOOTHING + took / SMOOTHING,
-        };
-        if !timing.is_answered {
-            self.max_calls = (self.max_calls / 2).max(self.max_queued);
-            return;
-        }
+    /// Records a call that was not answered.
+    pub(super) fn record_silence(&mut self, took: Duration, timeout: Duration) {
+        self.record(took, timeout);
+        self.max_calls = (self.max_calls / 2).max(self.max_queued);
+    }
+
+    /// Records a call that was answered while `calls` were under way, itself included. `server_us`:
+    /// the server's clock, from its reply.
+    pub(super) fn record_reply(
+        &mut self,
+        took: Duration,
+        server_us: Option<u64>,
+        calls: usize,
+        timeout: Duration,
+    ) {
+        self.record(took, timeout);
         self.last_answered = took;
-        self.measure(took, timing.server_us, now);
+        self.measure(took, server_us, Instant::now());
         let useful = self.useful_calls();
         if useful < self.max_calls {
             self.max_calls = useful;
@@ -104,6 +100,17 @@ impl Latency {
             // Grows only while it is used: it at most doubles in a round trip.
             self.max_calls += 1;
         }
+    }
+
+    fn record(&mut self, took: Duration, timeout: Duration) {
+        if took >= timeout / 2 && self.typical.saturating_mul(STALL) <= took {
+            self.stalled_at = Some(Instant::now());
+        }
+        self.last = took;
+        self.typical = match self.typical {
+            Duration::MAX => took,
+            typical => typical - typical / SMOOTHING + took / SMOOTHING,
+        };
     }
 
     fn measure(&mut self, took: Duration, server_us: Option<u64>, now: Instant) {
@@ -189,11 +196,6 @@ impl Latency {
     pub(super) fn is_overloaded_for(&self, remaining: Duration) -> bool {
         self.last / 2 > self.distance() && !self.fits(4, remaining)
     }
-
-    /// Returns when the server was last found to stall.
-    pub(super) const fn stalled_at(&self) -> Option<Instant> {
-        self.stalled_at
-    }
 }
 
 impl Window {
@@ -228,12 +230,8 @@ mod tests {
             let took = 2 * each_way + queued;
             let hour = Duration::from_secs(3_600);
             let server = (started.elapsed() + hour).saturating_sub(each_way);
-            let timing = CallTiming {
-                took,
-                is_answered: true,
-                server_us: u64::try_from(server.as_micros()).ok(),
-            };
-            latency.record(timing, 100, TIMEOUT);
+            let server_us = u64::try_from(server.as_micros()).ok();
+            latency.record_reply(took, server_us, 100, TIMEOUT);
         }
     }
 

@@ -8,11 +8,9 @@ pub(crate) mod client_reply;
 pub(crate) mod cluster;
 pub(crate) mod command;
 pub(crate) mod connect;
-mod connection;
+pub(crate) mod connection;
 mod control;
-pub(crate) mod deadline;
 mod dispatcher;
-mod either;
 #[cfg(feature = "redis-client")]
 mod handed_in;
 mod health_check;

@@ -54,22 +54,16 @@ pub(crate) struct ScriptCall<'a> {
     pub(crate) now_us: u64,
 }
 
-/// The keys and the numbers of a call.
-pub(super) struct Arguments {
-    /// One after another.
-    pub(super) keys: Bytes,
-    pub(super) key_ends: SmallVec<[usize; 2]>,
-    pub(super) numbers: Bytes,
-}
-
 impl ScriptCall<'_> {
     /// Returns the script that has the algorithms of these checks, and no others.
-    pub(super) fn script(&self) -> &'static Script {
+    /// `hash`: SHA-1.
+    pub(super) fn script(&self, hash: fn(&str) -> String) -> &'static Script {
         let parts = self.checks.iter().flat_map(|check| check.request.parts());
-        script::with_algorithms(parts.flatten().map(algorithm))
+        script::with_algorithms(parts.flatten().map(algorithm), hash)
     }
 
-    pub(super) fn arguments(&self) -> Arguments {
+    /// Returns the keys, one after another, where each ends, and the numbers.
+    pub(super) fn arguments(&self) -> (Bytes, SmallVec<[usize; 2]>, Bytes) {
         let mut keys = Vec::with_capacity(KEY_BYTES * self.checks.len());
         let mut key_ends = SmallVec::with_capacity(self.checks.len());
         let mut numbers = Vec::with_capacity(NUMBERS_BYTES);
@@ -99,11 +93,7 @@ impl ScriptCall<'_> {
                 (run_at, run) = (start, 1.0);
             }
         }
-        Arguments {
-            keys: keys.into(),
-            key_ends,
-            numbers: numbers.into(),
-        }
+        (keys.into(), key_ends, numbers.into())
     }
 }
 
@@ -328,9 +318,9 @@ mod tests {
             nonce: 7,
             now_us: 0,
         };
-        let arguments = call.arguments();
-        assert_eq!(arguments.key_ends.len(), asked.len());
-        let numbers = arguments.numbers.chunks(8).map(|bytes| {
+        let (_, key_ends, numbers) = call.arguments();
+        assert_eq!(key_ends.len(), asked.len());
+        let numbers = numbers.chunks(8).map(|bytes| {
             let bytes = bytes.try_into().expect("eight bytes");
             f64::from_le_bytes(bytes)
         });

@@ -23,15 +23,7 @@ const PARTS: [&str; 3] = ["--@numbers\n", "--@read\n", "--@write\n"];
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) text: Bytes,
-    name: OnceLock<Bytes>,
-}
-
-impl Script {
-    /// Returns its name, which `hash` makes of its text when it is first needed.
-    pub(super) fn name(&self, hash: impl FnOnce(&str) -> String) -> &Bytes {
-        let text = || String::from_utf8_lossy(&self.text);
-        self.name.get_or_init(|| hash(&text()).into())
-    }
+    pub(super) name: Bytes,
 }
 
 impl RedisStore {
@@ -63,7 +55,10 @@ impl RedisStore {
     clippy::expect_used,
     reason = "there is a script for each set of algorithms"
 )]
-pub(super) fn with_algorithms(algorithms: impl Iterator<Item = u8>) -> &'static Script {
+pub(super) fn with_algorithms(
+    algorithms: impl Iterator<Item = u8>,
+    hash: fn(&str) -> String,
+) -> &'static Script {
     static SCRIPTS: [OnceLock<Script>; 1 << ALGORITHMS.len()] =
         [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
 
@@ -74,8 +69,8 @@ pub(super) fn with_algorithms(algorithms: impl Iterator<Item = u8>) -> &'static 
     script.get_or_init(|| {
         let text = assemble(in_use);
         Script {
+            name: hash(&text).into(),
             text: text.into(),
-            name: OnceLock::new(),
         }
     })
 }

@@ -1,10 +1,9 @@
 //! One Redis server: whether it is asked, how long it takes, and how calls to it end.
 
 use std::{
-    error::Error,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,8 +14,7 @@ use super::{
     SendMode,
     client_reply::{RedisError, Reply},
     command::Command,
-    deadline::Deadline,
-    latency::{CallTiming, Latency},
+    latency::Latency,
     pool::{Pool, Wire},
     reply::{self, CheckResult, ScriptReply},
     request::{Repeated, ScriptCall, ScriptRequest},
@@ -42,14 +40,12 @@ pub(super) struct Server {
     shared: Arc<Shared>,
     breaker: Arc<Breaker>,
     latency: Mutex<Latency>,
-    /// Script calls under way.
-    calls: AtomicUsize,
+    /// Has a clone for each script call under way.
+    calls: Arc<()>,
     /// Whether the last call got no answer.
     is_failing: AtomicBool,
     /// Calls that got an answer.
     answers: AtomicU64,
-    /// When more refunds waited than one call takes.
-    flooded_at: Mutex<Option<Instant>>,
 }
 
 impl Server {
@@ -60,10 +56,9 @@ impl Server {
             breaker: Arc::new(Breaker::new(shared.random)),
             shared,
             latency: Mutex::new(latency),
-            calls: AtomicUsize::new(0),
+            calls: Arc::default(),
             is_failing: AtomicBool::new(false),
             answers: AtomicU64::new(0),
-            flooded_at: Mutex::new(None),
         }
     }
 
@@ -74,7 +69,7 @@ impl Server {
 
     /// Adds the server's name to an error.
     pub(super) fn with_server(&self, error: StoreError) -> StoreError {
-        error.at(self.pool.server())
+        error.at(&self.pool.server)
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -108,7 +103,7 @@ impl Server {
         &self,
         checks: &[Repeated<'_>],
         mode: SendMode,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<ScriptReply, StoreError> {
         let call = ScriptCall {
             checks,
@@ -121,20 +116,25 @@ impl Server {
         let permit = self.try_acquire(is_refund)?;
         // Checks wait for the outcome of a probe.
         let until = match permit.is_probe() {
-            true => deadline.earlier(Deadline::after(self.timeout())),
+            true => deadline.min(Instant::now() + self.timeout()),
             false => deadline,
         };
         let sent_at = Instant::now();
-        let under_way = (!is_refund).then(|| CallUnderWay::begin(self));
-        let reply = wire.eval(self.pool.scripts(), &call, mode, until).await;
-        let reply = reply.and_then(|integers| reply::decode(&integers, &call));
+        let _under_way = (!is_refund).then(|| Arc::clone(&self.calls));
+        let reply = async {
+            let connection = wire.connection(until).await?;
+            let loading = &self.pool.loading;
+            let integers = connection.eval(loading, &call, mode, until).await?;
+            reply::decode(&integers, &call)
+        };
+        let reply = reply.await;
         if reply.as_ref().err().is_none_or(StoreError::is_sent) {
             let took = sent_at.elapsed();
             let times = checks.iter();
             let times = times.map(|check| check.times * check.request.checks() as u64);
             self.shared.calls.record(took, times.sum());
-            if let Some(under_way) = under_way {
-                under_way.record(&reply, took, deadline);
+            if !is_refund {
+                self.record_latency(&reply, took, deadline);
             }
         }
         let outcome = match &reply {
@@ -154,13 +154,36 @@ impl Server {
         self.finish(wire, permit, reply, outcome)
     }
 
+    /// Records how long a call took that was sent.
+    fn record_latency(
+        &self,
+        reply: &Result<ScriptReply, StoreError>,
+        took: Duration,
+        deadline: Instant,
+    ) {
+        let mut latency = self.latency();
+        match reply {
+            Err(_) => latency.record_silence(took, self.timeout()),
+            // If the reply was read after the deadline, this process was late, and not the server.
+            Ok(_) if deadline <= Instant::now() => {}
+            Ok(results) => {
+                // A store with its own clock sends the time that the reply repeats.
+                let found = results.iter().flatten().next();
+                let found = found.filter(|_| self.shared.clock.is_none());
+                let calls = Arc::strong_count(&self.calls) - 1;
+                let server_us = found.map(|found| found.now_us);
+                latency.record_reply(took, server_us, calls, self.timeout());
+            }
+        }
+    }
+
     /// Decides one check in a call of its own.
     #[expect(clippy::expect_used, reason = "a reply has a result for each check")]
     pub(super) async fn eval_alone(
         &self,
         request: &ScriptRequest,
         mode: SendMode,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<CheckResult, StoreError> {
         let reply = self.eval(&[Repeated::once(request)], mode, deadline).await;
         reply?.pop().expect("a result for each check")
@@ -170,22 +193,25 @@ impl Server {
         &self,
         command: &Command,
         mode: SendMode,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<Reply, StoreError> {
         let wire = self.pool.next();
-        let reply = if command.is_of_buckets() {
-            let permit = self.try_acquire(false)?;
-            let reply = wire.send(command, mode, deadline).await;
-            let outcome = CallOutcome::of_server(&reply, wire.is_connected());
-            self.finish(wire, permit, reply, outcome)
-        } else {
-            let reply = wire.send(command, mode, deadline).await;
-            if reply.as_ref().is_err_and(StoreError::is_foreign_reply) {
-                // A connection whose replies are out of step stays so.
-                wire.replace();
-            }
-            reply
+        let permit = match command.is_of_buckets() {
+            true => Some(self.try_acquire(false)?),
+            false => None,
         };
+        let reply = async {
+            let connection = wire.connection(deadline).await?;
+            connection.send(command, mode, deadline).await
+        };
+        let mut reply = reply.await;
+        if let Some(permit) = permit {
+            let outcome = CallOutcome::of_server(&reply, wire.is_connected());
+            reply = self.finish(wire, permit, reply, outcome);
+        } else if reply.as_ref().is_err_and(StoreError::is_foreign_reply) {
+            // A connection whose replies are out of step stays so.
+            wire.replace();
+        }
         reply.map_err(|error| self.with_server(error))
     }
 
@@ -239,9 +265,10 @@ impl Server {
 
     /// Returns the error of a check whose turn did not come in time. It is overload if other
     /// checks were answered since this one came, and the server did not stall meanwhile.
-    pub(super) fn too_late(&self, deadline: Deadline, answers_before: u64) -> StoreError {
-        let stalled_at = self.latency().stalled_at();
-        let has_stalled = stalled_at.is_some() && stalled_at >= deadline.began(self.timeout());
+    pub(super) fn too_late(&self, deadline: Instant, answers_before: u64) -> StoreError {
+        let stalled_at = self.latency().stalled_at;
+        let has_stalled =
+            stalled_at.is_some() && stalled_at >= deadline.checked_sub(self.timeout());
         let is_silent = has_stalled || self.answers() == answers_before;
         if is_silent && !self.is_crowded(deadline) {
             StoreError::not_sent("no answer to the calls before it")
@@ -251,7 +278,7 @@ impl Server {
     }
 
     /// Returns the error of a check that was sent and got no answer in time.
-    pub(super) fn unanswered(&self, deadline: Deadline) -> StoreError {
+    pub(super) fn unanswered(&self, deadline: Instant) -> StoreError {
         StoreError::new(match self.is_crowded(deadline) {
             true => StoreErrorKind::Crowded,
             false => StoreErrorKind::Timeout,
@@ -260,65 +287,20 @@ impl Server {
 
     /// Records that more refunds wait than one call takes.
     pub(super) fn record_flood(&self) {
-        *self.flooded_at() = Some(Instant::now());
+        self.latency().flooded_at = Some(Instant::now());
     }
 
     /// Whether a check with this deadline may be late because of many refunds.
-    fn is_crowded(&self, deadline: Deadline) -> bool {
-        let flooded_at = *self.flooded_at();
+    fn is_crowded(&self, deadline: Instant) -> bool {
+        let flooded_at = self.latency().flooded_at;
         // A call that was sent before may be in the way for as long as a call may take.
-        let since = deadline.began(self.timeout().saturating_mul(2));
-        flooded_at.is_some() && flooded_at >= since
-    }
-
-    fn flooded_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        lock(&self.flooded_at)
+        flooded_at.is_some() && flooded_at >= deadline.checked_sub(2 * self.timeout())
     }
 }
 
 /// Whether another connection may reach a server that answers: after a failover, an
 /// address may be that of a replica, or of no server.
 fn is_elsewhere(error: &StoreError) -> bool {
-    let source = error.source().and_then(|source| source.downcast_ref());
-    let word = source.and_then(RedisError::word);
+    let word = RedisError::of(error).and_then(RedisError::word);
     error.is_timeout() || matches!(word, Some("READONLY" | "MASTERDOWN"))
-}
-
-/// A script call under way. It counts until it ends or is dropped.
-struct CallUnderWay<'a> {
-    server: &'a Server,
-}
-
-impl<'a> CallUnderWay<'a> {
-    fn begin(server: &'a Server) -> Self {
-        server.calls.fetch_add(1, Ordering::Relaxed);
-        Self { server }
-    }
-
-    /// Records how long a call took that was sent.
-    fn record(self, reply: &Result<ScriptReply, StoreError>, took: Duration, deadline: Deadline) {
-        // If the reply was read after the deadline, this process was late, and not the server.
-        if reply.is_ok() && deadline.has_passed(Instant::now()) {
-            return;
-        }
-        // A store with its own clock sends the time that the reply repeats.
-        let has_server_clock = self.server.shared.clock.is_none();
-        let results = reply.iter().flatten();
-        let server_us = results.flatten().next();
-        let server_us = server_us.map(|found| found.now_us);
-        let timing = CallTiming {
-            took,
-            is_answered: reply.is_ok(),
-            server_us: server_us.filter(|_| has_server_clock),
-        };
-        let calls = self.server.calls.load(Ordering::Relaxed);
-        let timeout = self.server.timeout();
-        self.server.latency().record(timing, calls, timeout);
-    }
-}
-
-impl Drop for CallUnderWay<'_> {
-    fn drop(&mut self) {
-        self.server.calls.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{
-    SendMode, cluster::Cluster, command::Command, deadline::Deadline, dispatcher::Dispatcher,
-    either::Either, request::ScriptRequest, shared::Shared,
+    SendMode, cluster::Cluster, command::Command, dispatcher::Dispatcher, request::ScriptRequest,
+    shared::Shared,
 };
-use crate::util::lock::lock;
 use crate::{
     Decision, Fingerprint, Key, StoreError,
     charge::Operation,
@@ -21,6 +22,7 @@ use crate::{
         denial_cache::{DenialCache, Lookup, PendingCheck, record_decision},
         in_runtime::InRuntime,
     },
+    util::{lock::lock, task::AbortOnDrop},
 };
 
 /// The part of a [`RedisStore`](crate::RedisStore) that has no leases.
@@ -40,7 +42,11 @@ pub(super) struct Unleased {
 #[derive(Clone, Debug)]
 pub(super) enum Servers {
     One(Arc<Dispatcher>),
-    Cluster(Arc<Cluster>),
+    Cluster {
+        cluster: Arc<Cluster>,
+        /// Keeps its slot map.
+        _keeper: Arc<AbortOnDrop<()>>,
+    },
 }
 
 impl Unleased {
@@ -65,28 +71,30 @@ impl Unleased {
     fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
         match self.servers() {
             Ok(Servers::One(dispatcher)) => vec![dispatcher],
-            Ok(Servers::Cluster(cluster)) => cluster.dispatchers(),
+            Ok(Servers::Cluster { cluster, .. }) => cluster.dispatchers(),
             Err(_) => Vec::new(),
         }
     }
 
     fn send(&self, check: &Check<'_>, mut asking: Option<PendingCheck>) -> Answer<Decision> {
         let request = request(check, asking.as_mut());
-        let deadline = Deadline::after(self.patience(check));
+        let deadline = Instant::now() + self.patience(check);
         let dispatcher = match self.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
             Ok(Servers::One(dispatcher)) => dispatcher,
-            Ok(Servers::Cluster(cluster)) => {
+            Ok(Servers::Cluster { cluster, .. }) => {
                 return self.later(cluster.check(request, deadline, asking));
             }
         };
-        let in_flight = match dispatcher.admit(request.is_refund()) {
-            Ok(in_flight) => in_flight,
+        let room = match dispatcher.admit(request.is_refund()) {
+            Ok(room) => room,
             Err(error) => return Answer::Now(Err(error)),
         };
         self.later(async move {
             let request = Arc::new(request);
-            let found = Dispatcher::submit(Arc::clone(&request), in_flight, deadline).await?;
+            let found = dispatcher
+                .submit(Arc::clone(&request), room, deadline)
+                .await?;
             let decision = request.decision(&found);
             record_decision(asking, &decision);
             Ok(decision)
@@ -105,12 +113,6 @@ impl Unleased {
             Operation::Settle => part.unwrap_or(LONGEST_SETTLEMENT).min(LONGEST_SETTLEMENT),
             _ => Duration::ZERO,
         })
-    }
-
-    /// Returns a cached denial, or what to do with the server's answer.
-    fn look_up(&self, check: &Check<'_>) -> Lookup {
-        let denials = self.denials.as_ref();
-        denials.map_or(Lookup::Ask(None), |denials| denials.look_up(check))
     }
 
     /// Returns an answer for callers inside and outside a Tokio runtime.
@@ -138,9 +140,11 @@ fn request(check: &Check<'_>, asking: Option<&mut PendingCheck>) -> ScriptReques
 
 impl Store for Unleased {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let asking = match self.look_up(check) {
-            Lookup::Denied(decision) => return Answer::Now(Ok(decision)),
-            Lookup::Ask(asking) => asking,
+        let denials = self.denials.as_ref();
+        let asking = match denials.map(|denials| denials.look_up(check)) {
+            Some(Lookup::Denied(decision)) => return Answer::Now(Ok(decision)),
+            Some(Lookup::Ask(asking)) => asking,
+            None => None,
         };
         match asking.as_ref().is_some_and(PendingCheck::voids_denials) {
             // The denials stay void until the refund has arrived, even if its caller leaves.
@@ -155,25 +159,21 @@ impl Store for Unleased {
         let names = charges
             .iter()
             .map(|charge| self.shared.names.key_text(charge));
-        let (keys, timeout) = (names.collect(), self.shared.timeout);
-        let admitted = match self.servers() {
-            Ok(Servers::One(dispatcher)) => match dispatcher.admit(false) {
-                Ok(in_flight) => Either::First(in_flight),
-                Err(error) => return Answer::Now(Err(error)),
-            },
-            Ok(Servers::Cluster(cluster)) => Either::Second(cluster),
+        let keys = names.collect();
+        let deadline = Instant::now() + self.shared.timeout;
+        let servers = match self.servers() {
+            Ok(servers) => servers,
             Err(closed) => return Answer::Now(Err(closed)),
         };
         Answer::Later(Box::pin(async move {
             let _resetting = resetting;
-            let deadline = Deadline::after(timeout);
-            match admitted {
-                Either::First(in_flight) => {
+            match servers {
+                Servers::One(dispatcher) => {
                     let delete = Command::Delete { keys };
-                    let deleted = in_flight.send(&delete, SendMode::Alone, deadline).await;
-                    deleted.map(drop)
+                    let deleted = dispatcher.server().send(&delete, SendMode::Alone, deadline);
+                    deleted.await.map(drop)
                 }
-                Either::Second(cluster) => cluster.reset(keys, deadline).await,
+                Servers::Cluster { cluster, .. } => cluster.reset(keys, deadline).await,
             }
         }))
     }

@@ -154,13 +154,12 @@ fn unknown(scheme: &str) -> ConfigError {
 #[allow(clippy::expect_used, clippy::panic)]
 mod tests {
     use super::*;
-    use crate::store::redis::connect::UrlParts;
 
-    fn seeds(url: &str) -> (UrlParts, Vec<String>) {
+    fn seeds(url: &str) -> (Settings, Vec<String>) {
         match Target::of(url).expect("a usable URL") {
             Target::Cluster(settings, seeds) => {
                 let seeds = seeds.iter().map(Address::to_string).collect();
-                (settings.url_parts(), seeds)
+                (settings, seeds)
             }
             Target::Node(_) => panic!("a cluster"),
         }
@@ -168,10 +167,10 @@ mod tests {
 
     #[test]
     fn several_nodes_are_named_in_two_ways() {
-        let (parts, named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
+        let (Settings(config), named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
         assert_eq!(named, ["one:1", "two:6379", "::1:3"]);
-        assert_eq!(parts.user.as_deref(), Some("app"));
-        assert_eq!(parts.password.as_deref(), Some("p@w"));
+        assert_eq!(config.username.as_deref(), Some("app"));
+        assert_eq!(config.password.as_deref(), Some("p@w"));
 
         let (_, named) = seeds("valkey-cluster://one:1?node=two:2&node=one:1&node=three:3");
         assert_eq!(named, ["one:1", "two:2", "three:3"]);
@@ -181,18 +180,16 @@ mod tests {
     fn sentinels_their_own_user_and_the_name_of_the_primary() {
         let url = "redis-sentinel://app:p%40w@one,two:2,[::1]:3/4\
                    ?sentinelServiceName=main&sentinelUsername=watch&sentinelPassword=p%40ss";
-        let Target::Node(settings) = Target::of(url).expect("a usable URL") else {
+        let Target::Node(Settings(config)) = Target::of(url).expect("a usable URL") else {
             panic!("one node");
         };
-        let parts = settings.url_parts();
-        assert_eq!(parts.user.as_deref(), Some("app"));
-        assert_eq!(parts.password.as_deref(), Some("p@w"));
-        assert_eq!(parts.database, Some(4));
-        assert_eq!(parts.hosts, ["one:26379", "two:2", "[::1]:3"]);
-        let (service, user, password) = parts.sentinels.expect("sentinels");
-        assert_eq!(service, "main");
-        assert_eq!(user.as_deref(), Some("watch"));
-        assert_eq!(password.as_deref(), Some("p@ss"));
+        assert_eq!(config.username.as_deref(), Some("app"));
+        assert_eq!(config.password.as_deref(), Some("p@w"));
+        assert_eq!(config.database, Some(4));
+        let sentinels = format!("{:?}", config.server);
+        for part in ["one", "26379", "two", "[::1]", "main", "watch", "p@ss"] {
+            assert!(sentinels.contains(part), "{sentinels}");
+        }
     }
 
     #[test]

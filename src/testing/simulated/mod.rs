@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout_at},
 };
 
 use self::server::Server;
@@ -25,8 +25,8 @@ use crate::{
         redis::{
             client_reply::Reply,
             command::Command,
-            deadline::Deadline,
-            pool::{Pool, ServerDouble},
+            connection::ServerDouble,
+            pool::Pool,
             reply::Integers,
             request::{ScriptCall, ScriptRequest},
         },
@@ -177,7 +177,7 @@ impl SimulatedRedis {
     /// left.
     fn travel<T: Send + 'static>(
         &self,
-        deadline: Deadline,
+        deadline: Instant,
         serve: impl FnOnce(&mut Server) -> T + Send + 'static,
     ) -> StoreFuture<T> {
         let redis = self.clone();
@@ -200,7 +200,7 @@ impl SimulatedRedis {
             };
             let call = RunToCompletion::new(call, runtime);
             let lost = || StoreError::unavailable("the connection was lost");
-            match timeout(deadline.remaining(), call).await {
+            match timeout_at(deadline, call).await {
                 Ok(answer) => answer.ok_or_else(lost),
                 Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
             }
@@ -223,7 +223,7 @@ impl SimulatedRedis {
 }
 
 impl ServerDouble for SimulatedRedis {
-    fn eval(&self, call: &ScriptCall<'_>, deadline: Deadline) -> StoreFuture<Integers> {
+    fn eval(&self, call: &ScriptCall<'_>, deadline: Instant) -> StoreFuture<Integers> {
         let checks = call.checks.iter();
         let checks: Vec<(ScriptRequest, u64)> = checks
             .map(|check| (check.request.clone(), check.times))
@@ -235,7 +235,7 @@ impl ServerDouble for SimulatedRedis {
         })
     }
 
-    fn send(&self, command: Command, deadline: Deadline) -> StoreFuture<Reply> {
+    fn send(&self, command: Command, deadline: Instant) -> StoreFuture<Reply> {
         self.travel(deadline, move |server| server.reply(command))
     }
 }

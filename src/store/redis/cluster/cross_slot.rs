@@ -8,20 +8,18 @@
 use std::{mem, sync::Arc};
 
 use smallvec::SmallVec;
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::{sync::oneshot, task::JoinSet, time::Instant};
 
-use super::{
-    Cluster,
-    redirect::{Failed, unsplittable},
-    topology::Topology,
-};
+use super::{Cluster, redirect::unsplittable};
 use crate::{
     Decision, PolicyDecision, StoreError,
     charge::{Charge, Demand, Operation},
-    store::redis::{
-        deadline::Deadline,
-        reply::{CheckResult, policy_decisions},
-        request::ScriptRequest,
+    store::{
+        StoreFuture,
+        redis::{
+            reply::{CheckResult, policy_decisions},
+            request::ScriptRequest,
+        },
     },
 };
 
@@ -40,11 +38,11 @@ pub(super) struct GroupResult {
 
 impl SlotGroup {
     /// Splits a check, in the order of the first charge of each slot.
-    pub(super) fn split(request: ScriptRequest, topology: &Topology) -> Vec<Self> {
+    pub(super) fn split(request: ScriptRequest, cluster: &Cluster) -> Vec<Self> {
         let operation = request.operation;
         let mut groups: Vec<Self> = Vec::with_capacity(1);
         for (place, charge) in request.charges.into_iter().enumerate() {
-            let slot = topology.slot(&charge);
+            let slot = cluster.slot(&charge);
             match groups.iter_mut().find(|group| group.request.slot == slot) {
                 Some(group) => {
                     group.places.push(place);
@@ -203,31 +201,22 @@ impl Cluster {
         self: Arc<Self>,
         operation: Operation,
         groups: Vec<SlotGroup>,
-        deadline: Deadline,
+        deadline: Instant,
         answer: &oneshot::Sender<Result<Decision, StoreError>>,
     ) -> Result<Decision, StoreError> {
-        match operation {
-            Operation::Take | Operation::TakeUpTo => {
-                self.take(operation, groups, deadline, answer).await
-            }
-            Operation::Peek
-            | Operation::Refund
-            | Operation::Debit
-            | Operation::Renew
-            | Operation::Settle
-            | Operation::Ban => {
-                let results = self.send_all(groups, deadline).await?;
-                let fitting = results.iter().map(|result| result.found.fitting).min();
-                Ok(decision(operation, fitting.unwrap_or(0), &results, &[]))
-            }
+        if matches!(operation, Operation::Take | Operation::TakeUpTo) {
+            return self.take(operation, groups, deadline, answer).await;
         }
+        let results = self.send_all(groups, deadline).await?;
+        let fitting = results.iter().map(|result| result.found.fitting).min();
+        Ok(decision(operation, fitting.unwrap_or(0), &results, &[]))
     }
 
     async fn take(
         self: Arc<Self>,
         operation: Operation,
         mut groups: Vec<SlotGroup>,
-        deadline: Deadline,
+        deadline: Instant,
         answer: &oneshot::Sender<Result<Decision, StoreError>>,
     ) -> Result<Decision, StoreError> {
         let demands = || groups.iter().flat_map(SlotGroup::demands);
@@ -243,7 +232,7 @@ impl Cluster {
             let Some(group) = groups.pop() else { break };
             let limited = group.clone().for_at_most(fitting);
             let found = match answer.is_closed() {
-                true => Err(StoreError::not_sent("the caller has left").into()),
+                true => Err(StoreError::not_sent("the caller has left")),
                 false => self.send(&limited.request, deadline).await,
             };
             match found {
@@ -251,12 +240,12 @@ impl Cluster {
                     fitting = fitting.min(found.fitting);
                     results.push(GroupResult { group, found });
                 }
-                Err(Failed::SplitRequired) if group.is_divisible() => {
+                Err(error) if error.is_redirected() && group.is_divisible() => {
                     groups.extend(group.key_by_key().rev());
                 }
-                Err(failed) => {
+                Err(error) => {
                     let refunded = self.refund(0, &results).await;
-                    let error = unsplittable(failed);
+                    let error = unsplittable(error);
                     return Err(match refunded {
                         Ok(()) if results.iter().any(GroupResult::has_granted_permits) => {
                             error.after_taking()
@@ -305,7 +294,7 @@ impl Cluster {
         results: &[GroupResult],
     ) -> Result<(), StoreError> {
         let surplus = results.iter().filter_map(|result| result.surplus(fitting));
-        let deadline = Deadline::after(self.topology.shared().timeout);
+        let deadline = Instant::now() + self.shared.timeout;
         let refunded = self.send_all(surplus.collect(), deadline);
         refunded.await.map(drop)
     }
@@ -314,7 +303,7 @@ impl Cluster {
     pub(super) async fn send_all(
         self: &Arc<Self>,
         groups: Vec<SlotGroup>,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<Vec<GroupResult>, StoreError> {
         let (results, failure) = self.send_each(groups, deadline).await;
         failure.map_or(Ok(results), Err)
@@ -324,12 +313,11 @@ impl Cluster {
     async fn send_each(
         self: &Arc<Self>,
         groups: Vec<SlotGroup>,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> (Vec<GroupResult>, Option<StoreError>) {
         let mut calls = JoinSet::new();
         for group in groups {
-            let cluster = Arc::clone(self);
-            calls.spawn(async move { cluster.send_group(group, deadline).await });
+            calls.spawn(Arc::clone(self).send_group(group, deadline));
         }
         let (mut results, mut failure) = (Vec::with_capacity(calls.len()), None);
         while let Some(joined) = calls.join_next().await {
@@ -342,25 +330,21 @@ impl Cluster {
         (results, failure)
     }
 
-    async fn send_group(
-        self: &Arc<Self>,
+    fn send_group(
+        self: Arc<Self>,
         group: SlotGroup,
-        deadline: Deadline,
-    ) -> Result<Vec<GroupResult>, StoreError> {
-        match self.send(&group.request, deadline).await {
-            Ok(found) => return Ok(vec![GroupResult { group, found }]),
-            Err(Failed::SplitRequired) if group.is_divisible() => {}
-            Err(failed) => return Err(unsplittable(failed)),
-        }
-        let (mut results, mut failure) = (Vec::new(), None);
-        for group in group.key_by_key() {
+        deadline: Instant,
+    ) -> StoreFuture<Vec<GroupResult>> {
+        Box::pin(async move {
             match self.send(&group.request, deadline).await {
-                Ok(found) => results.push(GroupResult { group, found }),
-                // The other buckets may still get their units back.
-                Err(failed) => failure = Some(unsplittable(failed)),
+                Ok(found) => Ok(vec![GroupResult { group, found }]),
+                Err(error) if error.is_redirected() && group.is_divisible() => {
+                    let keys = group.key_by_key().collect();
+                    self.send_all(keys, deadline).await
+                }
+                Err(error) => Err(unsplittable(error)),
             }
-        }
-        failure.map_or(Ok(results), Err)
+        })
     }
 }
 

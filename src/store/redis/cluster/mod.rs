@@ -12,24 +12,22 @@ pub(crate) mod redirect;
 pub(crate) mod slots;
 mod topology;
 
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::{Arc, RwLock},
+};
 
-use smallvec::SmallVec;
 use tokio::{
-    sync::{Semaphore, oneshot},
+    sync::{Notify, Semaphore, oneshot, watch},
     task::JoinSet,
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
-use self::{
-    cross_slot::SlotGroup,
-    redirect::{Failed, unsplittable},
-    topology::Topology,
-};
+use self::{cross_slot::SlotGroup, redirect::unsplittable, topology::Map};
 use super::{
     SendMode, address::Address, client_reply::Reply, command::Command, connect::Settings,
-    connection::slot, deadline::Deadline, dispatcher::Dispatcher, reply::CheckResult,
-    request::ScriptRequest, shared::Shared,
+    connection::slot, dispatcher::Dispatcher, reply::CheckResult, request::ScriptRequest,
+    shared::Shared,
 };
 use crate::{
     Decision, StoreError,
@@ -41,54 +39,58 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Cluster {
-    topology: Arc<Topology>,
-    _keeper: AbortOnDrop<()>,
+    map: RwLock<Map>,
+    seeds: Vec<Address>,
+    /// Those of any node.
+    settings: Settings,
+    shared: Arc<Shared>,
+    /// Whether any refresh of the map has succeeded; `None` before the first has ended.
+    refreshes: watch::Sender<Option<Result<(), StoreError>>>,
+    refresh_requested: Notify,
     /// Room for the checks that wait for the first slot map.
     room: Semaphore,
     /// After that, no check waits for the first slot map.
-    first_map_deadline: Deadline,
+    first_map_deadline: Instant,
 }
 
 impl Cluster {
-    /// Returns the dispatchers of all nodes that are in use.
-    pub(super) fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
-        self.topology.dispatchers()
-    }
-
-    /// Starts looking for the cluster and returns at once.
+    /// Starts looking for the cluster and returns at once. Its map is kept as long as the second
+    /// value lives.
     pub(super) fn connect(
         shared: Arc<Shared>,
         settings: Settings,
         seeds: Vec<Address>,
-    ) -> Arc<Self> {
-        let room = Semaphore::new(shared.max_in_flight.min(Semaphore::MAX_PERMITS));
-        let first_map_deadline = Deadline::after(shared.first_grace());
-        let topology = Topology::new(shared, settings, seeds);
-        let kept = Arc::clone(&topology);
-        let keeper =
-            AbortOnDrop::keep(&topology.shared().runtime, move || Arc::clone(&kept).keep());
-        Arc::new(Self {
-            topology,
-            _keeper: keeper,
-            room,
-            first_map_deadline,
-        })
+    ) -> (Arc<Self>, AbortOnDrop<()>) {
+        let cluster = Arc::new(Self {
+            map: RwLock::new(Map::empty()),
+            seeds,
+            settings,
+            refreshes: watch::Sender::new(None),
+            refresh_requested: Notify::new(),
+            room: Semaphore::new(shared.max_in_flight),
+            first_map_deadline: Instant::now() + shared.first_grace(),
+            shared,
+        });
+        let kept = Arc::clone(&cluster);
+        let work = move || Arc::clone(&kept).keep_map();
+        let keeper = AbortOnDrop::keep(&cluster.shared.runtime, work);
+        (cluster, keeper)
     }
 
     /// Decides a check, with those shadows that are in its slot.
     pub(super) async fn check(
         self: Arc<Self>,
         mut request: ScriptRequest,
-        deadline: Deadline,
+        deadline: Instant,
         mut asking: Option<PendingCheck>,
     ) -> Result<Decision, StoreError> {
         let operation = request.operation;
         let shadows = mem::take(&mut request.shadows);
-        let mut groups = SlotGroup::split(request, &self.topology);
+        let mut groups = SlotGroup::split(request, &self);
         if let [group] = &mut groups[..] {
             let slot = group.request.slot;
             let here = shadows.into_iter();
-            let here = here.filter(|charge| self.topology.slot(charge) == slot);
+            let here = here.filter(|charge| self.slot(charge) == slot);
             group.request.shadows = here.collect();
             match self.send(&group.request, deadline).await {
                 Ok(found) => {
@@ -96,27 +98,16 @@ impl Cluster {
                     record_decision(asking, &decision);
                     return Ok(decision);
                 }
-                Err(Failed::Error(error)) => return Err(error),
-                Err(Failed::SplitRequired) => group.request.shadows.clear(),
+                Err(error) if !error.is_redirected() => return Err(error),
+                Err(_) => group.request.shadows.clear(),
             }
         }
         if let Some(asking) = &mut asking {
             asking.mark_non_atomic();
         }
-        self.spawn_detached(operation, groups, deadline, asking)
-            .await
-    }
-
-    /// Decides in a task of its own: a caller that leaves must not leave half a check behind.
-    async fn spawn_detached(
-        self: Arc<Self>,
-        operation: Operation,
-        groups: Vec<SlotGroup>,
-        deadline: Deadline,
-        asking: Option<PendingCheck>,
-    ) -> Result<Decision, StoreError> {
-        let topology = Arc::clone(&self.topology);
-        let Shared { tasks, runtime, .. } = topology.shared();
+        // In a task of its own: a caller that leaves must not leave half a check behind.
+        let shared = Arc::clone(&self.shared);
+        let Shared { tasks, runtime, .. } = &*shared;
         let (answer, receiver) = oneshot::channel();
         tasks.spawn(runtime, async move {
             let decision = self.decide_in_groups(operation, groups, deadline, &answer);
@@ -125,7 +116,7 @@ impl Cluster {
             // A caller that left was charged, as any caller whose answer is lost.
             let _ = answer.send(decision);
         });
-        match timeout(deadline.remaining(), receiver).await {
+        match timeout_at(deadline, receiver).await {
             Ok(Ok(decision)) => decision,
             // The runtime of the store is gone.
             Ok(Err(_)) => Err(StoreError::new(StoreErrorKind::Unavailable)),
@@ -138,47 +129,39 @@ impl Cluster {
         self: &Arc<Self>,
         charge: impl Fn(u64) -> Charge<'static>,
     ) -> Result<(), StoreError> {
-        let deadline = Deadline::after(self.topology.shared().timeout);
-        // Waits for the first slot map.
-        self.owner(self.topology.slot(&charge(0)), deadline).await?;
+        let deadline = Instant::now() + self.shared.timeout;
+        self.wait_until_found(deadline).await?;
         let request = ScriptRequest {
             operation: Operation::Take,
             slot: 0,
-            charges: self.topology.one_for_each_owner(charge),
+            charges: self.one_for_each_owner(charge),
             shadows: Vec::new(),
         };
-        let groups = SlotGroup::split(request, &self.topology);
+        let groups = SlotGroup::split(request, self);
         let asked = self.send_all(groups, deadline);
         asked.await.map(drop)
     }
 
-    /// Returns the primaries. Waits for the first slot map.
-    pub(super) async fn primaries(
-        &self,
-        deadline: Deadline,
-    ) -> Result<Vec<Arc<Dispatcher>>, StoreError> {
-        self.owner(0, deadline).await?;
-        Ok(self.topology.primaries())
+    /// Waits for the first slot map.
+    pub(super) async fn wait_until_found(&self, deadline: Instant) -> Result<(), StoreError> {
+        self.owner(0, deadline).await.map(drop)
     }
 
+    /// Deletes keys, each in a call of its own: a node that hangs takes no time from the others. If
+    /// one fails, the others are deleted nevertheless.
     pub(super) async fn reset(
         self: Arc<Self>,
         keys: Vec<String>,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<(), StoreError> {
-        let mut by_slot: SmallVec<[(u16, Vec<String>); 2]> = SmallVec::new();
-        for key in keys {
-            let slot = slot(key.as_bytes());
-            match by_slot.iter_mut().find(|(other, _)| *other == slot) {
-                Some((_, keys)) => keys.push(key),
-                None => by_slot.push((slot, vec![key])),
-            }
-        }
-        // All at once: a node that hangs takes no time from the others.
         let mut calls = JoinSet::new();
-        for (slot, keys) in by_slot {
+        for key in keys {
             let cluster = Arc::clone(&self);
-            calls.spawn(async move { cluster.delete(slot, keys, deadline).await });
+            calls.spawn(async move {
+                let keys = vec![key.clone()];
+                let delete = Command::Delete { keys };
+                cluster.send_about(&key, &delete, deadline).await.map(drop)
+            });
         }
         let mut deleted = Vec::new();
         while let Some(joined) = calls.join_next().await {
@@ -187,12 +170,12 @@ impl Cluster {
         all_deleted(deleted)
     }
 
-    /// Sends a command about the control document.
-    pub(super) async fn send_for(
+    /// Sends a command about a key to the primary that has it.
+    pub(super) async fn send_about(
         &self,
         key: &str,
         command: &Command,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<Reply, StoreError> {
         let send = |node: Arc<Dispatcher>, mode: SendMode| async move {
             node.server().send(command, mode, deadline).await
@@ -201,45 +184,13 @@ impl Cluster {
         reply.map_err(unsplittable)
     }
 
-    /// Deletes keys of one slot. If one fails, the others are deleted nevertheless.
-    async fn delete(
-        &self,
-        slot: u16,
-        keys: Vec<String>,
-        deadline: Deadline,
-    ) -> Result<(), StoreError> {
-        match self.delete_together(slot, keys.clone(), deadline).await {
-            Err(Failed::SplitRequired) if keys.len() > 1 => {}
-            deleted => return deleted.map_err(unsplittable),
-        }
-        let mut deleted = Vec::new();
-        for key in keys {
-            let one = self.delete_together(slot, vec![key], deadline).await;
-            deleted.push(one.map_err(unsplittable));
-        }
-        all_deleted(deleted)
-    }
-
-    async fn delete_together(
-        &self,
-        slot: u16,
-        keys: Vec<String>,
-        deadline: Deadline,
-    ) -> Result<(), Failed> {
-        let command = &Command::Delete { keys };
-        let delete = |node: Arc<Dispatcher>, mode: SendMode| async move {
-            let in_flight = node.admit(false)?;
-            in_flight.send(command, mode, deadline).await.map(drop)
-        };
-        self.follow(slot, deadline, delete).await
-    }
-
-    /// Decides a check of keys of one slot.
+    /// Decides a check of keys of one slot. Fails as redirected if the slot is being moved, and its
+    /// keys are on both nodes: then nothing ran, and each must be asked about in a call of its own.
     async fn send(
         self: &Arc<Self>,
         request: &ScriptRequest,
-        deadline: Deadline,
-    ) -> Result<CheckResult, Failed> {
+        deadline: Instant,
+    ) -> Result<CheckResult, StoreError> {
         let decide = |node: Arc<Dispatcher>, mode: SendMode| {
             let mut request = request.clone();
             if mode != SendMode::Batched {
@@ -247,9 +198,9 @@ impl Cluster {
                 request.shadows.clear();
             }
             async move {
-                let in_flight = node.admit(request.is_refund())?;
+                let room = node.admit(request.is_refund())?;
                 if mode == SendMode::Batched {
-                    return Dispatcher::submit(Arc::new(request), in_flight, deadline).await;
+                    return node.submit(Arc::new(request), room, deadline).await;
                 }
                 let server = node.server();
                 server.eval_alone(&request, mode, deadline).await

@@ -2,19 +2,13 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{
-    Cluster,
-    topology::{Member, RefreshState},
-};
+use super::{Cluster, topology::Member};
 use crate::{
     StoreError,
     error::StoreErrorKind,
-    store::redis::{
-        SendMode, address::Address, client_reply::RedisError, deadline::Deadline,
-        dispatcher::Dispatcher,
-    },
+    store::redis::{SendMode, address::Address, client_reply::RedisError, dispatcher::Dispatcher},
 };
 
 /// A check that was redirected more often has failed.
@@ -22,25 +16,11 @@ const MAX_REDIRECTIONS: u32 = 5;
 /// Multiplied by the square of the number of redirections: 25 ms in all.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Why a call on a slot has no reply.
-pub(super) enum Failed {
-    Error(StoreError),
-    /// The slot is being moved, and its keys are on both nodes. Nothing ran. Each key must
-    /// be asked about in a call of its own.
-    SplitRequired,
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        Self::Error(error)
-    }
-}
-
 /// Returns the error of a call on one key, which is never on both nodes.
-pub(super) fn unsplittable(failed: Failed) -> StoreError {
-    match failed {
-        Failed::Error(error) => error,
-        Failed::SplitRequired => StoreError::not_sent("the slot is being moved"),
+pub(super) fn unsplittable(error: StoreError) -> StoreError {
+    match error.is_redirected() {
+        true => StoreError::not_sent("the slot is being moved"),
+        false => error,
     }
 }
 
@@ -58,11 +38,6 @@ pub(crate) enum Redirect {
 
 impl Redirect {
     /// `asked`: the node that replied.
-    fn of(error: &StoreError, slot: u16, asked: &Address) -> Option<Self> {
-        let source = error.source()?.downcast_ref::<RedisError>()?;
-        Self::parse(source.details(), slot, asked)
-    }
-
     pub(crate) fn parse(reply: &str, slot: u16, asked: &Address) -> Option<Self> {
         let mut words = reply.split(' ');
         let word = words.next()?;
@@ -84,13 +59,13 @@ impl Redirect {
 
 impl Cluster {
     /// Sends to the owner of a slot, and on to the node that it names: only where nothing
-    /// ran.
+    /// ran. Fails as redirected if the slot is being moved, and its keys are on both nodes.
     pub(super) async fn follow<T, F>(
         &self,
         slot: u16,
-        deadline: Deadline,
+        deadline: Instant,
         send: impl Fn(Arc<Dispatcher>, SendMode) -> F,
-    ) -> Result<T, Failed>
+    ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -99,71 +74,74 @@ impl Cluster {
         for redirections in 0..=MAX_REDIRECTIONS {
             if redirections > 2 {
                 // Nodes that name each other will agree in a moment.
-                sleep(deadline.remaining().min(PAUSE * redirections.pow(2))).await;
+                let pause = Instant::now() + PAUSE * redirections.pow(2);
+                sleep_until(deadline.min(pause)).await;
             }
             let error = match send(Arc::clone(&to.dispatcher), mode).await {
                 Ok(done) => return Ok(done),
                 Err(error) => to.dispatcher.server().with_server(error),
             };
-            let next = match Redirect::of(&error, slot, &to.address) {
+            let cause = RedisError::of(&error).map(RedisError::details);
+            let redirect = cause.and_then(|cause| Redirect::parse(cause, slot, &to.address));
+            let next = match redirect {
                 Some(Redirect::Moved(address)) => {
                     mode = SendMode::Batched;
-                    self.topology.record_move(slot, &address)
+                    self.record_move(slot, &address)
                 }
                 Some(Redirect::Ask(address)) => {
                     mode = SendMode::Asking;
-                    self.topology.member(&address)
+                    self.member(&address)
                 }
                 // The other checks of the batch may be the cause.
                 Some(Redirect::TryAgain) if mode == SendMode::Batched => {
                     mode = SendMode::Alone;
                     Some(to)
                 }
-                Some(Redirect::TryAgain) => return Err(Failed::SplitRequired),
+                Some(Redirect::TryAgain) => return Err(error),
                 None => {
                     if error.is_redirected() || error.is_no_answer() {
-                        self.topology.request_refresh();
+                        self.request_refresh();
                     }
                     let error = without_redirect(error);
-                    return Err(to.dispatcher.server().with_server(error).into());
+                    return Err(to.dispatcher.server().with_server(error));
                 }
             };
             to = next.ok_or_else(|| StoreError::not_sent("the cluster has too many nodes"))?;
         }
-        self.topology.request_refresh();
-        Err(StoreError::not_sent("too many redirections, and no node served the slot").into())
+        self.request_refresh();
+        Err(StoreError::not_sent(
+            "too many redirections, and no node served the slot",
+        ))
     }
 
     /// Returns the owner of a slot. Waits for the first slot map.
     pub(super) async fn owner(
         &self,
         slot: u16,
-        deadline: Deadline,
+        deadline: Instant,
     ) -> Result<Arc<Member>, StoreError> {
-        if let Some(owner) = self.topology.owner(slot) {
+        if let Some(owner) = self.known_owner(slot) {
             return Ok(owner);
         }
-        let mut refreshes = self.topology.refreshes();
-        let is_first_under_way = matches!(*refreshes.borrow(), RefreshState::Pending);
+        let mut refreshes = self.refreshes.subscribe();
+        let is_first_under_way = refreshes.borrow().is_none();
         if is_first_under_way {
             let no_room = |_| StoreError::not_sent("too many checks wait for the first slot map");
             let _room = self.room.try_acquire().map_err(no_room)?;
-            let is_done = |state: &RefreshState| !matches!(state, RefreshState::Pending);
-            let longest = deadline.earlier(self.first_map_deadline).remaining();
+            let latest = deadline.min(self.first_map_deadline);
+            let first = refreshes.wait_for(Option::is_some);
             // A timeout of no time takes a millisecond.
-            let is_found =
-                !longest.is_zero() && timeout(longest, refreshes.wait_for(is_done)).await.is_ok();
-            if !is_found {
+            if latest <= Instant::now() || timeout_at(latest, first).await.is_err() {
                 return Err(StoreError::not_sent("the cluster has not been found yet"));
             }
         }
-        if let Some(owner) = self.topology.owner(slot) {
+        if let Some(owner) = self.known_owner(slot) {
             return Ok(owner);
         }
-        self.topology.request_refresh();
+        self.request_refresh();
         Err(match &*refreshes.borrow() {
             // No node was asked about the slot.
-            RefreshState::Failed(error) => error.clone().before_sending(),
+            Some(Err(error)) => error.clone().before_sending(),
             _ => StoreError::not_sent("no node of the cluster serves the slot"),
         })
     }

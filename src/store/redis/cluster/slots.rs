@@ -1,6 +1,6 @@
 //! The reply to CLUSTER SLOTS: which node serves which slots.
 
-use std::{collections::HashSet, error::Error};
+use std::{collections::HashSet, ops::RangeInclusive};
 
 use crate::{
     StoreError,
@@ -14,20 +14,11 @@ use crate::{
 pub(super) const SLOTS: u16 = 16_384;
 /// The recommended maximum for a cluster.
 pub(super) const MAX_PRIMARIES: usize = 1_000;
-/// Slots in a row, and the primary that serves them.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub(crate) first: u16,
-    pub(crate) last: u16,
-    pub(crate) address: Address,
-}
 
 /// Explains the error of a server that has no slots.
 pub(super) fn explained(error: StoreError) -> StoreError {
-    let source = error.source().and_then(|source| source.downcast_ref());
-    let is_no_node = source
-        .is_some_and(|cause: &RedisError| cause.details().contains("cluster support disabled"));
-    match is_no_node {
+    let cause = RedisError::of(&error).map(RedisError::details);
+    match cause.is_some_and(|details| details.contains("cluster support disabled")) {
         true => {
             let cause = "it is no node of a cluster: connect with redis://";
             StoreError::with_source(StoreErrorKind::Refused, cause)
@@ -36,8 +27,12 @@ pub(super) fn explained(error: StoreError) -> StoreError {
     }
 }
 
-/// Decodes the reply. A reply of any other form is an error. `asked`: the node that replied.
-pub(crate) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreError> {
+/// Returns slots in a row, and the primary that serves them. A reply of any other form is an error.
+/// `asked`: the node that replied.
+pub(crate) fn parse(
+    reply: Reply,
+    asked: &Address,
+) -> Result<Vec<(RangeInclusive<u16>, Address)>, StoreError> {
     let Reply::Array(entries) = reply else {
         return Err(foreign("not a list"));
     };
@@ -55,18 +50,15 @@ pub(crate) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreEr
             continue;
         }
         let address = Address::checked(host.as_deref().unwrap_or_default(), port, asked);
-        ranges.push(Range {
-            first,
-            last,
-            address: address.ok_or_else(|| foreign("a malformed address"))?,
-        });
+        let address = address.ok_or_else(|| foreign("a malformed address"))?;
+        ranges.push((first..=last, address));
     }
-    ranges.sort_unstable_by_key(|range| range.first);
+    ranges.sort_unstable_by_key(|(slots, _)| *slots.start());
     let mut pairs = ranges.iter().zip(ranges.iter().skip(1));
-    if pairs.any(|(one, next)| one.last >= next.first) {
+    if pairs.any(|((one, _), (next, _))| one.end() >= next.start()) {
         return Err(foreign("a slot has two owners"));
     }
-    let nodes: HashSet<_> = ranges.iter().map(|range| &range.address).collect();
+    let nodes: HashSet<_> = ranges.iter().map(|(_, address)| address).collect();
     if nodes.len() > MAX_PRIMARIES {
         return Err(foreign("it has more than 1,000 primaries"));
     }
@@ -138,7 +130,7 @@ mod tests {
         let ranges = ranges.into_iter();
         Some(
             ranges
-                .map(|range| (range.first, range.last, range.address.to_string()))
+                .map(|(slots, address)| (*slots.start(), *slots.end(), address.to_string()))
                 .collect(),
         )
     }
@@ -214,7 +206,7 @@ mod tests {
         #[test]
         fn any_reply_is_a_slot_map_or_an_error(reply in any_value()) {
             if let Ok(ranges) = parse(reply, &Address::example()) {
-                prop_assert!(ranges.iter().all(|range| range.first <= range.last && range.last < SLOTS));
+                prop_assert!(ranges.iter().all(|(slots, _)| !slots.is_empty() && *slots.end() < SLOTS));
             }
         }
     }

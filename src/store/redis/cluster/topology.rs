@@ -3,31 +3,29 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    ops::RangeInclusive,
+    sync::{Arc, PoisonError, RwLockReadGuard},
     time::Duration,
 };
 
 use smallvec::SmallVec;
-use tokio::{
-    sync::{Notify, watch},
-    time::{sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::slots::{self, MAX_PRIMARIES, SLOTS};
+use super::{
+    Cluster,
+    slots::{self, MAX_PRIMARIES, SLOTS},
+};
 use crate::{
     StoreError,
     charge::Charge,
     store::redis::{
         SendMode,
         address::Address,
-        backoff::{Backoff, jittered},
+        backoff::{jittered, pause_after},
         command::Command,
-        connect::Settings,
-        connection::slot,
-        deadline::{CONNECT_TIMEOUT, Deadline},
+        connection::{CONNECT_TIMEOUT, slot},
         dispatcher::Dispatcher,
         pool::Pool,
-        shared::Shared,
     },
     telemetry,
     util::random::random,
@@ -48,37 +46,15 @@ pub(super) struct Member {
     pub(super) dispatcher: Arc<Dispatcher>,
 }
 
-/// How the refreshes of the map went.
-#[derive(Clone, Debug)]
-pub(super) enum RefreshState {
-    /// The first has not ended.
-    Pending,
-    /// None has succeeded.
-    Failed(StoreError),
-    /// There is a map from now on.
-    Succeeded,
-}
-
 #[derive(Debug)]
-pub(super) struct Topology {
-    map: RwLock<Map>,
-    seeds: Vec<Address>,
-    /// Those of any node.
-    settings: Settings,
-    shared: Arc<Shared>,
-    refreshes: watch::Sender<RefreshState>,
-    requested: Notify,
-}
-
-#[derive(Debug)]
-struct Map {
+pub(super) struct Map {
     /// The owner of each slot.
     owners: Vec<Option<Arc<Member>>>,
     members: Vec<Arc<Member>>,
 }
 
 impl Map {
-    fn empty() -> Self {
+    pub(super) fn empty() -> Self {
         Self {
             owners: vec![None; usize::from(SLOTS)],
             members: Vec::new(),
@@ -95,32 +71,13 @@ impl Map {
     }
 }
 
-impl Topology {
-    pub(super) fn new(shared: Arc<Shared>, settings: Settings, seeds: Vec<Address>) -> Arc<Self> {
-        Arc::new(Self {
-            map: RwLock::new(Map::empty()),
-            seeds,
-            settings,
-            shared,
-            refreshes: watch::Sender::new(RefreshState::Pending),
-            requested: Notify::new(),
-        })
-    }
-
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
-    pub(super) fn refreshes(&self) -> watch::Receiver<RefreshState> {
-        self.refreshes.subscribe()
-    }
-
+impl Cluster {
     /// Returns the slot of a charge's bucket.
     pub(super) fn slot(&self, charge: &Charge<'_>) -> u16 {
         slot(&self.shared.names.key(charge))
     }
 
-    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Member>> {
+    pub(super) fn known_owner(&self, slot: u16) -> Option<Arc<Member>> {
         self.read().owner(slot).cloned()
     }
 
@@ -147,7 +104,7 @@ impl Topology {
     }
 
     /// Returns the dispatchers of all nodes that are in use.
-    pub(super) fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
+    pub(in crate::store::redis) fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
         let map = self.read();
         let members = map.members.iter();
         members
@@ -155,31 +112,19 @@ impl Topology {
             .collect()
     }
 
-    /// Returns the dispatchers of the nodes that own slots.
-    pub(super) fn primaries(&self) -> Vec<Arc<Dispatcher>> {
-        let map = self.read();
-        let owners = map.owners.iter().flatten();
-        let by_address: HashMap<_, _> = owners.map(|owner| (&owner.address, owner)).collect();
-        let owners = by_address.into_values();
-        owners.map(|owner| Arc::clone(&owner.dispatcher)).collect()
-    }
-
-    fn connect(&self, address: &Address, first_grace: Duration) -> Option<Arc<Member>> {
+    fn connect_to(&self, address: &Address, first_grace: Duration) -> Arc<Member> {
         let settings = self.settings.at(address);
         // The whole cluster reports the problems of its nodes to operators.
-        let pool = Pool::connect(&self.shared, settings, drop, first_grace).ok()?;
-        Some(Arc::new(Member {
+        let pool = Pool::connect(&self.shared, settings, drop, first_grace);
+        Arc::new(Member {
             address: address.clone(),
             dispatcher: Dispatcher::new(pool, &self.shared),
-        }))
+        })
     }
 
     /// Returns the node of an address, which is connected now if it is new. Returns `None` if
     /// there are too many nodes.
     pub(super) fn member(&self, address: &Address) -> Option<Arc<Member>> {
-        if let Some(member) = self.read().member(address) {
-            return Some(Arc::clone(member));
-        }
         self.change(|map| {
             if let Some(member) = map.member(address) {
                 return Some(Arc::clone(member));
@@ -187,7 +132,7 @@ impl Topology {
             if map.members.len() >= 2 * MAX_PRIMARIES {
                 return None;
             }
-            let member = self.connect(address, self.shared.first_grace())?;
+            let member = self.connect_to(address, self.shared.first_grace());
             map.members.push(Arc::clone(&member));
             Some(member)
         })
@@ -197,7 +142,7 @@ impl Topology {
     pub(super) fn record_move(&self, slot: u16, address: &Address) -> Option<Arc<Member>> {
         let member = self.member(address)?;
         let is_known = |owner: Arc<Member>| owner.address == *address;
-        if !self.owner(slot).is_some_and(is_known) {
+        if !self.known_owner(slot).is_some_and(is_known) {
             self.change(|map| {
                 if let Some(owner) = map.owners.get_mut(usize::from(slot)) {
                     *owner = Some(Arc::clone(&member));
@@ -209,23 +154,25 @@ impl Topology {
     }
 
     pub(super) fn request_refresh(&self) {
-        self.requested.notify_one();
+        self.refresh_requested.notify_one();
     }
 
     /// Refreshes the map as long as the store lives.
-    pub(super) async fn keep(self: Arc<Self>) {
-        let mut backoff = Backoff::new();
+    pub(super) async fn keep_map(self: Arc<Self>) {
+        let mut failures = 0_u32;
         loop {
             match self.refresh().await {
                 Ok(()) => {
-                    backoff.reset();
-                    self.refreshes.send_replace(RefreshState::Succeeded);
+                    failures = 0;
+                    self.refreshes.send_replace(Some(Ok(())));
                     sleep(jittered(MIN_INTERVAL)).await;
-                    let _ = timeout(jittered(MAX_INTERVAL), self.requested.notified()).await;
+                    let _ =
+                        timeout(jittered(MAX_INTERVAL), self.refresh_requested.notified()).await;
                 }
                 Err(error) => {
                     self.record_failure(error);
-                    sleep(backoff.next()).await;
+                    sleep(pause_after(failures)).await;
+                    failures = failures.saturating_add(1);
                 }
             }
         }
@@ -233,13 +180,13 @@ impl Topology {
 
     fn record_failure(&self, error: StoreError) {
         self.refreshes.send_if_modified(|state| {
-            if matches!(state, RefreshState::Pending) {
+            if state.is_none() {
                 telemetry::not_connected(&error);
             }
             // An old map is better than none.
-            let is_of_use = !matches!(state, RefreshState::Succeeded);
+            let is_of_use = !matches!(state, Some(Ok(())));
             if is_of_use {
-                *state = RefreshState::Failed(error);
+                *state = Some(Err(error));
             }
             is_of_use
         });
@@ -252,12 +199,9 @@ impl Topology {
             let known = self.read().member(&address).cloned();
             // An unknown node is connected for this call only, so the call waits until the
             // attempt has ended.
-            let connect = || self.connect(&address, CONNECT_TIMEOUT);
-            let Some(member) = known.or_else(connect) else {
-                continue;
-            };
+            let member = known.unwrap_or_else(|| self.connect_to(&address, CONNECT_TIMEOUT));
             let server = member.dispatcher.server();
-            let deadline = Deadline::after(CONNECT_TIMEOUT);
+            let deadline = Instant::now() + CONNECT_TIMEOUT;
             let reply = server.send(&Command::Slots, SendMode::Alone, deadline);
             let reply = reply.await.map_err(slots::explained);
             let ranges = reply.and_then(|reply| slots::parse(reply, &address));
@@ -273,51 +217,48 @@ impl Topology {
     }
 
     /// Returns the nodes that answer, then the addresses that the store was built with, then
-    /// the rest; each list starts with another node each time.
-    fn refresh_candidates(&self) -> Vec<Address> {
+    /// the rest; each kind in a random order.
+    fn refresh_candidates(&self) -> impl Iterator<Item = Address> {
         let map = self.read();
-        let (failing, well): (Vec<_>, Vec<_>) = map
-            .members
-            .iter()
-            .partition(|member| member.dispatcher.server().is_failing());
-        let addresses = |members: Vec<&Arc<Member>>| {
-            let addresses = members.iter().map(|member| member.address.clone());
-            addresses.collect::<Vec<_>>()
-        };
-        let is_unknown = |seed: &&Address| map.member(seed).is_none();
-        let seeds = self.seeds.iter().filter(is_unknown).cloned().collect();
-        let mut lists = [addresses(well), seeds, addresses(failing)];
-        for list in &mut lists {
-            let turn = (random() as usize).checked_rem(list.len());
-            list.rotate_left(turn.unwrap_or(0));
-        }
-        lists.concat()
+        let members = map.members.iter().map(|member| {
+            let kind = if member.dispatcher.server().is_failing() {
+                2
+            } else {
+                0
+            };
+            (kind, random(), member.address.clone())
+        });
+        let seeds = self.seeds.iter().filter(|seed| map.member(seed).is_none());
+        let seeds = seeds.map(|seed| (1, random(), seed.clone()));
+        let mut candidates: Vec<_> = members.chain(seeds).collect();
+        candidates.sort_unstable_by_key(|(kind, turn, _)| (*kind, *turn));
+        candidates.into_iter().map(|(_, _, address)| address)
     }
 
     /// Returns a map with these owners. Nodes keep their connections as long as they own a
     /// slot.
-    fn renewed(&self, map: &Map, asked: &Arc<Member>, ranges: Vec<slots::Range>) -> Map {
+    fn renewed(
+        &self,
+        map: &Map,
+        asked: &Arc<Member>,
+        ranges: Vec<(RangeInclusive<u16>, Address)>,
+    ) -> Map {
         let known = map.members.iter().chain([asked]);
         let known: HashMap<_, _> = known.map(|member| (&member.address, member)).collect();
-        let mut owners: HashMap<Address, Option<Arc<Member>>> = HashMap::new();
+        let mut owners: HashMap<Address, Arc<Member>> = HashMap::new();
         let mut renewed = Map::empty();
-        for slots::Range {
-            first,
-            last,
-            address,
-        } in ranges
-        {
+        for (slots, address) in ranges {
             let owner = owners.entry(address);
             let owner = owner.or_insert_with_key(|address| match known.get(address) {
-                Some(member) => Some(Arc::clone(member)),
-                None => self.connect(address, self.shared.first_grace()),
+                Some(member) => Arc::clone(member),
+                None => self.connect_to(address, self.shared.first_grace()),
             });
-            let slots = usize::from(first)..=usize::from(last);
+            let slots = usize::from(*slots.start())..=usize::from(*slots.end());
             if let Some(slots) = renewed.owners.get_mut(slots) {
-                slots.fill(owner.clone());
+                slots.fill(Some(Arc::clone(owner)));
             }
         }
-        renewed.members = owners.into_values().flatten().collect();
+        renewed.members = owners.into_values().collect();
         renewed
     }
 

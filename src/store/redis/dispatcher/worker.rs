@@ -6,31 +6,17 @@
 //! In a cluster, a call may only hold keys of one slot. A worker then sends the checks that it
 //! takes in several calls at once, and waits for all of them.
 
-use std::{
-    future::poll_fn,
-    mem,
-    pin::pin,
-    sync::{Arc, MutexGuard},
-    task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, mem, sync::Arc, task::Poll, time::Duration};
 
 use tokio::{
-    sync::oneshot,
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
-use super::{
-    Dispatcher, Queue, State,
-    job::{Answered, Job, answer},
-};
+use super::{Dispatcher, Job};
 use crate::{
-    StoreError,
     charge::Operation,
-    store::redis::{
-        SendMode, deadline::Deadline, reply::ScriptReply, request::Repeated, server::Server,
-    },
+    store::redis::{SendMode, request::Repeated, server::Server},
 };
 
 /// Checks in one call, at most, unless a single one has more shadows. At 3 us of Redis each, they
@@ -55,19 +41,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) const fn of_checks(dispatcher: Arc<Dispatcher>) -> Self {
+    pub(super) const fn new(dispatcher: Arc<Dispatcher>, of_refunds: bool) -> Self {
         Self {
             dispatcher,
-            of_refunds: false,
-            is_paced: false,
-            has_ended: false,
-        }
-    }
-
-    pub(super) const fn of_refunds(dispatcher: Arc<Dispatcher>) -> Self {
-        Self {
-            dispatcher,
-            of_refunds: true,
+            of_refunds,
             is_paced: false,
             has_ended: false,
         }
@@ -83,59 +60,63 @@ impl Worker {
         loop {
             // Checks whose callers were woken together are sent together.
             yield_to_ready_tasks().await;
-            let Some(jobs) = self.take() else { break };
-            self.send(jobs).await;
-            if self.of_refunds && !self.dispatcher.share_refunds() {
-                self.has_ended = true;
+            let jobs = self.take();
+            if jobs.is_empty() {
                 break;
             }
+            self.send(jobs).await;
         }
     }
 
     async fn send(&self, jobs: Vec<Job>) {
-        let mut slots = jobs.iter().map(|job| job.request.slot);
-        let first = slots.next();
-        if slots.all(|slot| Some(slot) == first) {
-            return send_batch(self.dispatcher.server(), jobs).await;
-        }
-        let mut batches: Vec<(u16, Vec<Job>)> = Vec::new();
+        let mut batches: Vec<Vec<Job>> = Vec::with_capacity(1);
         for job in jobs {
             let slot = job.request.slot;
-            match batches.iter_mut().find(|(other, _)| *other == slot) {
-                Some((_, batch)) => batch.push(job),
-                None => batches.push((slot, vec![job])),
+            let is_of_slot = |batch: &&mut Vec<Job>| {
+                batch
+                    .first()
+                    .is_some_and(|first| first.request.slot == slot)
+            };
+            match batches.iter_mut().find(is_of_slot) {
+                Some(batch) => batch.push(job),
+                None => batches.push(vec![job]),
             }
         }
+        let last = batches.pop().unwrap_or_default();
         let mut calls = JoinSet::new();
-        for (_, batch) in batches {
+        for batch in batches {
             let dispatcher = Arc::clone(&self.dispatcher);
-            calls.spawn(async move { send_batch(dispatcher.server(), batch).await });
+            calls.spawn(async move { send_batch(&dispatcher.server, batch).await });
         }
-        while calls.join_next().await.is_some() {}
+        send_batch(&self.dispatcher.server, last).await;
+        calls.join_all().await;
     }
 
     /// Takes what waits. Drops checks whose caller left or whose time is over: they are never sent, and
-    /// take no units. Returns `None` if nothing waits: then the worker has ended.
-    fn take(&mut self) -> Option<Vec<Job>> {
-        let server = self.dispatcher.server();
+    /// take no units. Returns nothing if nothing waits, or if too many send refunds: then the worker
+    /// has ended.
+    fn take(&mut self) -> Vec<Job> {
+        let server = &self.dispatcher.server;
         let now = Instant::now();
         let reply_at = now + server.latency().expected();
         let mut state = self.dispatcher.state();
-        if mem::take(&mut self.is_paced) {
-            state.is_paced = false;
-        }
+        state.is_paced &= !mem::take(&mut self.is_paced);
         let most = match self.of_refunds {
             true => MAX_REFUNDS,
-            false => self
-                .dispatcher
-                .share_of_one(&state)
-                .clamp(MIN_CHECKS, MAX_CHECKS),
+            // What it leaves to the other workers is sent while it waits for its own reply.
+            false => {
+                let replaced = self.dispatcher.direct().saturating_sub(1);
+                let workers = self.dispatcher.workers.saturating_sub(replaced).max(1);
+                let share = self.dispatcher.in_flight().div_ceil(workers);
+                share.clamp(MIN_CHECKS, MAX_CHECKS)
+            }
         };
-        let queue = self.queue(&mut state);
+        let queue = state.queue(self.of_refunds);
+        let is_surplus = self.of_refunds && !self.dispatcher.may_send_refunds(queue.workers);
         let mut jobs: Vec<Job> = Vec::with_capacity(most.min(queue.jobs.len()));
         let mut checks = 0;
         let (mut expiring, mut dropped) = (Vec::new(), Vec::new());
-        while jobs.len() < most {
+        while jobs.len() < most && !is_surplus {
             let has_room = |job: &Job| checks == 0 || checks + job.request.checks() <= MAX_CHECKS;
             if !queue.jobs.front().is_some_and(has_room) {
                 break;
@@ -143,15 +124,14 @@ impl Worker {
             let Some(job) = queue.jobs.pop_front() else {
                 break;
             };
-            let deadline = job.deadline;
-            if self.of_refunds {
+            let is_late = match self.of_refunds {
                 // Refunds are sent whether their callers wait or not.
-                let is_kept = !deadline.postponed(REFUND_TIME).has_passed(now);
-                checks += if is_kept { job.request.checks() } else { 0 };
-                if is_kept { &mut jobs } else { &mut dropped }.push(job);
-            } else if job.has_left() || deadline.has_passed(now) {
+                true => job.deadline + REFUND_TIME <= now,
+                false => job.answer.is_closed() || job.deadline <= now,
+            };
+            if is_late {
                 dropped.push(job);
-            } else if deadline.has_passed(reply_at) {
+            } else if job.deadline <= reply_at && !self.of_refunds {
                 expiring.push(job);
             } else {
                 checks += job.request.checks();
@@ -170,7 +150,7 @@ impl Worker {
             jobs = expiring.split_off(expiring.len() - sent);
         }
         dropped.append(&mut expiring);
-        let is_empty = queue.jobs.is_empty();
+        let is_flood = self.of_refunds && !jobs.is_empty() && !queue.jobs.is_empty();
         if jobs.is_empty() {
             queue.workers -= 1;
             self.has_ended = true;
@@ -178,20 +158,13 @@ impl Worker {
             state.taken_at = now;
         }
         drop(state);
-        if self.of_refunds && !jobs.is_empty() && !is_empty {
+        if is_flood {
             server.record_flood();
         }
         for job in dropped {
             job.answer_too_late(server);
         }
-        (!jobs.is_empty()).then_some(jobs)
-    }
-
-    fn queue<'s>(&self, state: &'s mut MutexGuard<'_, State>) -> &'s mut Queue {
-        match self.of_refunds {
-            true => &mut state.refunds,
-            false => &mut state.checks,
-        }
+        jobs
     }
 }
 
@@ -203,10 +176,8 @@ impl Drop for Worker {
             return;
         }
         let mut state = self.dispatcher.state();
-        if self.is_paced {
-            state.is_paced = false;
-        }
-        let queue = self.queue(&mut state);
+        state.is_paced &= !self.is_paced;
+        let queue = state.queue(self.of_refunds);
         queue.workers -= 1;
         let jobs = mem::take(&mut queue.jobs);
         drop(state);
@@ -229,8 +200,14 @@ async fn yield_to_ready_tasks() {
 }
 
 /// Sends checks of one slot in one call, and answers all callers, whatever the outcome.
-async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
-    let mut senders: Vec<_> = jobs.iter_mut().map(|job| job.answer.take()).collect();
+async fn send_batch(server: &Server, jobs: Vec<Job>) {
+    let is_refund = jobs.iter().any(|job| job.request.is_refund());
+    // A settlement ends with its call. The callers of other refunds have left by their deadlines.
+    let waiting = jobs
+        .iter()
+        .filter(|job| !is_refund || job.request.operation == Operation::Settle);
+    let least = Instant::now() + server.timeout() * if is_refund { 2 } else { 0 };
+    let deadline = waiting.fold(least, |latest, job| latest.max(job.deadline));
     let reply = {
         // Equal checks in a row are sent as one.
         let mut checks: Vec<Repeated<'_>> = Vec::with_capacity(jobs.len());
@@ -240,57 +217,10 @@ async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
                 checks.push(Repeated::once(&job.request));
             }
         }
-        call(server, &checks, &jobs, &mut senders).await
+        server.eval(&checks, SendMode::Batched, deadline).await
     };
-    match reply {
-        Ok(results) => {
-            for (sender, result) in senders.into_iter().zip(results) {
-                answer(sender, result);
-            }
-        }
-        Err(error) => {
-            for sender in senders {
-                answer(sender, Err(error.clone()));
-            }
-        }
-    }
-}
-
-/// Makes the call, and answers those callers whose time is over before it ends.
-async fn call(
-    server: &Server,
-    checks: &[Repeated<'_>],
-    jobs: &[Job],
-    senders: &mut [Option<oneshot::Sender<Answered>>],
-) -> Result<ScriptReply, StoreError> {
-    if jobs.iter().any(|job| job.request.is_refund()) {
-        // A settlement ends with its call. The callers of others have timers of their own.
-        let settled = jobs.iter();
-        let settled = settled.filter(|job| job.request.operation == Operation::Settle);
-        let least = Deadline::after(server.timeout().saturating_mul(2));
-        let deadline = settled.map(|job| job.deadline).fold(least, Deadline::later);
-        let call = server.eval(checks, SendMode::Batched, deadline);
-        return call.await;
-    }
-    let deadlines = jobs.iter().map(|job| job.deadline);
-    let last = deadlines.fold(Deadline::after(Duration::ZERO), Deadline::later);
-    let mut call = pin!(server.eval(checks, SendMode::Batched, last));
-    loop {
-        let waiting = jobs.iter().zip(&*senders);
-        let waiting = waiting.filter(|(_, sender)| sender.is_some());
-        // The other deadlines are kept by the call's own.
-        let early = waiting.map(|(job, _)| job.deadline);
-        let early = early.filter(|deadline| deadline.is_before(last));
-        let Some(next) = early.reduce(Deadline::earlier) else {
-            return call.await;
-        };
-        if let Ok(reply) = timeout(next.remaining(), call.as_mut()).await {
-            return reply;
-        }
-        for (job, sender) in jobs.iter().zip(&mut *senders) {
-            if !next.is_before(job.deadline) {
-                answer(sender.take(), Err(server.unanswered(job.deadline)));
-            }
-        }
+    let results = reply.unwrap_or_else(|error| jobs.iter().map(|_| Err(error.clone())).collect());
+    for (job, result) in jobs.into_iter().zip(results) {
+        job.answer(result);
     }
 }

@@ -1,13 +1,13 @@
-//! Replies whose numbers no script would send: each is read, or is an error.
+//! Replies that no script would send are errors, and no numbers in a reply cause a panic.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)]
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{CheckResult, decode};
+use super::{CheckResult, ScriptReply, decode};
 use crate::{
     Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Penalty, Policy, Quota,
-    SlidingLog, SlidingWindow, TokenBucket,
+    SlidingLog, SlidingWindow, StoreError, TokenBucket,
     charge::{Charge, Check, Operation},
     policy::Compiled,
     quota::{
@@ -220,5 +220,75 @@ fn any_words_in_a_store_are_decided_upon() {
             let check = Check::new(operation, &charges);
             look_at(&check.decide(random.any().unsigned_abs(), &mut buckets[..charges.len()]));
         }
+    }
+}
+
+const NOW_US: i64 = 1_767_225_600_000_000;
+
+/// Decodes a reply to equal checks of three units.
+fn decoded(operation: Operation, times: u64, reply: &[i64]) -> Result<ScriptReply, StoreError> {
+    let policy = Policy::new("api", TokenBucket::per_second(5)).cost(3);
+    let policy = policy.compile(OnStoreFailure::Deny).expect("a policy");
+    let key = Cow::Owned(Key::from("ann"));
+    let charges = [policy.charge(key, Cow::Borrowed(&policy.demand))];
+    let request = &ScriptRequest::new(&Check::new(operation, &charges));
+    let call = ScriptCall {
+        checks: &[Repeated { request, times }],
+        names: &KeyNames::new("tt".to_owned(), None).expect("names"),
+        nonce: NONCE,
+        now_us: 0,
+    };
+    decode(&[&[NONCE, NOW_US], reply].concat(), &call)
+}
+
+#[test]
+fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
+    const EXACT: i64 = crate::quota::EXACT as i64;
+    let (take, up_to) = (Operation::Take, Operation::TakeUpTo);
+    for (operation, times, reply, given) in [
+        // No more was taken than the cost.
+        (take, 1, &[1, 0][..], Some(vec![1])),
+        (take, 1, &[2, 0], None),
+        (up_to, 1, &[0, 0], Some(vec![0])),
+        (up_to, 1, &[3, 0], Some(vec![3])),
+        (up_to, 1, &[4, 0], None),
+        (up_to, 1, &[i64::MAX, 0], None),
+        // A double holds each number exactly.
+        (take, 1, &[1, EXACT], Some(vec![1])),
+        (take, 1, &[1, EXACT + 1], None),
+        (take, 1, &[1, -1], None),
+        (take, 1, &[1, i64::MIN], None),
+        // Each of equal checks is answered once.
+        (take, 3, &[3, 2, 0], Some(vec![1, 1, 0])),
+        (take, 3, &[1, 1, 0, 1, 1, 0, 1, 0, 0], Some(vec![1, 1, 0])),
+        (take, 3, &[0, 0, 0], None),
+        (take, 3, &[4, 2, 0], None),
+        (take, 3, &[2, 1, 0], None),
+        (take, 3, &[3, 4, 0], None),
+        (take, 3, &[-1, 1, 0], None),
+        (take, 3, &[3, 2, 0, 0], None),
+        (take, 3, &[2, 2, 0, 2, 1, 0], None),
+    ] {
+        let results = decoded(operation, times, reply).ok();
+        let fitting = results.map(|results| {
+            let results = results.into_iter();
+            results
+                .map(|result| result.expect("a result").fitting)
+                .collect()
+        });
+        assert_eq!(fitting, given, "{operation:?} {times} {reply:?}");
+    }
+}
+
+#[test]
+fn a_call_is_refused_if_all_of_its_checks_are() {
+    for (times, reply, expected) in [
+        (1, &[-2, 0][..], true),
+        (2, &[2, -2, 0], true),
+        (1, &[1, 0], false),
+        (2, &[1, -2, 0, 1, 1, 0], false),
+    ] {
+        let reply = decoded(Operation::Take, times, reply).expect("a reply");
+        assert_eq!(super::is_refused(&reply), expected, "{reply:?}");
     }
 }
