@@ -15,10 +15,8 @@ pub(super) struct Applied {
     pub(super) document: Arc<Document>,
     pub(super) overrides: Arc<Overrides>,
     pub(super) since: Option<SystemTime>,
-    /// When the first of the entries that apply ends.
-    next_end: Option<SystemTime>,
-    /// When the last of the entries that are left out ended.
-    last_end: Option<SystemTime>,
+    /// How many entries had not ended when it was compiled.
+    live: usize,
     /// What could not be made an override.
     not_compiled: Vec<String>,
     /// The entries that cannot apply to the layers and limiters of this process, and why.
@@ -43,20 +41,17 @@ impl Applied {
         self.log_new(&self.not_compiled, &problems);
         self.not_compiled = problems;
         self.overrides = Arc::new(overrides);
-        let ends = self.document.entries().filter_map(|entry| entry.until);
-        self.next_end = ends.clone().filter(|end| *end > now).min();
-        self.last_end = ends.filter(|end| *end <= now).max();
+        self.live = self.document.live(now).count();
     }
 
     /// Leaves out what has ended, and takes back what has not, if the clock was ahead. Returns
     /// whether anything changes.
     pub(super) fn expire(&mut self, now: SystemTime, clock: &Arc<dyn Clock>) -> bool {
-        let has_ended = self.next_end.is_some_and(|end| end <= now);
-        let is_back = self.last_end.is_some_and(|end| end > now);
-        if has_ended || is_back {
+        let has_changed = self.document.live(now).count() != self.live;
+        if has_changed {
             self.compile(now, clock);
         }
-        has_ended || is_back
+        has_changed
     }
 
     /// Records the entries that cannot apply to the layers and limiters of this process.

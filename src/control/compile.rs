@@ -19,9 +19,8 @@ pub(super) fn compile(
     now: SystemTime,
     clock: &Arc<dyn Clock>,
 ) -> (Overrides, Vec<String>) {
-    let mut overrides = Overrides::default();
-    let live = || document.live(now);
-    for Entry { action, until, .. } in live() {
+    let (mut overrides, mut problems) = (Overrides::default(), Vec::new());
+    for Entry { action, until, .. } in document.live(now) {
         match action {
             Action::Override {
                 policy,
@@ -45,21 +44,12 @@ pub(super) fn compile(
                 let ban = Ban::new(until_ms, Arc::clone(clock));
                 callers.entry(*caller).or_default().ban = Some(ban);
             }
-            // These follow: ranges are indexed at once.
-            Action::ListIp { .. } => {}
+            Action::ListIp { list, range } => {
+                let listed = overrides.lists.addresses.add_network(*list, range);
+                problems.extend(listed.err().map(|error| error.to_string()));
+            }
         }
     }
-    let mut problems = Vec::new();
-    for list in [List::Allow, List::Deny] {
-        let ranges = live().filter_map(|entry| match &entry.action {
-            Action::ListIp { list: on, range } if *on == list => Some(range),
-            _ => None,
-        });
-        let mut ranges = ranges.peekable();
-        if ranges.peek().is_some() {
-            let listed = overrides.lists.addresses.add_networks(list, ranges);
-            problems.extend(listed.err().map(|error| error.to_string()));
-        }
-    }
+    overrides.lists.addresses.index();
     (overrides, problems)
 }

@@ -12,7 +12,6 @@ pub struct ControlError(ErrorKind);
 
 #[derive(Clone, Debug)]
 pub(super) enum ErrorKind {
-    Config(ConfigError),
     Invalid(String),
     Unwritable(String),
     Unreadable(String),
@@ -28,13 +27,11 @@ impl ControlError {
     /// answer came, and the document does not have it. Look again with
     /// [`refresh`](super::Control::refresh), or make the change again: making it twice does no
     /// harm.
-    #[must_use]
     pub fn may_have_happened(&self) -> bool {
         matches!(&self.0, ErrorKind::Store(error) if error.may_have_run())
     }
 
     /// Returns the error of the store, if the document could not be reached.
-    #[must_use]
     pub fn store_error(&self) -> Option<&StoreError> {
         match &self.0 {
             ErrorKind::Store(error) | ErrorKind::NotRead(error) => Some(error),
@@ -53,9 +50,8 @@ impl ControlError {
 
     /// Returns whether the change can never be made, whatever is in the document: an end that has
     /// passed, for example. Answer it with 400, and other errors with 409 or 503.
-    #[must_use]
     pub const fn is_mistake(&self) -> bool {
-        matches!(&self.0, ErrorKind::Config(_) | ErrorKind::Invalid(_))
+        matches!(&self.0, ErrorKind::Invalid(_))
     }
 
     pub(super) fn invalid(what: impl Into<String>) -> Self {
@@ -71,7 +67,7 @@ impl From<ErrorKind> for ControlError {
 
 impl From<ConfigError> for ControlError {
     fn from(error: ConfigError) -> Self {
-        Self(ErrorKind::Config(error))
+        Self::invalid(error.to_string())
     }
 }
 
@@ -84,7 +80,6 @@ impl From<StoreError> for ControlError {
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            ErrorKind::Config(error) => error.fmt(f),
             ErrorKind::Invalid(what) => f.write_str(what),
             ErrorKind::Unwritable(why) => {
                 write!(f, "the control document cannot take this change: {why}; remove entries")
@@ -115,7 +110,6 @@ impl fmt::Display for ControlError {
 impl Error for ControlError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
-            ErrorKind::Config(error) => Some(error),
             ErrorKind::Store(error) | ErrorKind::NotRead(error) => Some(error),
             _ => None,
         }

@@ -115,13 +115,9 @@ impl Held {
         let read = self.read().await;
         self.expire();
         read?;
-        let state = self.state();
-        match state.rejected() {
+        match self.state().rejected.clone() {
             None => Ok(()),
-            Some(why) => {
-                let reason = why.to_owned();
-                Err(ErrorKind::NotApplied(reason).into())
-            }
+            Some(why) => Err(ErrorKind::NotApplied(why).into()),
         }
     }
 

@@ -53,12 +53,12 @@ pub(crate) use self::{
 };
 use self::{edit::Edit, entry::Subject, source::Memory};
 pub use crate::overrides::Mode;
-use crate::overrides::Overrides;
 use crate::{
     Clock, ConfigError, Fingerprint, Key, List, Quota,
     clock::WallClock,
     fingerprint::Secret,
     lists,
+    overrides::Overrides,
     policy_name::{invalid_policy_name, is_name},
 };
 
@@ -287,7 +287,6 @@ impl Control {
     }
 
     /// Returns the entries that apply in this process, the oldest first.
-    #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let document = self.0.document();
         let mut live: Vec<_> = document.live(self.0.now()).cloned().collect();
@@ -296,7 +295,6 @@ impl Control {
     }
 
     /// Returns the version that applies in this process, since when, and what is wrong.
-    #[must_use]
     pub fn status(&self) -> Status {
         self.0.status()
     }
@@ -312,7 +310,6 @@ impl Control {
     }
 
     /// Returns the name of a key in entries.
-    #[must_use]
     pub fn fingerprint(&self, key: impl Into<Key>) -> Fingerprint {
         self.0.secret.fingerprint(key.into().as_bytes())
     }

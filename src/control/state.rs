@@ -25,11 +25,11 @@ const STORE_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 pub(super) struct State {
     pub(super) applied: Applied,
     /// The head of what is stored, whether it applies or not.
-    seen: Vec<u8>,
+    pub(super) seen: Vec<u8>,
     /// How many of the known changes are not stored.
-    lacking: usize,
+    pub(super) lacking: usize,
     /// Why what is stored does not apply.
-    rejected: Option<String>,
+    pub(super) rejected: Option<String>,
     /// Why it could not be read the last time.
     unread: Option<String>,
     /// What was logged about that.
@@ -62,21 +62,6 @@ impl State {
 
     fn version(&self) -> u64 {
         self.applied.document.version
-    }
-
-    /// Returns whether this head is that of what was read last.
-    pub(super) fn is_seen(&self, head: &[u8]) -> bool {
-        self.seen == head
-    }
-
-    /// Returns whether this is the head of what applies.
-    pub(super) fn is_known(&self, head: &[u8]) -> bool {
-        self.is_seen(head) && self.rejected.is_none()
-    }
-
-    /// Returns the head of what is stored, and how many of the known changes that lacks.
-    pub(super) fn seen(&self) -> (Vec<u8>, usize) {
-        (self.seen.clone(), self.lacking)
     }
 
     /// Returns whether the last look is so long ago that others may have forgotten removals.
@@ -188,10 +173,5 @@ impl State {
             || self.applied.not_applied().next().is_some();
         metrics.control_version = Some(self.version());
         metrics.control_problems = Some(is_wrong.into());
-    }
-
-    /// Returns why what is stored does not apply.
-    pub(super) fn rejected(&self) -> Option<&str> {
-        self.rejected.as_deref()
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 /// How a [`Control`](super::Control) stands in this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
     /// The version of the document that applies: when it was written, in milliseconds since the

@@ -22,7 +22,7 @@ impl Held {
     /// Looks at what is stored, and stores again what it lacks.
     pub(super) async fn read(&self) -> Result<(), ControlError> {
         let mut read = self.source.head().await;
-        if read.as_ref().is_ok_and(|head| !self.state().is_seen(head)) {
+        if read.as_ref().is_ok_and(|head| self.state().seen != *head) {
             read = self.source.text().await;
             if let Ok(text) = &read {
                 // The status has the mistake.
@@ -59,10 +59,12 @@ impl Held {
     /// Merges what is stored into what this process knows.
     fn take(&self, text: &[u8]) -> Result<(), String> {
         let (head, now, known) = (head(text), self.now(), self.document());
-        if self.state().is_known(head) {
-            self.state().record_read(now);
+        let mut state = self.state();
+        if state.seen == head && state.rejected.is_none() {
+            state.record_read(now);
             return Ok(());
         }
+        drop(state);
         let stored = match Document::parse_at(text, now) {
             Ok(stored) => stored,
             Err(why) => {
@@ -101,7 +103,8 @@ impl Held {
     /// Writes a document in place of what is stored. Returns `false` if another process was faster.
     async fn write(&self, next: Document) -> Result<bool, ControlError> {
         let text = next.text().map_err(ErrorKind::Unwritable)?;
-        let (seen, lacking) = self.state().seen();
+        let seen = self.state().seen.clone();
+        let lacking = self.state().lacking;
         let is_written = match self.source.replace(seen, text.clone()).await {
             Ok(true) => {
                 self.state().see(head(&text), 0, self.now());
@@ -130,7 +133,7 @@ impl Held {
             .iter()
             .filter(|(_, last)| last.ms() == next.version);
         let is_known = new.all(|(subject, last)| known.changes.get(subject) == Some(last));
-        is_read && is_known && self.state().seen().1 == 0
+        is_read && is_known && self.state().lacking == 0
     }
 
     /// Changes what is stored. Returns `false` if that needs no change.
@@ -145,11 +148,10 @@ impl Held {
             let text = self.source.text().await.map_err(ErrorKind::NotRead)?;
             self.take(&text).map_err(ErrorKind::Unreadable)?;
             let (known, now) = (self.document(), self.now());
-            let (_, lacking) = self.state().seen();
             let edited = edit.apply(&known, now)?;
             let (next, is_changed) = match edited {
                 Some(edited) => edited,
-                None if lacking == 0 => return Ok(false),
+                None if self.state().lacking == 0 => return Ok(false),
                 None => (known.next(now), matches!(edit, Edit::Restore)),
             };
             if self.write(next).await? {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Action, Entry, Last, Subject, milliseconds, time};
-use crate::{Fingerprint, List, lists, overrides::Mode, policy_name::is_name};
+use crate::{Fingerprint, List, Quota, lists, overrides::Mode, policy_name::is_name};
 
 /// The longest author, reason or label, in bytes.
 pub(super) const LONGEST_TEXT: usize = 256;
@@ -27,7 +27,7 @@ pub(super) struct WireChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quota: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    mode: Option<WireMode>,
+    mode: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,34 +48,6 @@ enum Kind {
     Deny,
     /// Removed from either list.
     Listed,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WireMode {
-    Enforce,
-    Shadow,
-    Off,
-}
-
-impl From<Mode> for WireMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Enforce => Self::Enforce,
-            Mode::Shadow => Self::Shadow,
-            Mode::Off => Self::Off,
-        }
-    }
-}
-
-impl From<WireMode> for Mode {
-    fn from(mode: WireMode) -> Self {
-        match mode {
-            WireMode::Enforce => Self::Enforce,
-            WireMode::Shadow => Self::Shadow,
-            WireMode::Off => Self::Off,
-        }
-    }
 }
 
 /// Returns the text of a change.
@@ -115,7 +87,7 @@ impl WireChange {
                 _ => None,
             },
             mode: match action {
-                Some(Action::Mode { mode, .. }) => Some((*mode).into()),
+                Some(Action::Mode { mode, .. }) => Some(mode.name().to_owned()),
                 _ => None,
             },
             until_ms: entry.and_then(|entry| entry.until).map(milliseconds),
@@ -128,20 +100,64 @@ impl WireChange {
     /// Reads the change. The error states what is wrong.
     pub(super) fn read(self) -> Result<(Subject, Last), String> {
         let texts = [&self.author, &self.reason, &self.label];
+        let has_texts = texts.iter().any(|text| text.is_some());
         for text in texts.into_iter().flatten() {
             check_text(text)?;
         }
         let at = |ms: u64| time(ms).ok_or_else(|| format!("{ms} is no time of this century"));
         let until = self.until_ms.map(at).transpose()?;
         let created = at(self.changed_ms)?;
-        let subject = self.subject()?;
-        let Some(action) = self.action(&subject)? else {
+        let policy = self.policy.as_deref().map(policy_name).transpose()?;
+        let key = self.key.as_deref().map(fingerprint).transpose()?;
+        let ip = self.ip.as_deref().map(lists::range).transpose();
+        let ip = ip.map_err(|error| error.to_string())?;
+        let ip = ip.map(|range| range.to_string());
+        let quota = self.quota.as_deref().map(str::parse::<Quota>).transpose();
+        let quota = quota.map_err(|error| error.to_string())?;
+        let mode = self.mode.as_deref().map(mode).transpose()?;
+
+        if self.removed {
+            let is_bare = quota.is_none() && mode.is_none() && until.is_none() && !has_texts;
+            let subject = match (self.kind, policy, key, ip) {
+                _ if !is_bare => None,
+                (Kind::Override, Some(policy), Some(key), None) => {
+                    Some(Subject::Override(policy, key))
+                }
+                (Kind::Ban, Some(policy), Some(key), None) => Some(Subject::Ban(policy, key)),
+                (Kind::Mode, Some(policy), None, None) => Some(Subject::Mode(policy)),
+                (Kind::Listed, None, Some(key), None) => Some(Subject::Key(key)),
+                (Kind::Listed, None, None, Some(range)) => Some(Subject::Ip(range)),
+                _ => None,
+            };
             let ms = self.changed_ms;
-            return Ok((subject, Last::Removed { ms }));
-        };
-        if until.is_none() && matches!(action, Action::Ban { .. }) {
-            return Err("a ban without an end".to_owned());
+            return Ok((subject.ok_or(OTHER_FIELDS)?, Last::Removed { ms }));
         }
+        let list = match self.kind {
+            Kind::Allow => Some(List::Allow),
+            Kind::Deny => Some(List::Deny),
+            _ => None,
+        };
+        let action = match (self.kind, list, (policy, key, ip), (quota, mode)) {
+            (Kind::Override, _, (Some(policy), Some(caller), None), (Some(quota), None)) => {
+                Action::Override {
+                    policy,
+                    caller,
+                    quota,
+                }
+            }
+            (Kind::Ban, _, (Some(policy), Some(caller), None), (None, None)) => {
+                let action = Action::Ban { policy, caller };
+                until.map(|_| action).ok_or("a ban without an end")?
+            }
+            (Kind::Mode, _, (Some(policy), None, None), (None, Some(mode))) => {
+                Action::Mode { policy, mode }
+            }
+            (_, Some(list), (None, None, Some(range)), (None, None)) => {
+                Action::ListIp { list, range }
+            }
+            (_, Some(list), (None, Some(key), None), (None, None)) => Action::ListKey { list, key },
+            _ => return Err(OTHER_FIELDS.to_owned()),
+        };
         let entry = Entry {
             action,
             until,
@@ -150,60 +166,7 @@ impl WireChange {
             reason: self.reason,
             label: self.label,
         };
-        Ok((subject, Last::Made(entry)))
-    }
-
-    fn subject(&self) -> Result<Subject, String> {
-        let policy = self.policy.as_deref().map(policy_name).transpose()?;
-        let key = self.key.as_deref().map(fingerprint).transpose()?;
-        let ip = self.ip.as_deref().map(lists::range).transpose();
-        let ip = ip.map_err(|error| error.to_string())?;
-        Ok(match (self.kind, policy, key, ip) {
-            (Kind::Override, Some(policy), Some(key), None) => Subject::Override(policy, key),
-            (Kind::Ban, Some(policy), Some(key), None) => Subject::Ban(policy, key),
-            (Kind::Mode, Some(policy), None, None) => Subject::Mode(policy),
-            (Kind::Allow | Kind::Deny | Kind::Listed, None, Some(key), None) => Subject::Key(key),
-            (Kind::Allow | Kind::Deny | Kind::Listed, None, None, Some(ip)) => {
-                Subject::Ip(ip.to_string())
-            }
-            _ => return Err(OTHER_FIELDS.to_owned()),
-        })
-    }
-
-    /// Returns what the entry does. `None`: it was removed.
-    fn action(&self, subject: &Subject) -> Result<Option<Action>, String> {
-        let list = match self.kind {
-            Kind::Allow => Some(List::Allow),
-            Kind::Deny => Some(List::Deny),
-            _ => None,
-        };
-        let has_texts = [&self.author, &self.reason, &self.label]
-            .iter()
-            .any(|text| text.is_some());
-        let fields = (self.removed, &self.quota, self.mode, list);
-        Ok(Some(match (subject.clone(), fields) {
-            (_, (true, None, None, None)) if self.until_ms.is_none() && !has_texts => {
-                return Ok(None);
-            }
-            (Subject::Override(policy, caller), (false, Some(quota), None, _)) => {
-                let quota = quota.parse().map_err(|error| format!("{error}"))?;
-                Action::Override {
-                    policy,
-                    caller,
-                    quota,
-                }
-            }
-            (Subject::Ban(policy, caller), (false, None, None, _)) => {
-                Action::Ban { policy, caller }
-            }
-            (Subject::Mode(policy), (false, None, Some(mode), _)) => {
-                let mode = mode.into();
-                Action::Mode { policy, mode }
-            }
-            (Subject::Ip(range), (false, None, None, Some(list))) => Action::ListIp { list, range },
-            (Subject::Key(key), (false, None, None, Some(list))) => Action::ListKey { list, key },
-            _ => return Err(OTHER_FIELDS.to_owned()),
-        }))
+        Ok((entry.action.subject(), Last::Made(entry)))
     }
 }
 
@@ -232,4 +195,10 @@ fn policy_name(name: &str) -> Result<String, String> {
 
 fn fingerprint(text: &str) -> Result<Fingerprint, String> {
     Fingerprint::parse(text).ok_or_else(|| format!("{text:?} is no fingerprint of a key"))
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    let mut modes = [Mode::Enforce, Mode::Shadow, Mode::Off].into_iter();
+    let mode = modes.find(|mode| mode.name() == text);
+    mode.ok_or_else(|| format!("{text:?} is no mode"))
 }

@@ -7,16 +7,14 @@ mod reason;
 mod shadow;
 mod verdict;
 
-use std::cmp::Reverse;
 use std::{
-    fmt, mem,
+    cmp::Reverse,
+    fmt,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use smallvec::SmallVec;
-
-use self::policies::{Policies, WithShadows};
+use self::policies::{Many, Policies};
 pub(crate) use self::{outcome::PolicyOutcome, shadow::ShadowOutcome};
 pub use self::{
     policy::PolicyDecision,
@@ -45,6 +43,7 @@ use crate::{charge::Operation, lists::List};
 /// ```
 ///
 /// Cloning is cheap.
+#[derive(Clone)]
 #[must_use = "it may be a denial: call `is_allowed()`"]
 pub struct Decision {
     verdict: Verdict,
@@ -56,20 +55,6 @@ pub struct Decision {
 }
 
 const _: () = assert!(size_of::<Decision>() <= 128);
-
-impl Clone for Decision {
-    /// Clones in place. A derived `clone` builds the policies elsewhere and moves them.
-    #[inline]
-    fn clone(&self) -> Self {
-        let of = |policies| Self { policies, ..*self };
-        match &self.policies {
-            Policies::None(units) => of(Policies::None(*units)),
-            Policies::One(policy) => of(Policies::One(policy.clone())),
-            Policies::Several(policies) => of(Policies::Several(Arc::clone(policies))),
-            Policies::WithShadows(all) => of(Policies::WithShadows(Arc::clone(all))),
-        }
-    }
-}
 
 impl Decision {
     /// Creates the decision of a check. `fitting`: 0, 1, or the units taken.
@@ -87,11 +72,9 @@ impl Decision {
             .any(|policy| policy.cost > 0 || policy.is_denied());
         let verdict = Verdict::of(operation, fitting, is_impossible, wants);
         Self {
-            verdict,
-            source: Source::Store,
             now_us,
-            is_lost: false,
             policies,
+            ..Self::without_policies(verdict, Source::Store)
         }
     }
 
@@ -128,11 +111,9 @@ impl Decision {
     ) -> Self {
         let verdict = Verdict::of(operation, fitting, policy.is_impossible(), policy.cost > 0);
         Self {
-            verdict,
-            source: Source::Store,
             now_us,
-            is_lost: false,
             policies: Policies::One(policy),
+            ..Self::without_policies(verdict, Source::Store)
         }
     }
 
@@ -170,24 +151,19 @@ impl Decision {
         if shadows.is_empty() {
             return self;
         }
-        let units = self.policies.unlimited().unwrap_or(0);
-        let enforced = match mem::replace(&mut self.policies, Policies::None(0)) {
-            Policies::One(policy) => SmallVec::from([policy]),
-            policies => SmallVec::from(policies.as_slice()),
-        };
-        let all = WithShadows {
-            enforced,
-            units,
+        let all = Many {
+            enforced: self.policies.as_slice().iter().cloned().collect(),
+            units: self.policies.unlimited().unwrap_or(0),
             shadows,
         };
-        self.policies = Policies::WithShadows(Arc::new(all));
+        self.policies = Policies::Many(Arc::new(all));
         self
     }
 
     /// Returns the outcomes of shadow policies, including those that are not known yet.
     pub(crate) fn shadows(&self) -> &[ShadowOutcome] {
         match &self.policies {
-            Policies::WithShadows(all) => &all.shadows,
+            Policies::Many(all) => &all.shadows,
             _ => &[],
         }
     }
@@ -271,18 +247,20 @@ impl Decision {
         }
     }
 
-    /// Puts the policies of an outer layer before its own.
-    pub(crate) fn put_within(&mut self, outer: &Self) {
+    /// Returns this decision with the policies of an outer layer before its own.
+    pub(crate) fn within(&self, outer: Option<&Self>) -> Self {
+        let Some(outer) = outer else {
+            return self.clone();
+        };
         let policies = outer.policies().chain(self.policies());
         let policies = policies.cloned().collect();
         let shadows = outer.shadows().iter().chain(self.shadows());
-        let shadows: Vec<ShadowOutcome> = shadows.cloned().collect();
         let inner = Self {
             policies,
             source: self.source.max(outer.source),
             ..*self
         };
-        *self = inner.with_shadows(shadows);
+        inner.with_shadows(shadows.cloned().collect())
     }
 
     /// Returns whether the request is allowed.
@@ -292,14 +270,12 @@ impl Decision {
     }
 
     /// Returns whether the request is allowed, or why not.
-    #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict
     }
 
     /// Returns where the decision came from. Under stacked layers, it is the last of their
     /// sources in the order of [`Source`].
-    #[must_use]
     pub fn source(&self) -> Source {
         self.source
     }
@@ -310,7 +286,6 @@ impl Decision {
     ///
     /// `None` if no bucket was read: no policy applied, or
     /// [`OnStoreFailure`](crate::OnStoreFailure) allowed or denied.
-    #[must_use]
     pub fn decided_at(&self) -> Option<SystemTime> {
         let since_epoch = Duration::from_micros(self.now_us);
         let at = UNIX_EPOCH.checked_add(since_epoch);
@@ -364,7 +339,6 @@ impl Decision {
 
     /// Returns how long to wait until every policy has room, if no other caller takes it
     /// first. `None` if the request is allowed, and if waiting does not help.
-    #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.verdict != Verdict::Denied {
             return None;
@@ -376,7 +350,6 @@ impl Decision {
 
     /// Returns how long to hold the admitted request: the longest
     /// [delay](PolicyDecision::delay) of its policies.
-    #[must_use]
     pub fn delay(&self) -> Duration {
         let delays = self.policies().map(PolicyDecision::delay);
         delays.max().unwrap_or_default()
@@ -385,7 +358,6 @@ impl Decision {
     /// Returns the fewest units that any policy [charged](PolicyDecision::charged). If the
     /// store failed and all policies were left out, these are the units asked for. So they are if
     /// all are [shadow policies](crate::Policy::shadow).
-    #[must_use]
     pub fn charged(&self) -> u64 {
         // A penalty is asked, and charges nothing.
         let charged = self.policies();
@@ -401,7 +373,6 @@ impl Decision {
     /// [not charge](PolicyDecision::uncharged): the loss of a
     /// [`debit`](crate::Limiter::debit). If the store failed and all policies were left out,
     /// these are all units asked for.
-    #[must_use]
     pub fn uncharged(&self) -> u64 {
         let uncharged = self.policies().map(PolicyDecision::uncharged);
         let lost = self.policies.unlimited();
@@ -446,7 +417,6 @@ impl Refund {
     }
 
     /// Returns how many units were refunded: the fewest of any policy.
-    #[must_use]
     pub fn refunded(&self) -> u64 {
         self.0.charged()
     }

@@ -8,9 +8,8 @@ use crate::{
 /// Whether a policy had room, in microseconds.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
-    /// It had room. The request is held for `delay_us`. `is_near`: less than a fifth of the
-    /// capacity is left.
-    Room { delay_us: u64, is_near: bool },
+    /// It had room. The request is held for `delay_us`.
+    Room { delay_us: u64 },
     /// Its caller is banned for `retry_us`.
     Banned { retry_us: u64 },
     /// It has room after `retry_us`.
@@ -86,11 +85,7 @@ impl PolicyOutcome {
                 });
             }
         }
-        let outcome = without_room.unwrap_or_else(|| Outcome::Room {
-            delay_us,
-            // Here, where the algorithm is known already: it is counted for each request.
-            is_near: rule.is_nearly_used(standing.level),
-        });
+        let outcome = without_room.unwrap_or(Outcome::Room { delay_us });
         Self {
             moved,
             standing,

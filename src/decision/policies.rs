@@ -8,18 +8,18 @@ use super::{policy::PolicyDecision, shadow::ShadowOutcome};
 
 /// One policy is stored inline: an `Arc` would cost each request an allocation and a count.
 /// Two inline would double the size of every decision, which is copied often.
+#[derive(Clone)]
 pub(super) enum Policies {
     /// No policy was asked, and this many units pass.
     None(u64),
     One(PolicyDecision),
-    Several(Arc<[PolicyDecision]>),
-    WithShadows(Arc<WithShadows>),
+    Many(Arc<Many>),
 }
 
-/// The part of a decision for requests that shadow policies apply to.
-#[derive(Clone)]
-pub(super) struct WithShadows {
-    pub(super) enforced: SmallVec<[PolicyDecision; 1]>,
+/// Several policies, or shadow policies.
+#[derive(Clone, Default)]
+pub(super) struct Many {
+    pub(super) enforced: SmallVec<[PolicyDecision; 4]>,
     /// If no policy is enforced, this many units pass.
     pub(super) units: u64,
     /// In the order of configuration.
@@ -29,14 +29,10 @@ pub(super) struct WithShadows {
 impl Policies {
     #[inline]
     pub(super) fn as_slice(&self) -> &[PolicyDecision] {
-        // Nearly all decisions. In the `match`, it would be behind a jump table.
-        if let Self::One(policy) = self {
-            return slice::from_ref(policy);
-        }
         match self {
-            Self::None(_) | Self::One(_) => &[],
-            Self::Several(policies) => policies,
-            Self::WithShadows(all) => &all.enforced,
+            Self::None(_) => &[],
+            Self::One(policy) => slice::from_ref(policy),
+            Self::Many(all) => &all.enforced,
         }
     }
 
@@ -44,8 +40,8 @@ impl Policies {
     pub(super) fn unlimited(&self) -> Option<u64> {
         match self {
             Self::None(units) => Some(*units),
-            Self::WithShadows(all) if all.enforced.is_empty() => Some(all.units),
-            Self::One(_) | Self::Several(_) | Self::WithShadows(_) => None,
+            Self::Many(all) if all.enforced.is_empty() => Some(all.units),
+            Self::One(_) | Self::Many(_) => None,
         }
     }
 
@@ -53,8 +49,7 @@ impl Policies {
         match self {
             Self::None(_) => &mut [],
             Self::One(policy) => slice::from_mut(policy),
-            Self::Several(policies) => Arc::make_mut(policies),
-            Self::WithShadows(all) => &mut Arc::make_mut(all).enforced,
+            Self::Many(all) => &mut Arc::make_mut(all).enforced,
         }
     }
 }
@@ -65,7 +60,10 @@ impl FromIterator<PolicyDecision> for Policies {
         let mut policies = policies.into_iter();
         match policies.size_hint() {
             (_, Some(0 | 1)) => policies.next().map_or(Self::None(0), Self::One),
-            _ => Self::Several(policies.collect()),
+            _ => Self::Many(Arc::new(Many {
+                enforced: policies.collect(),
+                ..Many::default()
+            })),
         }
     }
 }

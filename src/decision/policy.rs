@@ -3,12 +3,14 @@
 use std::{fmt, time::Duration};
 
 use super::outcome::{Outcome, PolicyOutcome};
-use crate::quota::penalty::BAN;
 use crate::{
     Quota,
     charge::{Charge, Demand, Operation},
     policy_name::Name,
-    quota::arithmetic::{Arithmetic, BucketState, HoldReading, Reading},
+    quota::{
+        arithmetic::{Arithmetic, BucketState, HoldReading, Reading},
+        penalty::BAN,
+    },
     util::interned::Interned,
 };
 
@@ -80,9 +82,6 @@ impl PolicyDecision {
         };
         let level = &mut self.standing.level;
         *level = level.saturating_add(all.saturating_mul(unit));
-        if let Outcome::Room { is_near, .. } = &mut self.outcome {
-            *is_near = self.quota.is_nearly_used(*level);
-        }
         self.rare.get_or_insert_default().hold = Some(HoldReading {
             held: all,
             found: own,
@@ -137,39 +136,33 @@ impl PolicyDecision {
     }
 
     /// Returns the policy's name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name.text
     }
 
     /// Returns the quota that was applied.
-    #[must_use]
     pub fn quota(&self) -> Quota {
         *self.quota
     }
 
     /// Returns the most units that can be taken at once.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         self.quota.capacity()
     }
 
     /// Returns the units that the request asked for. 0 for a [`Penalty`](crate::Penalty).
-    #[must_use]
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
     /// Returns the whole units left after this decision, rounded down. For a
     /// [`Penalty`](crate::Penalty), these are the strikes that start a ban; 0 during a ban.
-    #[must_use]
     pub fn remaining(&self) -> u64 {
         self.quota.remaining(self.standing.level)
     }
 
     /// Returns the time until nothing is taken anymore, if no further units are taken: a
     /// bucket is full again, or a window has ended. It is rounded up to the microsecond.
-    #[must_use]
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.quota.reset_us(&self.standing, self.now_us))
     }
@@ -179,14 +172,12 @@ impl PolicyDecision {
     ///
     /// The wait is exact to the microsecond: it is enough if no other caller takes the room
     /// first, and one microsecond less is not. Permits may come back sooner.
-    #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let retry_us = self.retry_us().filter(|retry_us| *retry_us > 0);
         retry_us.map(Duration::from_micros)
     }
 
     /// Returns whether this policy had no room.
-    #[must_use]
     pub fn is_denied(&self) -> bool {
         self.retry_us() != Some(0)
     }
@@ -221,7 +212,6 @@ impl PolicyDecision {
     }
 
     /// Returns whether the cost is above what this policy can ever grant.
-    #[must_use]
     pub const fn is_impossible(&self) -> bool {
         matches!(self.outcome, Outcome::Impossible)
     }
@@ -230,14 +220,12 @@ impl PolicyDecision {
     /// a policy that does not hold, and for a denial.
     ///
     /// What requests hold counts as used in [`remaining`](Self::remaining).
-    #[must_use]
     pub fn held_by_request(&self) -> u64 {
         self.hold().map_or(0, |hold| hold.found)
     }
 
     /// Returns how many units of the bucket all requests hold together: those of
     /// [`held_by_request`](Self::held_by_request), and those of others.
-    #[must_use]
     pub fn held_by_all_requests(&self) -> u64 {
         self.hold().map_or(0, |hold| hold.held)
     }
@@ -288,7 +276,6 @@ impl PolicyDecision {
     /// [`take_up_to`](crate::Limiter::take_up_to) takes what there was, and
     /// [`debit`](crate::Limiter::debit) what it could charge. After a
     /// [`credit`](crate::Limiter::credit), these are the units that were refunded.
-    #[must_use]
     pub const fn charged(&self) -> u64 {
         self.moved
     }
@@ -296,7 +283,6 @@ impl PolicyDecision {
     /// Returns the units of the cost that were not charged. After a
     /// [`debit`](crate::Limiter::debit), these are the units that would exceed the policy's
     /// [`max_debt`](crate::Policy::max_debt).
-    #[must_use]
     pub const fn uncharged(&self) -> u64 {
         self.cost.saturating_sub(self.moved)
     }
@@ -304,10 +290,9 @@ impl PolicyDecision {
     /// Returns how long to hold the admitted request: until its turn in a
     /// [queue](crate::LeakyBucket::queue), or until the tokens that it reserved
     /// are there. Zero if it need not wait. It is rounded up to the microsecond.
-    #[must_use]
     pub const fn delay(&self) -> Duration {
         match self.outcome {
-            Outcome::Room { delay_us, .. } => Duration::from_micros(delay_us),
+            Outcome::Room { delay_us } => Duration::from_micros(delay_us),
             _ => Duration::ZERO,
         }
     }
@@ -328,8 +313,9 @@ impl PolicyDecision {
 
     /// Returns whether it had room, and a fifth of the capacity or more is left.
     #[inline]
-    pub(crate) const fn has_ample_room(&self) -> bool {
-        matches!(self.outcome, Outcome::Room { is_near: false, .. })
+    pub(crate) fn has_ample_room(&self) -> bool {
+        matches!(self.outcome, Outcome::Room { .. })
+            && !self.quota.is_nearly_used(self.standing.level)
     }
 
     pub(crate) fn has_quota(&self, quota: &Interned<Quota>) -> bool {

@@ -30,13 +30,6 @@ impl Decision {
     /// Returns why the request is denied; `None` if it is allowed.
     #[inline]
     pub(crate) fn denial_reason(&self) -> Option<DenialReason> {
-        self.denial_reason_by(|| self.policies().any(PolicyDecision::is_banned))
-    }
-
-    /// The rule by which a request is denied and counted. `bans`: returns whether a policy bans the
-    /// caller, for one who has looked at all of them already.
-    #[inline]
-    pub(crate) fn denial_reason_by(&self, bans: impl FnOnce() -> bool) -> Option<DenialReason> {
         Some(match self.verdict {
             Verdict::Allowed => return None,
             _ if self.policies().len() == 0 => match self.source {
@@ -44,7 +37,9 @@ impl Decision {
                 _ => DenialReason::StoreFailed,
             },
             Verdict::Impossible => DenialReason::CostImpossible,
-            Verdict::Denied if bans() => DenialReason::Banned,
+            Verdict::Denied if self.policies().any(PolicyDecision::is_banned) => {
+                DenialReason::Banned
+            }
             Verdict::Denied => DenialReason::QuotaExceeded,
         })
     }

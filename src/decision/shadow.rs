@@ -17,20 +17,13 @@ pub(crate) struct ShadowOutcome(Arc<Outcome>);
 struct Outcome {
     /// Of a policy that the store could not decide.
     undecided: Option<Name>,
-    decided: OnceLock<PolicyDecision>,
-    waiting: Mutex<Waiting>,
+    /// `Some(None)`: it is never known.
+    decided: OnceLock<Option<PolicyDecision>>,
+    /// Called once it is known, or known never to be.
+    then: Mutex<Option<Then>>,
 }
 
 type Then = Box<dyn FnOnce(Option<&PolicyDecision>) + Send>;
-
-#[derive(Default)]
-enum Waiting {
-    #[default]
-    Nothing,
-    For(Then),
-    /// The outcome is known, or never will be.
-    Over,
-}
 
 impl From<PolicyDecision> for ShadowOutcome {
     fn from(decided: PolicyDecision) -> Self {
@@ -60,19 +53,23 @@ impl ShadowOutcome {
 
     /// Returns the outcome, if it is known.
     pub(crate) fn get(&self) -> Option<&PolicyDecision> {
-        self.0.decided.get()
+        self.0.decided.get()?.as_ref()
     }
 
     /// Sets it once.
     pub(crate) fn set(&self, decided: PolicyDecision) {
-        self.0.decided.get_or_init(|| decided);
-        self.end();
+        self.end_with(Some(decided));
     }
 
     /// Ends the wait for it. If it was not set, it is never known.
     pub(crate) fn end(&self) {
-        let waiting = std::mem::replace(&mut *lock(&self.0.waiting), Waiting::Over);
-        if let Waiting::For(then) = waiting {
+        self.end_with(None);
+    }
+
+    fn end_with(&self, outcome: Option<PolicyDecision>) {
+        self.0.decided.get_or_init(|| outcome);
+        let then = lock(&self.0.then).take();
+        if let Some(then) = then {
             then(self.get());
         }
     }
@@ -80,12 +77,12 @@ impl ShadowOutcome {
     /// Calls this once with the outcome, now or when it is known. `None`: it never is. There is one
     /// such call for each outcome.
     pub(crate) fn when_known(&self, then: impl FnOnce(Option<&PolicyDecision>) + Send + 'static) {
-        let mut waiting = lock(&self.0.waiting);
-        if matches!(*waiting, Waiting::Over) {
+        let mut waiting = lock(&self.0.then);
+        if self.0.decided.get().is_some() {
             drop(waiting);
             then(self.get());
         } else {
-            *waiting = Waiting::For(Box::new(then));
+            *waiting = Some(Box::new(then));
         }
     }
 }

@@ -59,7 +59,6 @@ pub enum Source {
 impl Source {
     /// Returns its name in metrics, the value of the label `source`: `"store_failure"`, for example. It
     /// is for logs and dashboards of your own.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::List => "list",

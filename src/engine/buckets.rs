@@ -191,19 +191,17 @@ impl Buckets {
 
     /// Applies an operation to the penalties, and counts the bans that it starts.
     async fn penalize(&self, operation: Operation, cost: u64) -> Result<Decision, StoreError> {
-        let decision = self.ask_penalties(operation, cost).wait().await?;
-        self.engine.recorder.bans_started(&decision);
-        Ok(decision)
-    }
-
-    fn ask_penalties(&self, operation: Operation, cost: u64) -> Checked {
         let is_penalty = |quota: &Quota| quota.penalty().is_some();
         if self.check_any(is_penalty).is_err() {
-            return Checked::Now(Err(StoreError::new(StoreErrorKind::NoPenalty)));
+            return Err(StoreError::new(StoreErrorKind::NoPenalty));
         }
         let demand = |charge: &Charge<'_>| Demand::new(charge.demand.quota.clone(), cost);
         let charges = self.charges.with_demands(is_penalty, demand);
-        self.engine.ask(operation, &charges, 0)
+        let answer = self.engine.ask(operation, &charges, 0);
+        drop(charges);
+        let decision = answer.wait().await?;
+        self.engine.recorder.bans_started(&decision);
+        Ok(decision)
     }
 
     /// Returns an error if no policy, applied or not, has a quota that `is_meant`.
@@ -260,7 +258,6 @@ impl Buckets {
 
     /// Returns the keys of the buckets in Redis, one for each policy that applies, to look
     /// at them with `redis-cli`. Those of shadow policies come last. Empty for stores without such keys.
-    #[must_use]
     pub fn storage_keys(&self) -> Vec<String> {
         let keys = self.charges.all();
         let keys = keys.filter_map(|charge| self.engine.store.storage_key(charge));

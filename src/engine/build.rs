@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::Engine;
-use crate::control::Control;
 use crate::{
     ConfigError, Lists, MemoryStore, OnStoreFailure, Policy,
     admission::wait_queue::MAX_WAITING,
+    control::Control,
     metrics::{Observe, Recorder},
     policy::{Compiled, check_names, check_strikes},
     policy_name::limiter_name,

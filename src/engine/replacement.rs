@@ -39,11 +39,7 @@ impl Replacement {
     /// Adds other settings, which are applied together with these.
     pub fn and(mut self, other: Self) -> Self {
         self.swaps.extend(other.swaps);
-        for control in other.controls {
-            if !self.controls.iter().any(|known| known.is(&control)) {
-                self.controls.push(control);
-            }
-        }
+        self.controls.extend(other.controls);
         self
     }
 

@@ -79,33 +79,28 @@ impl ConfigError {
 
     /// Returns the code of this error: one word of a fixed set that stays the same from release to
     /// release, to look up in `docs/errors.md`.
-    #[must_use]
     pub const fn code(&self) -> &'static str {
         self.code
     }
 
     /// Returns the name of the policy that has the error, if it is in one.
-    #[must_use]
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
     }
 
     /// Returns the bytes of the wrong word, if a text cannot be read as a [`Quota`](crate::Quota),
     /// an [`OnStoreFailure`](crate::OnStoreFailure) or an `End`. The range is empty where a word is missing.
-    #[must_use]
     pub fn span(&self) -> Option<Range<usize>> {
         self.span.clone()
     }
 
     /// Returns the message without the name of the policy, to show it where that is known.
-    #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
     /// Returns what the message is about, if it is one of several things that were given: an entry of
     /// a list, or the method of a setting.
-    #[must_use]
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }

@@ -1,15 +1,11 @@
 //! Lists of a control document, together with those of a layer or limiter.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
 use arc_swap::Guard;
 
 use super::{Entries, List, Lists};
-use crate::Fingerprint;
-use crate::Key;
-use crate::key::AddressReader;
+use crate::{Fingerprint, Key, key::AddressReader};
 
 /// The lists of a control document.
 #[derive(Clone, Default)]
@@ -39,9 +35,7 @@ impl<'a> LoadedLists<'a> {
             by_hand,
         })
     }
-}
 
-impl LoadedLists<'_> {
     /// Returns the reader of client addresses, if an address is listed.
     pub(crate) fn address_reader(&self) -> Option<&dyn AddressReader> {
         let own = self.own.as_ref()?;
@@ -60,17 +54,14 @@ impl LoadedLists<'_> {
     }
 
     pub(crate) fn find_address(&self, address: IpAddr) -> Option<List> {
-        let own = self.own.as_ref();
-        let by_hand = self.by_hand;
-        stronger(
-            own.and_then(|own| own.find_address(address)),
-            by_hand.and_then(|by_hand| by_hand.addresses.find_address(address)),
-        )
+        let by_hand = self.by_hand.map(|by_hand| &by_hand.addresses);
+        let all = self.own.iter().map(|own| &***own).chain(by_hand);
+        stronger(all.filter_map(|entries| entries.find_address(address)))
     }
 
     pub(crate) fn has_keys(&self) -> bool {
         let has_own = self.own.as_ref().is_some_and(|own| own.has_keys());
-        has_own || self.keys_by_hand().is_some()
+        has_own || self.by_hand.is_some_and(|by_hand| !by_hand.keys.is_empty())
     }
 
     /// Returns the list of a key. `fingerprint`: the store's name for the key.
@@ -80,30 +71,19 @@ impl LoadedLists<'_> {
         fingerprint: impl FnOnce(&Key) -> Fingerprint,
     ) -> Option<List> {
         let own = self.own.as_ref().and_then(|own| own.find_key(key));
-        let by_hand = self.keys_by_hand();
-        let by_hand = by_hand.and_then(|keys| keys.get(&fingerprint(key)));
-        stronger(own, by_hand.copied())
-    }
-
-    fn keys_by_hand(&self) -> Option<&HashMap<Fingerprint, List>> {
-        let keys = &self.by_hand?.keys;
-        Some(keys).filter(|keys| !keys.is_empty())
+        let by_hand = self.by_hand.filter(|by_hand| !by_hand.keys.is_empty());
+        let by_hand = by_hand.and_then(|by_hand| by_hand.keys.get(&fingerprint(key)));
+        stronger(own.into_iter().chain(by_hand.copied()))
     }
 }
 
 /// An entry of an allow list has precedence over one of a deny list.
-fn stronger(one: Option<List>, other: Option<List>) -> Option<List> {
-    match (one, other) {
-        (Some(List::Allow), _) | (_, None) => one,
-        _ => other,
-    }
+fn stronger(found: impl Iterator<Item = List>) -> Option<List> {
+    found.min_by_key(|list| *list == List::Deny)
 }
 
 impl fmt::Debug for ListsByHand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (networks, _) = self.addresses.counts();
-        f.debug_struct("ListsByHand")
-            .field("networks", &networks)
-            .finish_non_exhaustive()
+        self.addresses.fmt(f)
     }
 }

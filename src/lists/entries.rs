@@ -2,19 +2,19 @@
 //!
 //! An entry is one address range or one key.
 
-use std::sync::Arc;
 use std::{
     collections::{BTreeMap, HashMap},
-    iter,
+    fmt,
     net::IpAddr,
+    sync::Arc,
 };
 
 use ipnet::IpNet;
 
-use super::{List, segments::Segments};
-use crate::key::AddressReader;
+use super::List;
 use crate::{
     ConfigError, Key,
+    key::AddressReader,
     util::{hash::SecretHasher, network},
 };
 
@@ -22,19 +22,13 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Entries {
     networks: BTreeMap<IpNet, List>,
-    /// Made of the networks.
-    v4: Segments<u32>,
-    v6: Segments<u128>,
+    /// Made of the networks: the first address of each run of addresses that are on one list or on
+    /// none. A lookup is one binary search, however the networks are nested.
+    segments: Vec<(Place, Option<List>)>,
     /// By a secret hash of the key: keys may be credentials.
     keys: HashMap<(u64, u64), List>,
     hasher: SecretHasher,
     pub(super) reader: Option<Arc<dyn AddressReader>>,
-}
-
-impl Default for Entries {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// Reads an address or a CIDR range that can be on a list.
@@ -79,27 +73,40 @@ fn listed_twice(entry: &str, is_on_both: bool) -> ConfigError {
     ConfigError::new("listed-twice", format!("{entry} is {on}; remove one"))
 }
 
-pub(super) fn bits(address: IpAddr) -> u128 {
+/// An address in order: whether it is of IPv6, and its bits.
+pub(super) type Place = (bool, u128);
+
+pub(super) fn place(address: IpAddr) -> Place {
     match address {
-        IpAddr::V4(v4) => v4.to_bits().into(),
-        IpAddr::V6(v6) => v6.to_bits(),
+        IpAddr::V4(v4) => (false, v4.to_bits().into()),
+        IpAddr::V6(v6) => (true, v6.to_bits()),
     }
 }
 
-impl Entries {
-    pub(crate) fn new() -> Self {
+impl Default for Entries {
+    fn default() -> Self {
         Self {
             networks: BTreeMap::new(),
-            v4: Segments::new(iter::empty()),
-            v6: Segments::new(iter::empty()),
+            segments: Vec::new(),
             keys: HashMap::new(),
             hasher: SecretHasher::new(),
             reader: None,
         }
     }
+}
 
+impl fmt::Debug for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lists")
+            .field("networks", &self.networks.len())
+            .field("keys", &self.keys.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Entries {
     /// Adds addresses or CIDR ranges to a list.
-    pub(crate) fn add_networks<T: AsRef<str>>(
+    pub(super) fn add_networks<T: AsRef<str>>(
         &mut self,
         list: List,
         texts: impl IntoIterator<Item = T>,
@@ -112,7 +119,7 @@ impl Entries {
     }
 
     /// Adds an address or a CIDR range to a list. It is found after [`index`](Self::index).
-    pub(super) fn add_network(&mut self, list: List, text: &str) -> Result<(), ConfigError> {
+    pub(crate) fn add_network(&mut self, list: List, text: &str) -> Result<(), ConfigError> {
         match self.networks.insert(range(text)?, list) {
             None => Ok(()),
             Some(other) => {
@@ -143,26 +150,39 @@ impl Entries {
         }
     }
 
-    /// Prepares the networks for lookups.
-    pub(super) fn index(&mut self) {
-        let ranges = |is_v4: bool| {
-            let networks = self.networks.iter();
-            let networks = networks.filter(move |(network, _)| network.addr().is_ipv4() == is_v4);
-            networks.map(|(network, list)| {
-                let [first, last] = [network.network(), network.broadcast()].map(bits);
-                (first, last, *list)
-            })
-        };
-        (self.v4, self.v6) = (Segments::new(ranges(true)), Segments::new(ranges(false)));
+    /// Prepares the networks for lookups. An address in networks of both lists is on the allow list.
+    pub(crate) fn index(&mut self) {
+        // How many networks of each list begin at an address, less those that end before it.
+        let mut steps: BTreeMap<Place, (i32, i32)> = BTreeMap::new();
+        for (network, list) in &self.networks {
+            let (is_v6, first) = place(network.network());
+            let (_, last) = place(network.broadcast());
+            // No address is after the last one.
+            for (bits, step) in [(Some(first), 1), (last.checked_add(1), -1)] {
+                if let Some(bits) = bits {
+                    let (allow, deny) = steps.entry((is_v6, bits)).or_default();
+                    match list {
+                        List::Allow => *allow += step,
+                        List::Deny => *deny += step,
+                    }
+                }
+            }
+        }
+        let mut open = (0, 0);
+        let segments = steps.into_iter().map(|(first, (allow, deny))| {
+            open = (open.0 + allow, open.1 + deny);
+            let list = match open {
+                (0, 0) => None,
+                (0, _) => Some(List::Deny),
+                _ => Some(List::Allow),
+            };
+            (first, list)
+        });
+        self.segments = segments.collect();
     }
 
     fn hash(&self, key: &Key) -> (u64, u64) {
         self.hasher.hash_128((0, 0), 0, key.as_bytes())
-    }
-
-    /// Returns how many networks and keys are listed.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.networks.len(), self.keys.len())
     }
 
     pub(super) fn has_networks(&self) -> bool {
@@ -175,10 +195,9 @@ impl Entries {
 
     /// Returns the list that an address is on.
     pub(crate) fn find_address(&self, address: IpAddr) -> Option<List> {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => self.v4.find(v4.to_bits()),
-            IpAddr::V6(v6) => self.v6.find(v6.to_bits()),
-        }
+        let place = place(address.to_canonical());
+        let started = self.segments.partition_point(|(first, _)| *first <= place);
+        self.segments.get(started.checked_sub(1)?)?.1
     }
 
     /// Returns the list that a key is on.

@@ -11,7 +11,6 @@ pub enum List {
 
 impl List {
     /// Returns its name, as pages and logs show it: `"deny"`, for example.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Allow => "allow",

@@ -4,7 +4,6 @@ mod by_hand;
 mod entries;
 mod file;
 mod list;
-mod segments;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::panic)]
 mod tests;
@@ -19,8 +18,7 @@ pub(crate) use self::{
     by_hand::{ListsByHand, LoadedLists},
     entries::Entries,
 };
-use crate::key::AddressReader;
-use crate::{ConfigError, Key, util};
+use crate::{ConfigError, Key, key::AddressReader, util};
 
 /// The size of the largest file.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -85,7 +83,7 @@ impl Default for Lists {
 impl Lists {
     /// Creates empty lists.
     pub fn new() -> Self {
-        Self::from_entries(Entries::new())
+        Self::from_entries(Entries::default())
     }
 
     fn from_entries(entries: Entries) -> Self {
@@ -264,13 +262,11 @@ impl Lists {
     }
 
     /// Returns the list that an address is on.
-    #[must_use]
     pub fn find_ip(&self, address: IpAddr) -> Option<List> {
         self.load().find_address(address)
     }
 
     /// Returns the list that a key is on.
-    #[must_use]
     pub fn find_key(&self, key: &Key) -> Option<List> {
         self.load().find_key(key)
     }
@@ -282,12 +278,7 @@ impl Lists {
 }
 
 impl fmt::Debug for Lists {
-    /// Shows how many entries are listed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (networks, keys) = self.load().counts();
-        f.debug_struct("Lists")
-            .field("networks", &networks)
-            .field("keys", &keys)
-            .finish_non_exhaustive()
+        self.load().fmt(f)
     }
 }

@@ -65,7 +65,8 @@ fn network() -> impl Strategy<Value = (IpNet, List)> {
 
 /// The first and the last address of a range, and those beside them.
 fn addresses_at(network: &IpNet) -> Vec<IpAddr> {
-    let [first, last] = [network.network(), network.broadcast()].map(super::entries::bits);
+    let [first, last] =
+        [network.network(), network.broadcast()].map(|address| super::entries::place(address).1);
     let numbers = [first.wrapping_sub(1), first, last, last.wrapping_add(1)];
     let address = |number: u128| -> IpAddr {
         match network.addr() {
@@ -77,7 +78,7 @@ fn addresses_at(network: &IpNet) -> Vec<IpAddr> {
 }
 
 fn entries(networks: &BTreeMap<IpNet, List>) -> Entries {
-    let mut entries = Entries::new();
+    let mut entries = Entries::default();
     for (network, list) in networks {
         entries
             .add_network(*list, &network.to_string())
@@ -133,7 +134,7 @@ proptest! {
 
 fn is_read_or_names_a_line(text: &[u8]) {
     let lines = text.split(|byte| *byte == b'\n').count();
-    if let Err(error) = file::read(&mut Entries::new(), text, None) {
+    if let Err(error) = file::read(&mut Entries::default(), text, None) {
         let message = error.to_string();
         let line = message
             .strip_prefix("line ")

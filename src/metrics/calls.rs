@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::histogram::{CALL_SECONDS, CHECKS_PER_CALL, Histogram, Recording};
+use super::histogram::{CALL_SECONDS, CHECKS_PER_CALL, Recording};
 
 /// Counts script calls: how long each took, and how many checks shared it.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    seconds: Recording,
-    checks: Recording,
+    pub(crate) seconds: Recording,
+    pub(crate) checks: Recording,
 }
 
 impl Calls {
@@ -22,13 +22,5 @@ impl Calls {
     pub(crate) fn record(&self, took: Duration, checks: u64) {
         self.seconds.record_duration(took);
         self.checks.record(checks);
-    }
-
-    pub(crate) fn seconds(&self) -> Histogram {
-        self.seconds.snapshot()
-    }
-
-    pub(crate) fn checks(&self) -> Histogram {
-        self.checks.snapshot()
     }
 }

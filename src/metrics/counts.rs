@@ -23,6 +23,11 @@ macro_rules! counts {
                 [$((stringify!($field), self.$field)),+].into_iter()
             }
 
+            /// Returns the sum of all.
+            pub fn total(&self) -> u64 {
+                [$(self.$field),+].into_iter().sum()
+            }
+
             /// Takes the counts in the order of the fields.
             pub(crate) const fn from_array(
                 counts: [u64; [$(stringify!($field)),+].len()],

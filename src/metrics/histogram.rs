@@ -22,7 +22,6 @@ pub struct Histogram {
 
 impl Histogram {
     /// Returns how many values were recorded.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -50,7 +49,6 @@ impl Histogram {
     /// Estimates the value that a share of all values is below: 0.5 for the median, 0.99 for a latency
     /// that one of a hundred calls exceeds. Values of a range are taken as spread over it evenly, and
     /// values above all bounds as the last bound. `None` without values.
-    #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let rank = share * self.count() as f64;
         let (mut below, mut lower) = (0.0, 0.0);
@@ -66,48 +64,21 @@ impl Histogram {
     }
 }
 
-/// Nanoseconds in a second, and in a millisecond.
-const SECOND: u64 = 1_000_000_000;
-const MS: u64 = 1_000_000;
-
 /// How long script calls take: 0.1 ms to 1 s. A check takes 50 ms at most, by default.
 #[cfg(feature = "redis")]
 pub(crate) const CALL_SECONDS: &[u64] = &[
-    MS / 10,
-    MS / 4,
-    MS / 2,
-    MS,
-    5 * MS / 2,
-    5 * MS,
-    10 * MS,
-    25 * MS,
-    50 * MS,
-    100 * MS,
-    250 * MS,
-    500 * MS,
-    SECOND,
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000,
 ];
 
 /// How many checks share a call.
 #[cfg(feature = "redis")]
 pub(crate) const CHECKS_PER_CALL: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// How long callers wait to be admitted: 1 ms, in which timers tick, to a minute.
+/// How long callers wait to be admitted: 1 ms to a minute.
 pub(crate) const WAIT_SECONDS: &[u64] = &[
-    MS,
-    5 * MS,
-    10 * MS,
-    25 * MS,
-    50 * MS,
-    100 * MS,
-    250 * MS,
-    500 * MS,
-    SECOND,
-    5 * SECOND / 2,
-    5 * SECOND,
-    10 * SECOND,
-    30 * SECOND,
-    60 * SECOND,
+    1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
 /// Records values, without a lock and without an allocation.
@@ -136,10 +107,10 @@ impl Recording {
         }
     }
 
-    /// Records durations. `bounds` are in nanoseconds, and the snapshot is in seconds.
+    /// Records durations. `bounds` are in microseconds, and the snapshot is in seconds.
     pub(crate) fn of_seconds(bounds: &'static [u64]) -> Self {
         Self {
-            scale: SECOND as f64,
+            scale: 1_000_000.0,
             ..Self::new(bounds)
         }
     }
@@ -152,9 +123,9 @@ impl Recording {
         }
     }
 
-    /// Records a duration in ranges that are in nanoseconds.
+    /// Records a duration in ranges that are in microseconds.
     pub(crate) fn record_duration(&self, value: Duration) {
-        self.record(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX));
+        self.record(u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn snapshot(&self) -> Histogram {

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use super::snapshot::Requests;
 use crate::{Decision, Source, StoreError, decision::DenialReason};
 
 /// The outcome of a request. The [text](Self::as_str) of each is a value of the label `result`.
@@ -36,32 +37,16 @@ pub enum RequestResult {
 impl RequestResult {
     /// Returns the value of the label `result`, such as `key_missing`.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Denied => "denied",
-            Self::Banned => "banned",
-            Self::Impossible => "impossible",
-            Self::KeyMissing => "key_missing",
-            Self::Listed => "listed",
-            Self::StoreFailed => "store_failed",
-            Self::Misconfigured => "misconfigured",
-            Self::NotLimited => "not_limited",
-            Self::Exempt => "exempt",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// Returns what a decision makes of a request.
-    pub(super) fn of(decision: &Decision) -> Self {
-        Self::by(decision, decision.denial_reason())
+    pub fn as_str(self) -> &'static str {
+        let mut names = Requests::default().by_result();
+        names.nth(self as usize).map_or("", |(name, _)| name)
     }
 
     /// Returns what a decision makes of a request. A denial is counted by the reason that its response
     /// has.
     #[inline]
-    pub(super) fn by(decision: &Decision, reason: Option<DenialReason>) -> Self {
-        match reason {
+    pub(super) fn of(decision: &Decision) -> Self {
+        match decision.denial_reason() {
             Some(reason) => Self::of_denial(reason),
             None if decision.policies().len() > 0 => Self::Allowed,
             None => match decision.source() {
@@ -117,7 +102,7 @@ impl RequestResult {
 ///
 /// impl Observe for Units {
 ///     fn decided(&self, observed: &Observed<'_>) {
-///         if let Some(decision) = observed.decision() {
+///         if let Some(decision) = observed.decision {
 ///             self.0.fetch_add(decision.charged(), Ordering::Relaxed);
 ///         }
 ///     }
@@ -171,37 +156,16 @@ pub enum StoreEvent<'a> {
 
 /// A request that was counted, for [`Observe::decided`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Observed<'a> {
-    pub(super) limiter: &'a str,
-    pub(super) result: RequestResult,
-    pub(super) decision: Option<&'a Decision>,
-    pub(super) policy_without_key: Option<&'a str>,
-}
-
-impl<'a> Observed<'a> {
-    /// Returns the name of the layer or limiter.
-    #[must_use]
-    pub const fn limiter(&self) -> &'a str {
-        self.limiter
-    }
-
-    /// Returns the outcome of the request.
-    #[must_use]
-    pub const fn result(&self) -> RequestResult {
-        self.result
-    }
-
-    /// Returns the decision with its policies. `None` without a decision: the key is missing, the
+    /// The name of the layer or limiter.
+    pub limiter: &'a str,
+    /// The outcome of the request.
+    pub result: RequestResult,
+    /// The decision with its policies. `None` without a decision: the key is missing, the
     /// application is misconfigured, the store failed, or the request was cancelled.
-    #[must_use]
-    pub const fn decision(&self) -> Option<&'a Decision> {
-        self.decision
-    }
-
-    /// Returns the name of the policy that found no key, if the result is
+    pub decision: Option<&'a Decision>,
+    /// The name of the policy that found no key, if the result is
     /// [`KeyMissing`](RequestResult::KeyMissing).
-    #[must_use]
-    pub const fn policy_without_key(&self) -> Option<&'a str> {
-        self.policy_without_key
-    }
+    pub policy_without_key: Option<&'a str>,
 }

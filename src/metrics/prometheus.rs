@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    families::{Family, Kind, Value, all},
+    families::{Family, Kind, all},
     snapshot::Snapshot,
 };
 
@@ -48,13 +48,11 @@ pub fn to_openmetrics<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> 
 
 impl Snapshot {
     /// Writes the snapshot as [`to_prometheus`] does.
-    #[must_use]
     pub fn to_prometheus(&self) -> String {
         to_prometheus([self])
     }
 
     /// Writes the snapshot as [`to_openmetrics`] does.
-    #[must_use]
     pub fn to_openmetrics(&self) -> String {
         to_openmetrics([self])
     }
@@ -65,7 +63,7 @@ impl Snapshot {
 fn text(families: &[Family], counter_suffix: &str) -> String {
     let mut text = String::new();
     for family in families {
-        let name = family.name;
+        let name = &family.name;
         let (kind, suffix) = match family.kind {
             Kind::Counter => ("counter", counter_suffix),
             Kind::Gauge => ("gauge", ""),
@@ -78,11 +76,7 @@ fn text(families: &[Family], counter_suffix: &str) -> String {
             let labels = sample.labels.iter();
             let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
             let labels = labels.collect::<Vec<_>>().join(",");
-            let _ = write!(text, "{name}{}{{{labels}}} ", sample.suffix);
-            let _ = match sample.value {
-                Value::Count(count) => writeln!(text, "{count}"),
-                Value::Number(number) => writeln!(text, "{number}"),
-            };
+            let _ = writeln!(text, "{name}{}{{{labels}}} {}", sample.suffix, sample.value);
         }
     }
     text

@@ -6,7 +6,7 @@ use ::metrics::{Key, KeyName, Level, Metadata, Recorder, with_recorder};
 use tokio::time::sleep;
 
 use super::{
-    families::{Family, Kind, Sample, Value, all},
+    families::{Family, Kind, Sample, all},
     snapshot::Snapshot,
 };
 
@@ -71,7 +71,7 @@ impl Publisher {
             for family in families {
                 describe(recorder, &family);
                 for sample in &family.samples {
-                    pass_on(recorder, family.name, family.kind, sample);
+                    pass_on(recorder, &family.name, family.kind, sample);
                 }
             }
         });
@@ -113,12 +113,11 @@ fn describe(recorder: &dyn Recorder, family: &Family) {
 fn pass_on(recorder: &dyn Recorder, name: &str, kind: Kind, sample: &Sample) {
     let labels: Vec<_> = sample.labels.iter().map(Into::into).collect();
     let key = Key::from_parts(format!("{name}{}", sample.suffix), labels);
-    let set = |value| recorder.register_gauge(&key, &METADATA).set(value);
-    match sample.value {
-        Value::Count(count) if kind != Kind::Gauge => {
-            recorder.register_counter(&key, &METADATA).absolute(count);
-        }
-        Value::Count(count) => set(count as f64),
-        Value::Number(number) => set(number),
+    if kind == Kind::Gauge || sample.suffix == "_sum" {
+        let gauge = recorder.register_gauge(&key, &METADATA);
+        gauge.set(sample.value);
+    } else {
+        let counter = recorder.register_counter(&key, &METADATA);
+        counter.absolute(sample.value as u64);
     }
 }

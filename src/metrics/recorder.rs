@@ -44,8 +44,8 @@ pub(crate) struct Recorder {
 #[derive(Clone)]
 struct PolicyCounters {
     name: Name,
+    /// One line, with a place for each [`Checked`] and one for bans.
     counters: Arc<Counters>,
-    line: usize,
 }
 
 /// The lines of the counters of requests.
@@ -105,20 +105,12 @@ impl Recorder {
         let former = former.filter(|former| former.name == name);
         let known = former.map(|former| former.policies.iter().chain(&former.gone));
         let mut known: Vec<_> = known.into_iter().flatten().collect();
-        let names: Vec<_> = policies.into_iter().collect();
-        let is_known = |name: &Name| known.iter().any(|known| known.name == *name);
-        let new = names.iter().filter(|name| !is_known(name)).count();
-        // Those of requests are before the first policies.
-        let first = if former.is_some() { 0 } else { RESULTS };
-        let counters = Arc::new(Counters::new(first + new));
-        let mut lines = first..;
-        let policies = names.into_iter().map(|name| {
+        let policies = policies.into_iter().map(|name| {
             match known.iter().position(|known| known.name == *name) {
                 Some(place) => known.remove(place).clone(),
                 None => PolicyCounters {
                     name: name.clone(),
-                    counters: Arc::clone(&counters),
-                    line: lines.next().unwrap_or_default(),
+                    counters: Arc::new(Counters::new(1)),
                 },
             }
         });
@@ -126,7 +118,10 @@ impl Recorder {
         known.truncate(GONE_POLICIES);
         Arc::new(Self {
             id: former.map_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed), Self::id),
-            requests: former.map_or(counters, |former| Arc::clone(&former.requests)),
+            requests: match former {
+                Some(former) => Arc::clone(&former.requests),
+                None => Arc::new(Counters::new(RESULTS)),
+            },
             waits: former.map_or_else(Waits::new, |former| Arc::clone(&former.waits)),
             offenders: match former {
                 Some(former) => Arc::clone(&former.offenders),
@@ -178,7 +173,7 @@ impl Recorder {
         if bans {
             self.bans_started(decision);
         }
-        let result = RequestResult::by(decision, decision.denial_reason_by(|| bans));
+        let result = RequestResult::of(decision);
         let place = match result {
             RequestResult::NotLimited => UNDECIDED,
             RequestResult::StoreFailed => Source::StoreFailure as usize,
@@ -320,7 +315,7 @@ impl Recorder {
             }
         }
         let policies = self.policies.iter().map(|own| {
-            let [checks @ .., bans] = own.counters.sum(own.line);
+            let [checks @ .., bans] = own.counters.sum(0);
             (own.name.clone(), Checks::from_array(checks), bans)
         });
         Snapshot {
@@ -329,8 +324,8 @@ impl Recorder {
             requests: Requests::from_array(results),
             decisions: Decisions::from_array(sources),
             policies: policies.collect(),
-            wait_seconds: self.waits.seconds(),
-            waiting: self.waits.waiting(),
+            wait_seconds: self.waits.seconds.snapshot(),
+            waiting: self.waits.waiting.load(Ordering::Relaxed),
             store,
         }
     }
@@ -339,7 +334,7 @@ impl Recorder {
 impl PolicyCounters {
     #[inline]
     fn add(&self, place: usize) {
-        self.counters.add(self.line, place);
+        self.counters.add(0, place);
     }
 }
 

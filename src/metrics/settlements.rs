@@ -22,12 +22,6 @@ counts! {
 }
 
 impl Settlements {
-    /// Returns how many holds were settled.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.by_result().map(|(_, count)| count).sum()
-    }
-
     pub(crate) fn plus(mut self, other: &Self) -> Self {
         self.add(other);
         self

@@ -37,14 +37,6 @@ counts! {
     }
 }
 
-impl Requests {
-    /// Returns the number of all requests.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.by_result().map(|(_, count)| count).sum()
-    }
-}
-
 counts! {
     /// Decisions by where they came from: see [`Source`](crate::Source).
     Decisions, by "source", as by_source {
@@ -119,7 +111,6 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the name of the layer or limiter, which is the label `limiter`.
-    #[must_use]
     pub fn limiter(&self) -> &str {
         &self.limiter
     }
@@ -131,7 +122,6 @@ impl Snapshot {
     }
 
     /// Returns the checks of a policy by its name.
-    #[must_use]
     pub fn policy(&self, name: &str) -> Option<&Checks> {
         let mut policies = self.policies();
         policies.find_map(|(policy, checks)| (policy == name).then_some(checks))

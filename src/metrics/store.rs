@@ -1,7 +1,11 @@
 //! The numbers of a store.
 
-use super::sums::by_name;
-use super::{counts::counts, histogram::Histogram, settlements::Settlements, sums::Numbers};
+use super::{
+    counts::counts,
+    histogram::Histogram,
+    settlements::Settlements,
+    sums::{Numbers, by_name},
+};
 
 /// What a store counts, as plain numbers.
 ///
@@ -67,8 +71,16 @@ const UNNAMED: &str = "custom";
 
 impl Default for StoreMetrics {
     fn default() -> Self {
+        Self::new(UNNAMED)
+    }
+}
+
+impl StoreMetrics {
+    /// Returns the numbers of a store of this name that has counted nothing.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
         Self {
-            name: UNNAMED.to_owned(),
+            name: name.into(),
             call_seconds: None,
             checks_per_call: None,
             failures: StoreFailures::default(),
@@ -85,17 +97,6 @@ impl Default for StoreMetrics {
             control_version: None,
             control_problems: None,
             id: None,
-        }
-    }
-}
-
-impl StoreMetrics {
-    /// Returns the numbers of a store of this name that has counted nothing.
-    #[must_use]
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            ..Self::default()
         }
     }
 
@@ -132,21 +133,10 @@ impl Numbers for StoreMetrics {
         &self.name
     }
 
-    /// A store that wraps another may share its [`Fallback`](crate::store::Fallback) and not its
-    /// numbers.
-    fn fill(&mut self, other: &Self) {
-        if self.name == UNNAMED {
-            self.name.clone_from(&other.name);
-        }
-        fill(&mut self.call_seconds, other.call_seconds.as_ref());
-        fill(&mut self.checks_per_call, other.checks_per_call.as_ref());
-        fill(&mut self.breakers_open, other.breakers_open.as_ref());
-        fill(&mut self.in_flight, other.in_flight.as_ref());
-        fill(&mut self.memory_buckets, other.memory_buckets.as_ref());
-        fill(&mut self.cached_denials, other.cached_denials.as_ref());
-        fill(&mut self.leased_units, other.leased_units.as_ref());
-        fill(&mut self.control_version, other.control_version.as_ref());
-        fill(&mut self.control_problems, other.control_problems.as_ref());
+    /// A store that wraps another may share its [`Fallback`](crate::store::Fallback) and have no
+    /// numbers of its own.
+    fn is_bare(&self) -> bool {
+        self.name == UNNAMED
     }
 
     fn add(&mut self, other: &Self) {
@@ -173,12 +163,6 @@ impl Numbers for StoreMetrics {
 fn add(sum: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
         *sum = Some(sum.unwrap_or(0).saturating_add(more));
-    }
-}
-
-fn fill<T: Clone>(number: &mut Option<T>, other: Option<&T>) {
-    if number.is_none() {
-        *number = other.cloned();
     }
 }
 
@@ -217,12 +201,6 @@ counts! {
 }
 
 impl StoreFailures {
-    /// Returns how many failures there were, of any kind.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.by_kind().map(|(_, count)| count).sum()
-    }
-
     /// Returns the place of a kind, as the log names it. Other errors are none of the store.
     pub(crate) fn place_of(kind: &str) -> Option<usize> {
         Self::default().by_kind().position(|(name, _)| name == kind)

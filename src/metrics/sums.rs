@@ -7,8 +7,10 @@ pub(super) trait Numbers: Clone {
 
     fn name(&self) -> &str;
 
-    /// Takes from another entry of the same one what this entry lacks. Default: nothing.
-    fn fill(&mut self, _other: &Self) {}
+    /// Whether another entry of the same one has more. Default: no.
+    fn is_bare(&self) -> bool {
+        false
+    }
 
     /// Adds the numbers of another one of the same name: a series must not be exported twice.
     fn add(&mut self, other: &Self);
@@ -29,7 +31,8 @@ pub(super) fn distinct<'a, T: Numbers + 'a>(listed: impl IntoIterator<Item = &'a
     for numbers in listed {
         let is_same = |known: &&mut T| known.id().is_some() && known.id() == numbers.id();
         match distinct.iter_mut().find(is_same) {
-            Some(known) => known.fill(numbers),
+            Some(known) if known.is_bare() => *known = numbers.clone(),
+            Some(_) => {}
             None => distinct.push(numbers.clone()),
         }
     }

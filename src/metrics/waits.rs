@@ -7,13 +7,13 @@ use std::sync::{
 
 use tokio::time::Instant;
 
-use super::histogram::{Histogram, Recording, WAIT_SECONDS};
+use super::histogram::{Recording, WAIT_SECONDS};
 
 /// Counts the callers of one layer or limiter that wait, and how long they waited.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    seconds: Recording,
-    waiting: AtomicU64,
+    pub(super) seconds: Recording,
+    pub(super) waiting: AtomicU64,
 }
 
 impl Waits {
@@ -31,16 +31,6 @@ impl Waits {
             waits: Arc::clone(self),
             since: Instant::now(),
         }
-    }
-
-    /// Returns how long the waits took that have ended.
-    pub(crate) fn seconds(&self) -> Histogram {
-        self.seconds.snapshot()
-    }
-
-    /// Returns how many callers wait now.
-    pub(crate) fn waiting(&self) -> u64 {
-        self.waiting.load(Ordering::Relaxed)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The wait of a request for the store's answer, before it is forwarded.
 
 use std::{
-    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -15,98 +14,82 @@ use crate::{
     admission::{Admission, refund::RefundGuard},
     engine::Charges,
     holds::Holds,
+    policy_name::Name,
     store::checked::Undecided,
 };
 
 /// What a request waits for.
 #[allow(clippy::large_enum_variant)] // It is boxed with the request.
-pub(super) enum Asked {
+pub(super) enum Wait {
     Answer(Undecided),
     Admission(Admission),
-    /// It may hold units.
-    Holding(Unanswered),
 }
 
-/// The answer, and the units taken if it allows the request.
-pub(super) struct Answered {
-    pub(super) decision: Decision,
-    pub(super) permits: Option<RefundGuard>,
-    pub(super) holds: Option<Holds>,
+/// The partition key of each policy that charges, if the layer sends them.
+pub(super) type PartitionKeys = Option<Box<[(Name, [u8; 12])]>>;
+
+/// The answer, and the permits and units taken if it allows the request.
+pub(super) type Answered = (Decision, Option<RefundGuard>, Option<Holds>);
+
+/// A check until it is answered.
+///
+/// If it is dropped before and may hold units, a task awaits the answer, and settles the held units
+/// like those of a request without a response.
+pub(super) struct Asked {
+    pub(super) settings: Arc<Settings>,
+    /// `None` once it is answered.
+    wait: Option<Wait>,
+    /// Before the first poll, nothing was sent.
+    is_polled: bool,
+    /// What may hold units, if a policy of the layer settles.
+    charges: Option<Charges<'static>>,
+    partition_keys: PartitionKeys,
 }
 
 impl Asked {
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answered, StoreError>> {
-        let (decision, permits) = match self {
-            Self::Answer(answer) => (ready!(Pin::new(answer).poll(cx))?, None),
-            Self::Admission(admission) => ready!(Pin::new(admission).poll(cx))?,
-            Self::Holding(unanswered) => return unanswered.poll(cx),
-        };
-        Poll::Ready(Ok(Answered {
-            decision,
-            permits,
-            holds: None,
-        }))
-    }
-}
-
-/// A check that may hold units, until it is answered.
-///
-/// If it is dropped before, a task awaits the answer, and settles the held units like those of a
-/// request without a response.
-pub(super) struct Unanswered {
-    /// `None` once it is answered.
-    asked: Option<Box<Asked>>,
-    /// Before the first poll, nothing was sent.
-    is_polled: bool,
-    charges: Charges<'static>,
-    settings: Arc<Settings>,
-}
-
-impl Unanswered {
-    /// Wraps the wait of a request, if a policy of the layer settles.
-    pub(super) fn may_hold(asked: Asked, charges: &Charges<'_>, settings: &Arc<Settings>) -> Asked {
-        if !settings.settles {
-            return asked;
-        }
-        Asked::Holding(Self {
-            asked: Some(Box::new(asked)),
-            is_polled: false,
-            charges: charges.to_owned(),
+    pub(super) fn new(
+        settings: &Arc<Settings>,
+        wait: Wait,
+        charges: &Charges<'_>,
+        partition_keys: PartitionKeys,
+    ) -> Self {
+        Self {
             settings: Arc::clone(settings),
-        })
+            wait: Some(wait),
+            is_polled: false,
+            charges: settings.settles.then(|| charges.to_owned()),
+            partition_keys,
+        }
     }
 
     #[expect(clippy::expect_used, reason = "as in compiler-made futures")]
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answered, StoreError>> {
         self.is_polled = true;
-        let asked = self.asked.as_mut().expect("polled after completion");
-        let answer = ready!(asked.poll(cx));
-        self.asked = None;
-        Poll::Ready(answer.map(|answered| {
-            Answered {
-                holds: self
-                    .settings
-                    .engine
-                    .holds(&self.charges, &answered.decision),
-                ..answered
-            }
-        }))
+        let answer = match self.wait.as_mut().expect("polled after completion") {
+            Wait::Answer(answer) => ready!(Pin::new(answer).poll(cx)).map(|found| (found, None)),
+            Wait::Admission(admission) => ready!(Pin::new(admission).poll(cx)),
+        };
+        self.wait = None;
+        let (mut decision, permits) = answer?;
+        if let Some(partition_keys) = &self.partition_keys {
+            decision.give_partitions(partition_keys);
+        }
+        let charges = self.charges.as_ref();
+        let holds = charges.and_then(|charges| self.settings.engine.holds(charges, &decision));
+        Poll::Ready(Ok((decision, permits, holds)))
     }
 }
 
-impl Drop for Unanswered {
+impl Drop for Asked {
     fn drop(&mut self) {
         // The drop of an admission refunds what it takes.
-        let Some(Asked::Answer(answer)) = self.asked.take().map(|asked| *asked) else {
+        let (Some(Wait::Answer(answer)), Some(charges)) = (self.wait.take(), self.charges.take())
+        else {
             return;
         };
-        let Ok(runtime) = Handle::try_current() else {
+        let (true, Ok(runtime)) = (self.is_polled, Handle::try_current()) else {
             return;
         };
-        if !self.is_polled {
-            return;
-        }
-        let charges = mem::take(&mut self.charges);
         let settings = Arc::clone(&self.settings);
         let store = settings.engine.store.clone();
         store.spawn(&runtime, async move {

@@ -168,7 +168,6 @@ impl RateLimitLayer {
 
     /// Returns whether another clone of this layer is alive, in a service for example. For a
     /// registry of layers, which may forget a layer that is not used anywhere else.
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         self.settings.is_shared()
     }

@@ -9,10 +9,9 @@ use super::{
     denied::Denied, erased::Erased, grpc::GrpcDenials, headers::HeaderFormat, key::HeadReader,
     layer::RateLimitLayer, responder::Responder, settings::ResponseSettings,
 };
-use crate::control::Control;
 use crate::{
-    ConfigError, Lists, OnStoreFailure, Policy, RequestHead, engine::EngineBuilder,
-    fingerprint::Secret, metrics::Observe, store::Store,
+    ConfigError, Lists, OnStoreFailure, Policy, RequestHead, control::Control,
+    engine::EngineBuilder, fingerprint::Secret, metrics::Observe, store::Store,
 };
 
 impl RateLimitLayer {

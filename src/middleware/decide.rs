@@ -1,21 +1,20 @@
 //! Decides a request.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
 use http::Response;
 use smallvec::SmallVec;
 
 use super::{
-    asked::{Asked, Unanswered},
+    asked::{Asked, PartitionKeys, Wait},
     denied::Denial,
-    listed::Listed,
     rules::Rule,
     settings::Settings,
     settling::Settling,
 };
 use crate::{
-    Decision, DenialReason, Key, MemoryStore, PolicyDecision, RequestHead,
+    Decision, DenialReason, Key, MemoryStore, RequestHead,
     admission::WaitBound,
     charge::{Charge, Operation},
     engine::Charges,
@@ -32,11 +31,8 @@ pub(super) enum Next {
     Forward(Decision, Option<Holds>),
     /// The denial is recorded already.
     Deny(Response<Bytes>),
-    Wait(Asked, PartitionKeys),
+    Wait(Asked),
 }
-
-/// The partition key of each policy that charges, if the layer sends them.
-pub(super) type PartitionKeys = Option<Box<[(Name, [u8; 12])]>>;
 
 impl Settings {
     /// Decides a request, as far as the store answers at once.
@@ -46,14 +42,12 @@ impl Settings {
         overrides: &SeenOverrides,
         head: &RequestHead<'_>,
     ) -> Next {
-        let mut exempt = SmallVec::new();
         let lists = overrides.lists(self.engine.lists.as_ref());
-        match lists.and_then(|lists| self.listed(&lists, overrides, head)) {
-            None => {}
-            Some(Listed::Allowed(decision)) => return Next::Forward(decision, None),
-            Some(Listed::Exempt(policies)) => exempt = policies,
-            Some(Listed::Denied(response)) => return Next::Deny(response),
-        }
+        let exempt = match lists.map(|lists| self.listed(&lists, overrides, head)) {
+            None => SmallVec::new(),
+            Some(ControlFlow::Continue(exempt)) => exempt,
+            Some(ControlFlow::Break(next)) => return next,
+        };
         if let Some((rule, memory)) = self.direct(overrides) {
             return self.decide_directly(rule, memory, head);
         }
@@ -64,13 +58,13 @@ impl Settings {
             return Next::Deny(self.deny_without_key(Some(policy), &error, head));
         }
         let partition_keys = self.partition_keys(&charges.enforced);
-        let asked = if self.may_wait(&charges) {
+        let wait = if self.may_wait(&charges) {
             let max_wait = self.wait.unwrap_or_default();
             let bound = WaitBound::AllButQueue;
-            Asked::Admission(self.engine.admission(&charges, max_wait, bound))
+            Wait::Admission(self.engine.admission(&charges, max_wait, bound))
         } else {
             match self.engine.ask(Operation::Take, &charges, 0) {
-                Checked::Later(undecided) => Asked::Answer(undecided),
+                Checked::Later(undecided) => Wait::Answer(undecided),
                 Checked::Now(answer) => {
                     // Counted by reference: copying a decision takes longer than counting it.
                     self.engine.recorder.answered(&answer);
@@ -83,14 +77,14 @@ impl Settings {
                     let holds = self.settles.then(|| self.engine.holds(&charges, &decision));
                     let holds = holds.flatten();
                     if !decision.is_allowed() {
-                        let key_of = |policy: &Name| charges.key_of(policy);
+                        let key_of = |policy: &Name| charges.key_of(policy).map(Cow::Borrowed);
                         return Next::Deny(self.deny_by(&decision, holds, &key_of, head));
                     }
                     return Next::Forward(decision, holds);
                 }
             }
         };
-        Next::Wait(Unanswered::may_hold(asked, &charges, self), partition_keys)
+        Next::Wait(Asked::new(self, wait, &charges, partition_keys))
     }
 
     /// Decides a request from one bucket in memory. It copies nothing of the request: the copies
@@ -102,36 +96,30 @@ impl Settings {
         memory: &MemoryStore,
         head: &RequestHead<'_>,
     ) -> Next {
-        let extracted = rule.readers.own_key(head);
-        let other;
-        let key = match &extracted {
-            Some(Ok(key)) => Some(key),
-            None => None,
-            Some(Err(error)) => match rule.key_in_place_of(error.clone()) {
-                Ok(key) => {
-                    other = key;
-                    other.as_ref()
-                }
-                Err((policy, error)) => {
-                    return Next::Deny(self.deny_without_key(Some(policy), &error, head));
-                }
-            },
-        };
-        let Some(key) = key else {
-            let decision = Decision::unlimited(0);
-            self.engine.recorder.decided(&decision);
-            return Next::Forward(decision, None);
+        let key = rule.readers.applies(head).then(|| rule.charged_key(head));
+        let key = match key {
+            Some(Ok(Some(key))) => key,
+            None | Some(Ok(None)) => {
+                let decision = Decision::unlimited(0);
+                self.engine.recorder.decided(&decision);
+                return Next::Forward(decision, None);
+            }
+            Some(Err((policy, error))) => {
+                return Next::Deny(self.deny_without_key(Some(policy), &error, head));
+            }
         };
         let demand = rule.chosen_demand(head, None);
         let demand = demand.as_ref().unwrap_or(&rule.policy.demand);
         let charge = rule
             .policy
-            .charge(Cow::Borrowed(key), Cow::Borrowed(demand));
+            .charge(Cow::Borrowed(&key), Cow::Borrowed(demand));
         let decision = memory.take(&charge);
         self.engine.recorder.decided(&decision);
         match decision.is_allowed() {
             true => Next::Forward(decision, None),
-            false => Next::Deny(self.deny_by(&decision, None, &|_| Some(key), head)),
+            false => {
+                Next::Deny(self.deny_by(&decision, None, &|_| Some(Cow::Borrowed(&key)), head))
+            }
         }
     }
 
@@ -211,7 +199,7 @@ impl Settings {
         self: &Arc<Self>,
         decision: &Decision,
         holds: Option<Holds>,
-        key_of: &dyn Fn(&Name) -> Option<&'k Key>,
+        key_of: &dyn Fn(&Name) -> Option<Cow<'k, Key>>,
         head: &RequestHead<'_>,
     ) -> Response<Bytes> {
         let response = self.deny(Denial::from(decision), key_of, head);
@@ -231,26 +219,16 @@ impl Settings {
         head: &RequestHead<'_>,
     ) -> Response<Bytes> {
         self.log_key_error(error);
-        let denial = Denial::from_key_error(policy.map(|policy| &*policy.text), error);
+        let denial = Denial::from_key_error(policy, error);
         let recorder = &self.engine.recorder;
         recorder.denied_without_decision(denial.reason, policy);
         self.deny(denial, &|_| None, head)
     }
 
-    /// Returns the callers that the denying policies charge. Their keys are read from the request
-    /// again. Otherwise every request would keep its keys during the round trip to the store, and
-    /// few requests are denied after it.
-    pub(super) fn denied_callers(
-        &self,
-        decision: &Decision,
-        head: &RequestHead<'_>,
-    ) -> SmallVec<[(Name, Key); 1]> {
-        let policies = decision.denied_by().map(PolicyDecision::interned_name);
-        let callers = policies.filter_map(|policy| {
-            let mut rules = self.rules();
-            let rule = rules.find(|rule| rule.policy.name == *policy)?;
-            Some((policy.clone(), rule.charged_key(head).ok()??))
-        });
-        callers.collect()
+    /// Returns the key that a policy charges. It is read from the request again. Otherwise every
+    /// request would keep its keys during the round trip to the store, and few are denied after it.
+    pub(super) fn key_again(&self, policy: &Name, head: &RequestHead<'_>) -> Option<Key> {
+        let rule = self.rules().find(|rule| rule.policy.name == *policy)?;
+        rule.charged_key(head).ok()?
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::{
-    Decision, DenialReason, PolicyDecision, RequestHead, StoreError, engine::Engine, key::KeyError,
+    Decision, DenialReason, PolicyDecision, RequestHead, StoreError, key::KeyError,
     policy_name::Name,
 };
 
@@ -29,13 +29,11 @@ pub struct Denied<'a> {
 
 impl<'a> Denied<'a> {
     /// Returns why the request is denied.
-    #[must_use]
     pub const fn reason(&self) -> DenialReason {
         self.denial.reason
     }
 
     /// Returns the request, to read a request id, `Accept` or a path.
-    #[must_use]
     pub const fn head(&self) -> RequestHead<'a> {
         self.head
     }
@@ -44,21 +42,19 @@ impl<'a> Denied<'a> {
     /// those that can never grant the cost, the one that found no key, or the one whose key is
     /// on the deny list. Empty if the store failed, and if the address is on the deny list.
     pub fn policy_names(&self) -> impl Iterator<Item = &'a str> {
-        self.denial.policy_names()
+        self.denial.policies().map(|name| &*name.text)
     }
 
     /// Returns what the request lacks, by name, if the reason is
     /// [`KeyMissing`](DenialReason::KeyMissing): ``missing client key (no header `x-api-key`)``.
     /// The default response does not include it. `None` for a `KeyError` that a handler passes
     /// to a [`Responder`](crate::Responder).
-    #[must_use]
     pub fn key_error(&self) -> Option<KeyError> {
         self.denial.missing_key.cloned()
     }
 
     /// Returns the decision. `None` if no policy decided: the store failed, the key is missing, or the
     /// caller is on the deny list. The response then has no `RateLimit` fields.
-    #[must_use]
     pub const fn decision(&self) -> Option<&'a Decision> {
         self.denial.decision
     }
@@ -66,7 +62,6 @@ impl<'a> Denied<'a> {
     /// Returns the value of `Retry-After`: whole seconds, rounded up, at least one, and with
     /// its jitter. `None` if waiting does not help. The exact wait is that of the
     /// [decision](Decision::retry_after).
-    #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after.map(whole_seconds)
     }
@@ -74,14 +69,12 @@ impl<'a> Denied<'a> {
     /// Returns whether the request is a gRPC call, by the layer's
     /// [`grpc_denials`](crate::RateLimitLayerBuilder::grpc_denials). Its client
     /// expects a gRPC status, as [`into_response`](Self::into_response) has it.
-    #[must_use]
     pub const fn is_grpc(&self) -> bool {
         self.grpc.is_some()
     }
 
     /// Returns the HTTP status for the [reason](Self::reason). A gRPC call has the
     /// status 200 instead, with the reason as `grpc-status`.
-    #[must_use]
     pub const fn status(&self) -> StatusCode {
         match self.reason() {
             DenialReason::QuotaExceeded | DenialReason::Banned => StatusCode::TOO_MANY_REQUESTS,
@@ -118,7 +111,7 @@ pub(super) struct Denial<'a> {
     pub(super) reason: DenialReason,
     pub(super) decision: Option<&'a Decision>,
     /// The policy that found no key, or whose key is on the deny list.
-    policy: Option<&'a str>,
+    policy: Option<&'a Name>,
     /// The key that the request lacks.
     pub(super) missing_key: Option<&'a KeyError>,
 }
@@ -148,7 +141,7 @@ impl<'a> From<&'a Decision> for Denial<'a> {
 
 impl<'a> Denial<'a> {
     /// `policy`: the one whose key is on the deny list, if it is not the address.
-    pub(super) fn by_list(policy: Option<&'a str>) -> Self {
+    pub(super) fn by_list(policy: Option<&'a Name>) -> Self {
         Self {
             policy,
             ..DenialReason::Listed.into()
@@ -156,7 +149,7 @@ impl<'a> Denial<'a> {
     }
 
     /// `policy`: the one that found no key, if it was not the lists that found no address.
-    pub(super) fn from_key_error(policy: Option<&'a str>, error: &'a KeyError) -> Self {
+    pub(super) fn from_key_error(policy: Option<&'a Name>, error: &'a KeyError) -> Self {
         match error.advice() {
             None => Self {
                 policy,
@@ -167,18 +160,11 @@ impl<'a> Denial<'a> {
         }
     }
 
-    pub(super) fn policy_names(self) -> impl Iterator<Item = &'a str> {
+    pub(super) fn policies(self) -> impl Iterator<Item = &'a Name> {
         let denied_by = self.decision.into_iter().flat_map(Decision::denied_by);
-        denied_by.map(PolicyDecision::name).chain(self.policy)
-    }
-
-    /// Returns the same names, as the engine has them.
-    pub(super) fn interned_names(self, engine: &'a Engine) -> impl Iterator<Item = &'a Name> {
-        let denied_by = self.decision.into_iter().flat_map(Decision::denied_by);
-        let own = self.policy.and_then(|policy| engine.policy(policy));
         denied_by
             .map(PolicyDecision::interned_name)
-            .chain(own.map(|policy| &policy.name))
+            .chain(self.policy)
     }
 
     /// Returns how long to wait, if that helps.

@@ -33,7 +33,6 @@ impl RateLimitLayer {
     /// assert!(!layer.explain(&RequestHead::from(&request)).policies[0].applies);
     /// # Ok::<(), http::Error>(())
     /// ```
-    #[must_use]
     pub fn explain(&self, head: &RequestHead<'_>) -> Explanation {
         self.settings.load().explain(head)
     }

@@ -1,6 +1,7 @@
 //! [`ResponseFuture`]: waits for the decision, then calls the inner service or responds.
 
 use std::{
+    borrow::Cow,
     fmt, mem,
     pin::Pin,
     sync::Arc,
@@ -15,7 +16,6 @@ use tower_service::Service;
 use super::{
     asked::{Answered, Asked},
     body::ResponseBody,
-    decide::PartitionKeys,
     headers::{Fields, SetBy},
     settings::{HeadersWhen, Settings},
     settling::{Settling, Taken},
@@ -64,12 +64,10 @@ pin_project! {
 /// A request that waits for a decision, and what is needed then.
 pub(super) struct Pending<S, ReqBody> {
     pub(super) asked: Asked,
-    pub(super) partition_keys: PartitionKeys,
     pub(super) fields: Interned<Fields>,
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
-    pub(super) settings: Arc<Settings>,
     pub(super) awaited: Awaited,
 }
 
@@ -172,40 +170,24 @@ where
             mut service,
             mut request,
             mut awaited,
-            settings,
-            ..
+            asked,
+            fields,
         } = self;
-        awaited.ended(match &answered {
-            Ok(answered) => Ok(&answered.decision),
-            Err(error) => Err(error),
-        });
-        let settings = &settings;
+        awaited.ended(answered.as_ref().map(|(decision, ..)| decision));
+        let settings = &asked.settings;
         let head = RequestHead::from(&request);
-        let Ok(Answered {
-            mut decision,
-            permits,
-            holds,
-        }) = answered
-        else {
+        let Ok((decision, permits, holds)) = answered else {
             return State::denied(settings.deny_undecided(&head));
         };
-        if let Some(partition_keys) = self.partition_keys {
-            decision.give_partitions(&partition_keys);
-        }
         if !decision.is_allowed() {
-            let callers = settings.denied_callers(&decision, &head);
-            let key_of = |policy: &Name| {
-                let mut callers = callers.iter();
-                let caller = callers.find(|(charged_by, _)| charged_by == policy);
-                caller.map(|(_, key)| key)
-            };
+            let key_of = |policy: &Name| settings.key_again(policy, &head).map(Cow::Owned);
             return State::denied(settings.deny_by(&decision, holds, &key_of, &head));
         }
         let extensions = settings.share(&decision, request.extensions_mut());
         let settling = Settling::new(settings, holds, &mut request);
         State::Calling {
             future: service.call(request),
-            admitted: Admitted::new(decision, extensions, self.fields, settings),
+            admitted: Admitted::new(decision, extensions, fields, settings),
             taken: Taken::new(permits, settling),
         }
     }
@@ -270,14 +252,6 @@ where
     S: Service<Request<ReqBody>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match &self.state {
-            State::Deciding { .. } => "Deciding",
-            State::Calling { .. } => "Calling",
-            State::Denied { .. } => "Denied",
-            State::Done => "Done",
-        };
-        f.debug_struct("ResponseFuture")
-            .field("state", &state)
-            .finish_non_exhaustive()
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }

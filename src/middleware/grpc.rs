@@ -7,6 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Response, Version, header::CONTENT_TYPE};
 
+use super::settle::outcome::has_name;
 use crate::{DenialReason, RequestHead};
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -22,7 +23,7 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 /// must not be able to choose the answer:
 /// [behind an authentication gate](crate::RateLimitLayerBuilder::grpc_denials), set
 /// [`Never`](Self::Never).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrpcDenials {
     /// gRPC calls: `POST` over HTTP/2 or HTTP/3 with the content type
@@ -69,16 +70,6 @@ impl GrpcDenials {
 }
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-
-/// Returns whether a content type has this name: exactly, or before `+` or `;`.
-fn has_name(content_type: &HeaderValue, name: &str) -> bool {
-    let halves = content_type.as_bytes().split_at_checked(name.len());
-    halves.is_some_and(|(start, rest)| {
-        let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b';'));
-        start.eq_ignore_ascii_case(name.as_bytes())
-            && (rest.first() == Some(&b'+') || ends(rest.trim_ascii_start()))
-    })
-}
 
 /// Makes a gRPC denial. With `retry_after: None`, clients do not retry.
 pub(super) fn respond(

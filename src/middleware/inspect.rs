@@ -15,7 +15,6 @@ use crate::{
 impl RateLimitLayer {
     /// Returns the layer as operators see it, with its present settings: see
     /// [`inspect`](crate::inspect).
-    #[must_use]
     pub fn inspect(&self) -> Inspect {
         Inspect::new(self.settings.load_full())
     }

@@ -105,7 +105,6 @@ impl RateLimitLayer {
     ///
     /// [`QuotaExceeded`]: crate::DenialReason::QuotaExceeded
     /// [`CostImpossible`]: crate::DenialReason::CostImpossible
-    #[must_use]
     pub fn top_denied(&self, most: usize) -> TopDenied {
         self.settings.load().engine.recorder.offenders.top(most)
     }
@@ -122,14 +121,12 @@ impl RateLimitLayer {
     ///     println!("{:?} {:?} {:?}", denial.reason, denial.policies, denial.route);
     /// }
     /// ```
-    #[must_use]
     pub fn recent_denials(&self) -> Vec<RecentDenial> {
         self.settings.load().engine.recorder.offenders.recent()
     }
 
     /// Returns a [`Responder`] with this layer's settings, for a handler that asks a
     /// [`Limiter`](crate::Limiter) itself.
-    #[must_use]
     pub fn responder(&self) -> Responder {
         Responder::new(self.settings.load().response.clone())
     }
@@ -144,7 +141,6 @@ impl RateLimitLayer {
     /// let seen = layer.metrics();
     /// assert_eq!((seen.limiter(), seen.requests.total()), ("default", 0));
     /// ```
-    #[must_use]
     pub fn metrics(&self) -> Snapshot {
         self.settings.load().engine.metrics()
     }

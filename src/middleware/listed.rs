@@ -1,23 +1,14 @@
 //! Whether the caller of a request is on one of the lists.
 
-use bytes::Bytes;
-use http::Response;
+use std::{borrow::Cow, ops::ControlFlow};
+
 use smallvec::SmallVec;
 
-use super::{denied::Denial, settings::Settings};
+use super::{decide::Next, denied::Denial, settings::Settings};
 use crate::{
     Decision, Key, List, RequestHead, key::KeyError, lists::LoadedLists, overrides::SeenOverrides,
     policy_name::Name,
 };
-
-/// What the lists decide.
-pub(super) enum Listed<'a> {
-    Allowed(Decision),
-    /// These policies are not asked. The others are.
-    Exempt(SmallVec<[&'a Name; 2]>),
-    /// By the deny list, or because the address cannot be read or a key is ambiguous.
-    Denied(Response<Bytes>),
-}
 
 /// An entry that decides.
 pub(super) enum Found<'a> {
@@ -29,34 +20,36 @@ pub(super) enum Found<'a> {
 }
 
 impl Settings {
-    /// Decides a request by the lists, and records it. `None` if its caller is on neither.
+    /// Decides a request by the lists, and records it: if its address or all of its keys are allowed,
+    /// if one is denied, or if one cannot be read. Otherwise returns the policies that are not asked.
     #[inline(never)]
     pub(super) fn listed(
         &self,
         lists: &LoadedLists<'_>,
         overrides: &SeenOverrides,
         head: &RequestHead<'_>,
-    ) -> Option<Listed<'_>> {
+    ) -> ControlFlow<Next, SmallVec<[&Name; 2]>> {
         if !self.applies(head) {
-            return None;
+            return ControlFlow::Continue(SmallVec::new());
         }
         let (list, caller) = match self.find_listed(lists, overrides, head) {
-            Ok(None) => return None,
-            Ok(Some(Found::Exempt(policies))) => return Some(Listed::Exempt(policies)),
+            Ok(None) => return ControlFlow::Continue(SmallVec::new()),
+            Ok(Some(Found::Exempt(policies))) => return ControlFlow::Continue(policies),
             Ok(Some(Found::Allowed)) => (List::Allow, None),
             Ok(Some(Found::Denied(caller))) => (List::Deny, caller),
             Err((policy, error)) => {
-                return Some(Listed::Denied(self.deny_without_key(policy, &error, head)));
+                let response = self.deny_without_key(policy, &error, head);
+                return ControlFlow::Break(Next::Deny(response));
             }
         };
         let decision = Decision::by_list(list, 0);
         self.engine.recorder.decided(&decision);
-        Some(match list {
-            List::Allow => Listed::Allowed(decision),
+        ControlFlow::Break(match list {
+            List::Allow => Next::Forward(decision, None),
             List::Deny => {
-                let denial = Denial::by_list(caller.as_ref().map(|(policy, _)| &*policy.text));
-                let key = caller.as_ref().map(|(_, key)| key);
-                Listed::Denied(self.deny(denial, &|_| key, head))
+                let denial = Denial::by_list(caller.as_ref().map(|(policy, _)| *policy));
+                let key = caller.as_ref().map(|(_, key)| Cow::Borrowed(key));
+                Next::Deny(self.deny(denial, &|_| key.clone(), head))
             }
         })
     }

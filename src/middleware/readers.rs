@@ -45,7 +45,7 @@ impl PolicyReaders {
 }
 
 /// Sets how to treat a request that lacks the key of a policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {
     /// Deny the request with 403. This is the default, so that leaving out a header does

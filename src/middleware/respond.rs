@@ -1,7 +1,5 @@
 //! Makes the response to a request that is denied.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Response,
@@ -29,13 +27,15 @@ pub(super) fn respond(
     fields: &Fields,
     head: &RequestHead<'_>,
 ) -> Response<Bytes> {
-    let retry_after = denial
-        .retry_after()
-        .map(|wait| wait.saturating_add(random_up_to(settings.retry_after_jitter)));
+    let jitter = settings
+        .retry_after_jitter
+        .mul_f64(random_between(0.0, 1.0));
+    let retry_after = denial.retry_after();
+    let retry_after = retry_after.map(|wait| wait.saturating_add(jitter));
     // A misconfiguration is logged once, with what to change.
     if denial.reason != DenialReason::Misconfigured {
         telemetry::denied(denial.reason, retry_after, denial.missing_key, || {
-            denial.policy_names()
+            denial.policies().map(|name| &*name.text)
         });
     }
 
@@ -113,15 +113,13 @@ impl Denied<'_> {
 impl Denial<'_> {
     /// Returns the decision together with that of an outer layer.
     fn decision_with_outer(self, head: &RequestHead<'_>) -> Option<Decision> {
-        let mut decision = match (self.decision, self.reason) {
-            (Some(decision), _) => decision.clone(),
-            (None, DenialReason::StoreFailed) => Decision::on_store_failure(Verdict::Denied),
-            (None, _) => return None,
-        };
-        if let Some(outer) = head.extensions().get() {
-            decision.put_within(outer);
+        let outer = head.extensions().get();
+        let undecided = Decision::on_store_failure(Verdict::Denied);
+        match (self.decision, self.reason) {
+            (Some(decision), _) => Some(decision.within(outer)),
+            (None, DenialReason::StoreFailed) => Some(undecided.within(outer)),
+            (None, _) => None,
         }
-        Some(decision)
     }
 }
 
@@ -188,11 +186,4 @@ fn problem(denied: &Denied<'_>) -> Bytes {
         json.push("]");
     }
     json.push("}").to_bytes()
-}
-
-fn random_up_to(max: Duration) -> Duration {
-    if max.is_zero() {
-        return Duration::ZERO;
-    }
-    max.mul_f64(random_between(0.0, 1.0)).min(max)
 }

@@ -133,10 +133,7 @@ impl Responder {
             fields.write(decision, response.headers_mut(), SetBy::InnerService);
         }
         if self.0.decision_in_extensions && response.extensions().get::<Decision>().is_none() {
-            let mut decision = decision.clone();
-            if let Some(outer) = head.extensions().get() {
-                decision.put_within(outer);
-            }
+            let decision = decision.within(head.extensions().get());
             response.extensions_mut().insert(decision);
         }
     }

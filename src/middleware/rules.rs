@@ -81,7 +81,7 @@ impl RequestReaders {
     }
 
     #[inline]
-    fn applies(&self, head: &RequestHead<'_>) -> bool {
+    pub(super) fn applies(&self, head: &RequestHead<'_>) -> bool {
         self.given.when.as_ref().is_none_or(|when| (when.0)(head))
     }
 

@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::{
     asked::Asked,
     body::ResponseBody,
-    decide::{Next, PartitionKeys},
+    decide::Next,
     future::{Admitted, Pending, ResponseFuture},
     headers::Fields,
     settings::Settings,
@@ -73,15 +73,14 @@ where
         let (decision, holds) = match next {
             Next::Forward(decision, holds) => (decision, holds),
             Next::Deny(response) => return ResponseFuture::denied(response),
-            Next::Wait(asked, partition_keys) => {
-                let fields = settings.fields_under(&overrides);
-                return wait(inner, settings, asked, partition_keys, fields, request);
+            Next::Wait(asked) => {
+                return wait(inner, asked, settings.fields_under(&overrides), request);
             }
         };
         let extensions = settings.share(&decision, request.extensions_mut());
         let settling = Settling::new(settings, holds, &mut request);
         let future = inner.call(request);
-        let taken = Taken::without_permits(settling);
+        let taken = Taken::new(None, settling);
         let fields = settings.fields_under(&overrides);
         let admitted = Admitted::new(decision, extensions, fields, settings);
         ResponseFuture::calling(future, admitted, taken)
@@ -90,9 +89,7 @@ where
 
 fn wait<S, ReqBody>(
     inner: &mut S,
-    settings: &Arc<Settings>,
     asked: Asked,
-    partition_keys: PartitionKeys,
     fields: Interned<Fields>,
     request: Request<ReqBody>,
 ) -> ResponseFuture<S, ReqBody>
@@ -103,12 +100,10 @@ where
     // takes its place may not be ready.
     let clone = inner.clone();
     ResponseFuture::deciding(Pending {
+        awaited: Awaited::new(Arc::clone(&asked.settings.engine.recorder)),
         asked,
-        partition_keys,
         fields,
         request,
         service: mem::replace(inner, clone),
-        settings: Arc::clone(settings),
-        awaited: Awaited::new(Arc::clone(&settings.engine.recorder)),
     })
 }

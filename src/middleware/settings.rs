@@ -1,10 +1,7 @@
 //! The settings of a built layer.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -23,11 +20,12 @@ use crate::{
     engine::{Engine, HasEngine},
     fingerprint::Secret,
     key::{HeadReader, KeyError},
+    lists::LoadedLists,
+    overrides::Overrides,
     policy_name::Name,
     telemetry,
     util::interned::Interned,
 };
-use crate::{lists::LoadedLists, overrides::Overrides};
 
 pub(super) type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 pub(super) type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
@@ -92,10 +90,7 @@ impl Settings {
     pub(super) fn share(&self, decision: &Decision, request: &mut Extensions) -> Extensions {
         let mut extensions = Extensions::new();
         if self.response.decision_in_extensions {
-            let mut decision = decision.clone();
-            if let Some(outer) = request.get() {
-                decision.put_within(outer);
-            }
+            let decision = decision.within(request.get());
             request.insert(decision.clone());
             extensions.insert(decision);
         }
@@ -116,28 +111,21 @@ impl Settings {
             }
             None => recorder.shadow_unknown(policy),
         }
-        if let Some(advice) = advice {
-            if !self.logged.shadow.swap(true, Ordering::Relaxed) {
-                telemetry::shadow_misconfigured(advice);
-            }
+        if let Some(advice) = advice.filter(|_| self.logged.shadow.set(()).is_ok()) {
+            telemetry::shadow_misconfigured(advice);
         }
     }
 
     /// Logs once that the application is misconfigured.
     #[cold]
     pub(super) fn log_key_error(&self, error: &KeyError) {
-        let is_first = |flag: &AtomicBool| {
-            !flag.load(Ordering::Relaxed) && !flag.swap(true, Ordering::Relaxed)
-        };
-        if let Some(name) = error.extension() {
-            if is_first(&self.logged.extension) {
-                telemetry::extension_missing(name);
-            }
+        let extension = error.extension();
+        if let Some(name) = extension.filter(|_| self.logged.extension.set(()).is_ok()) {
+            telemetry::extension_missing(name);
         }
-        if let Some(advice) = error.advice() {
-            if is_first(&self.logged.misconfigured) {
-                telemetry::misconfigured(advice);
-            }
+        let advice = error.advice();
+        if let Some(advice) = advice.filter(|_| self.logged.misconfigured.set(()).is_ok()) {
+            telemetry::misconfigured(advice);
         }
     }
 }
@@ -157,8 +145,8 @@ pub(super) struct ResponseSettings {
 /// The configuration errors that were logged.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
-    pub(super) misconfigured: AtomicBool,
-    pub(super) extension: AtomicBool,
+    pub(super) misconfigured: OnceLock<()>,
+    pub(super) extension: OnceLock<()>,
     /// A shadow policy is misconfigured.
-    pub(super) shadow: AtomicBool,
+    pub(super) shadow: OnceLock<()>,
 }

@@ -38,15 +38,6 @@ pub(super) struct Taken {
 
 impl Taken {
     /// Returns `None` if nothing is left to do when the response has ended.
-    pub(super) fn without_permits(settling: Option<Box<Settling>>) -> Option<Box<Self>> {
-        let settling = Some(settling?);
-        Some(Box::new(Self {
-            permits: None,
-            settling,
-        }))
-    }
-
-    /// Returns `None` if nothing is left to do when the response has ended.
     pub(super) fn new(
         permits: Option<RefundGuard>,
         settling: Option<Box<Settling>>,

@@ -1,39 +1,39 @@
 //! The facts about a listed caller.
 
+use super::DeniedCaller;
 use crate::{Fingerprint, Key, policy_name::Name};
 
 /// The facts about a listed caller.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(crate) struct Known {
     pub(super) policy: Name,
     /// Whether the policy was a shadow policy.
     pub(super) shadow: bool,
-    pub(super) identity: Identity,
-}
-
-/// The identity of a caller: the hash of its key, and the application's name for it.
-#[derive(Debug)]
-pub(crate) struct Identity {
     pub(super) fingerprint: Fingerprint,
+    /// The application's name for the caller.
     pub(super) name: Option<Box<str>>,
     /// The bytes of the key, if the store finds no bucket by a fingerprint.
     pub(super) key: Option<Box<[u8]>>,
 }
 
-impl Identity {
+impl Known {
     /// `stored`: the fingerprint in the name of the caller's bucket, if the store's names have one. If
     /// they have none, the key is kept, unless it is long: a list of long ones would take much memory.
-    pub(crate) fn new(key: &Key, stored: Option<Fingerprint>, name: Option<String>) -> Self {
+    pub(crate) fn new(
+        caller: &DeniedCaller<'_>,
+        key: &Key,
+        stored: Option<Fingerprint>,
+        name: Option<String>,
+    ) -> Self {
+        const MOST_BYTES: usize = 256;
+
+        let bytes = Some(key.as_bytes()).filter(|bytes| bytes.len() <= MOST_BYTES);
         Self {
+            policy: caller.policy.clone(),
+            shadow: caller.shadow,
             fingerprint: stored.unwrap_or_else(|| Fingerprint::from(key)),
             name: name.map(|name| bounded(&name)),
-            key: {
-                const MOST_BYTES: usize = 256;
-
-                let bytes = key.as_bytes();
-                let is_kept = stored.is_none() && bytes.len() <= MOST_BYTES;
-                is_kept.then(|| Box::from(bytes))
-            },
+            key: bytes.filter(|_| stored.is_none()).map(Box::from),
         }
     }
 }

@@ -14,7 +14,8 @@ mod tests;
 mod top;
 
 use std::{
-    fmt, slice,
+    borrow::Cow,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -23,15 +24,14 @@ use std::{
 
 use smallvec::SmallVec;
 
+pub(crate) use self::known::Known;
 use self::lists::DenialLists;
-pub(crate) use self::{known::Identity, recent::Details};
 pub use self::{
     recent::RecentDenial,
     top::{Offender, TopDenied},
 };
-use crate::Fingerprint;
 use crate::{
-    Clock, DenialReason, Key,
+    Clock, DenialReason, Fingerprint, Key,
     clock::{self, SystemClock},
     policy_name::Name,
     util::{
@@ -52,8 +52,10 @@ pub(crate) struct Offenders {
 /// A caller that a policy denied, or the policy that found no key.
 pub(crate) struct DeniedCaller<'a> {
     pub(crate) policy: &'a Name,
-    pub(crate) key: Option<&'a Key>,
-    /// A secret hash of both. Its 64 bits are enough: one of a billion callers is taken for a
+    pub(crate) key: Option<Cow<'a, Key>>,
+    /// Whether it is a shadow policy, whose callers have entries of their own.
+    shadow: bool,
+    /// A secret hash of all. Its 64 bits are enough: one of a billion callers is taken for a
     /// listed one in a process of ten million.
     id: u64,
 }
@@ -62,87 +64,89 @@ impl Offenders {
     /// Creates an empty list. Its times are those of the clock; default: the machine's.
     pub(crate) fn new(clock: Option<Arc<dyn Clock>>) -> Arc<Self> {
         Arc::new(Self {
-            lists: Mutex::new(DenialLists::new()),
+            lists: Mutex::default(),
             missed: AtomicU64::new(0),
             hash: SecretHasher::new(),
             clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
         })
     }
 
-    /// `shadow`: whether the policy is a shadow policy, whose callers have a list of their own.
-    fn id(&self, policy: &Name, shadow: bool, key: &Key) -> u64 {
-        self.hash
-            .hash_64(policy.hash, shadow.into(), key.as_bytes())
-    }
-
-    /// Returns a caller that a policy denied.
-    pub(crate) fn caller<'a>(&self, policy: &'a Name, key: Option<&'a Key>) -> DeniedCaller<'a> {
+    /// Returns a caller that a policy denied. `shadow`: it is a shadow policy.
+    pub(crate) fn caller<'a>(
+        &self,
+        policy: &'a Name,
+        shadow: bool,
+        key: Option<Cow<'a, Key>>,
+    ) -> DeniedCaller<'a> {
+        let hash = |key: &Key| {
+            self.hash
+                .hash_64(policy.hash, shadow.into(), key.as_bytes())
+        };
         DeniedCaller {
             policy,
+            shadow,
+            id: key.as_deref().map_or(0, hash),
             key,
-            id: key.map_or(0, |key| self.id(policy, false, key)),
         }
     }
 
     /// Records a denial. `decided_at_us`: when it was decided, if by the clock of the lists. The rows
     /// of denials in memory show what it saves not to read it again. `details`: what the ring has of
-    /// it, too, unless it repeats the last one. `identify` is called for callers that are not listed,
-    /// which is slow.
+    /// it, unless it repeats the last one. `identify`: see [`count`](Self::count).
     pub(crate) fn record(
         &self,
         reason: DenialReason,
         decided_at_us: Option<u64>,
         callers: &[DeniedCaller<'_>],
-        details: impl FnOnce() -> Details,
-        identify: impl Fn(&DeniedCaller<'_>, &Key) -> Identity,
+        details: impl FnOnce() -> RecentDenial,
+        identify: impl Fn(&DeniedCaller<'_>, &Key) -> Known,
     ) {
         let at_us = decided_at_us.unwrap_or_else(|| clock::read(&*self.clock));
-        let Some(mut lists) = self.lists_at(at_us) else {
-            return;
-        };
-        let unlisted = lists.count(callers, at_us);
-        if !unlisted.is_empty() {
-            // The closure is the application's, and may read these lists.
-            drop(lists);
-            let identities = unlisted.iter().map(|(caller, key)| identify(caller, key));
-            let identities: SmallVec<[Identity; 1]> = identities.collect();
-            let Some(again) = self.lists_at(at_us) else {
-                return;
-            };
-            lists = again;
-            for ((caller, _), identity) in unlisted.into_iter().zip(identities) {
-                lists.list(caller, false, identity, at_us);
+        if let Some(mut lists) = self.count(callers, at_us, identify) {
+            if !lists.repeats(reason, callers, at_us) {
+                lists.remember(callers, details(), at_us);
             }
-        }
-        if !lists.repeats(reason, callers, at_us) {
-            lists.remember(reason, callers, details(), at_us);
         }
     }
 
-    /// Counts a caller that a shadow policy would have denied. `identify` is called if the caller
-    /// is not listed.
+    /// Counts a caller that a shadow policy would have denied.
     pub(crate) fn would_be_denied(
         &self,
-        policy: &Name,
-        key: &Key,
-        identify: impl FnOnce() -> Identity,
+        caller: DeniedCaller<'_>,
+        identify: impl Fn(&DeniedCaller<'_>, &Key) -> Known,
     ) {
         let at_us = clock::read(&*self.clock);
-        let caller = DeniedCaller {
-            policy,
-            key: Some(key),
-            id: self.id(policy, true, key),
-        };
-        let Some(mut lists) = self.lists_at(at_us) else {
-            return;
-        };
-        if !lists.count(slice::from_ref(&caller), at_us).is_empty() {
-            drop(lists);
-            let identity = identify();
-            if let Some(mut lists) = self.lists_at(at_us) {
-                lists.list(&caller, true, identity, at_us);
-            }
+        drop(self.count(&[caller], at_us, identify));
+    }
+
+    /// Counts callers. `identify` is called for those that are not listed, which is slow. `None` if
+    /// another thread has the lists.
+    fn count(
+        &self,
+        callers: &[DeniedCaller<'_>],
+        at_us: u64,
+        identify: impl Fn(&DeniedCaller<'_>, &Key) -> Known,
+    ) -> Option<MutexGuard<'_, DenialLists>> {
+        let mut lists = self.lists_at(at_us)?;
+        let with_key = callers
+            .iter()
+            .filter_map(|caller| Some((caller, caller.key.as_deref()?)));
+        let unlisted = with_key.filter(|(caller, _)| !lists.callers.count_listed(caller.id, at_us));
+        let unlisted: SmallVec<[_; 1]> = unlisted.collect();
+        if unlisted.is_empty() {
+            return Some(lists);
         }
+        // The closure is the application's, and may read these lists.
+        drop(lists);
+        let known = unlisted
+            .into_iter()
+            .map(|(caller, key)| (caller.id, identify(caller, key)));
+        let known: SmallVec<[(u64, Known); 1]> = known.collect();
+        let mut lists = self.lists_at(at_us)?;
+        for (id, known) in known {
+            lists.callers.count(id, at_us, known);
+        }
+        Some(lists)
     }
 
     /// Returns the lists, with all counts halved that are due. `None` if another thread has them: then
@@ -169,7 +173,7 @@ impl Offenders {
 
     /// Returns the last denials, the latest first.
     pub(crate) fn recent(&self) -> Vec<RecentDenial> {
-        lock(&self.lists).recent().collect()
+        lock(&self.lists).recent.iter().cloned().collect()
     }
 
     /// Returns the denials since the last call, the latest first: those that the ring still has.
@@ -179,7 +183,7 @@ impl Offenders {
         let new = lists.recorded.saturating_sub(*seen);
         *seen = lists.recorded;
         let new = usize::try_from(new).unwrap_or(usize::MAX);
-        lists.recent().take(new).collect()
+        lists.recent.iter().take(new).cloned().collect()
     }
 
     /// Returns the key of a listed caller, if it is kept: if the store finds no bucket by a fingerprint.

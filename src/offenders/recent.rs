@@ -2,9 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use smallvec::SmallVec;
-
-use crate::{DenialReason, Fingerprint, policy_name::Name};
+use crate::{DenialReason, Fingerprint};
 
 /// The most denials that are kept.
 pub(super) const LENGTH: usize = 256;
@@ -14,7 +12,7 @@ pub(super) const LENGTH: usize = 256;
 ///
 /// It has neither the key of the caller nor the path and the query of the request: these hold
 /// secrets and personal data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecentDenial {
     /// When the request was denied, by the clock of this process.
@@ -36,43 +34,16 @@ pub struct RecentDenial {
     pub route: Option<String>,
 }
 
-/// A denial as it is kept.
-#[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) at_us: u64,
-    pub(super) reason: DenialReason,
-    pub(super) policies: SmallVec<[(Name, Option<Fingerprint>); 1]>,
-    pub(super) details: Details,
-}
-
-/// The other facts about a denied request.
-#[derive(Debug)]
-pub(crate) struct Details {
-    pub(crate) retry_after: Option<Duration>,
-    pub(crate) method: Option<&'static str>,
-    #[cfg(feature = "axum")]
-    pub(crate) route: Option<axum::extract::MatchedPath>,
-}
-
-impl Kept {
-    pub(super) fn to_public(&self) -> RecentDenial {
-        let names = self.policies.iter().map(|(name, _)| name.text.to_string());
-        // Of all policies, or of none.
-        let fingerprints = self.policies.iter().map(|(_, caller)| *caller);
-        let fingerprints: Option<Vec<_>> = fingerprints.collect();
-        RecentDenial {
-            at: time(self.at_us),
-            reason: self.reason,
-            policies: names.collect(),
-            fingerprints: fingerprints.unwrap_or_default(),
-            retry_after: self.details.retry_after,
-            method: self.details.method,
-            #[cfg(feature = "axum")]
-            route: {
-                let route = self.details.route.as_ref();
-                route.map(|route| route.as_str().to_owned())
-            },
-            #[cfg(not(feature = "axum"))]
+impl RecentDenial {
+    /// A denial of which only the reason is known.
+    pub(crate) const fn new(reason: DenialReason) -> Self {
+        Self {
+            at: UNIX_EPOCH,
+            reason,
+            policies: Vec::new(),
+            fingerprints: Vec::new(),
+            retry_after: None,
+            method: None,
             route: None,
         }
     }

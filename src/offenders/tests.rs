@@ -1,11 +1,11 @@
 //! Counts and errors against exact counts.
 
-use std::{collections::HashMap, sync::Barrier, thread};
+use std::{borrow::Cow, collections::HashMap, sync::Barrier, thread};
 
 use proptest::prelude::*;
 
 use super::{
-    Details, Identity, Offender, Offenders, TopDenied,
+    Known, Offender, Offenders, RecentDenial, TopDenied,
     recent::time,
     space_saving::{ENTRIES, SpaceSaving},
 };
@@ -21,7 +21,7 @@ struct Counted {
 impl Counted {
     fn new() -> Self {
         Self {
-            list: SpaceSaving::new(),
+            list: SpaceSaving::default(),
             exact: HashMap::new(),
             total: 0,
         }
@@ -44,7 +44,7 @@ impl Counted {
     }
 
     fn to_public(&self) -> TopDenied {
-        let offenders = self.list.entries().iter().map(|entry| Offender {
+        let offenders = self.list.entries.values().map(|entry| Offender {
             policy: String::new(),
             shadow: false,
             fingerprint: Fingerprint::from(&Key::from(entry.caller)),
@@ -55,8 +55,8 @@ impl Counted {
         });
         TopDenied {
             offenders: offenders.collect(),
-            unlisted: self.list.floor(),
-            total: self.list.total(),
+            unlisted: self.list.floor,
+            total: self.list.total,
             missed: 0,
         }
     }
@@ -136,7 +136,7 @@ fn of_a_million_callers_the_heavy_ones_are_listed() {
         .collect();
     assert!(heavy.len() >= 8, "{heavy:?}");
     let listed = |caller: &u64| {
-        let mut entries = counted.list.entries().iter();
+        let mut entries = counted.list.entries.values();
         entries.any(|entry| entry.caller == *caller)
     };
     assert!(heavy.iter().all(listed), "{heavy:?}");
@@ -167,7 +167,7 @@ fn no_error_exceeds_its_count_when_both_are_halved() {
     }
     counted.count(u64::MAX);
     let newest = |counted: &Counted| {
-        let mut entries = counted.list.entries().iter();
+        let mut entries = counted.list.entries.values();
         let newest = entries.find(|entry| entry.caller == u64::MAX).unwrap();
         (newest.count, newest.error)
     };
@@ -250,31 +250,14 @@ fn callers_are_sorted_by_what_is_certain() {
     assert_eq!(top.unlisted, 400);
 }
 
-#[test]
-fn the_table_of_places_stays_small() {
-    let mut list = SpaceSaving::new();
-    for id in 0..100_000 {
-        list.count(SplitMix64(id).next(), 0, ());
-        if id % 1_000 == 0 {
-            list.halve(1);
-        }
-    }
-    assert!(list.table_size() <= 2_048, "{}", list.table_size());
-}
-
 /// Denies a caller by a policy.
 fn deny(offenders: &Offenders, policy: &Name, caller: u64) {
     let key = Key::from(caller);
-    let callers = [offenders.caller(policy, Some(&key))];
-    let details = || Details {
-        retry_after: None,
-        method: None,
-        #[cfg(feature = "axum")]
-        route: None,
-    };
+    let callers = [offenders.caller(policy, false, Some(Cow::Borrowed(&key)))];
     let reason = DenialReason::QuotaExceeded;
-    offenders.record(reason, None, &callers, details, |_, key| {
-        Identity::new(key, None, None)
+    let details = || RecentDenial::new(reason);
+    offenders.record(reason, None, &callers, details, |caller, key| {
+        Known::new(caller, key, None, None)
     });
 }
 

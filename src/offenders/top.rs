@@ -127,16 +127,9 @@ impl TopDenied {
 
     /// Sorts the callers, and keeps the first of them.
     fn cut(&mut self, most: usize) {
-        self.offenders.sort_unstable_by(|one, other| {
-            let rank = |offender: &Offender| {
-                let (at_least, count) = (offender.at_least(), offender.count);
-                Reverse((at_least, count, offender.last_seen))
-            };
-            let who = |offender: &Offender| (offender.fingerprint, offender.shadow);
-            let by_rank = rank(one).cmp(&rank(other));
-            by_rank
-                .then_with(|| who(one).cmp(&who(other)))
-                .then_with(|| one.policy.cmp(&other.policy))
+        self.offenders.sort_by_cached_key(|one| {
+            let rank = Reverse((one.at_least(), one.count, one.last_seen));
+            (rank, one.fingerprint, one.shadow, one.policy.clone())
         });
         let cut = self.offenders.drain(most.min(self.offenders.len())..);
         let highest = cut.map(|offender| offender.count).max();
@@ -146,7 +139,6 @@ impl TopDenied {
 
 impl Offender {
     /// Returns how often the policy denied the caller for certain: `count - error`.
-    #[must_use]
     pub const fn at_least(&self) -> u64 {
         self.count.saturating_sub(self.error)
     }

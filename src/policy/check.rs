@@ -272,25 +272,15 @@ pub(crate) fn check_names<'a>(
     let mut seen = HashSet::new();
     for name in names {
         if !seen.insert(&*name.text) {
-            return Err(duplicate_policy(&name.text));
+            let name = &name.text;
+            let message =
+                format!("two policies named {name:?} would share their buckets; rename one");
+            return Err(ConfigError::new("duplicate-policy", message));
         }
     }
     if seen.is_empty() {
-        return Err(no_policies());
+        let message = "no policy; add at least one with `policy(..)`";
+        return Err(ConfigError::new("no-policies", message));
     }
     Ok(())
-}
-
-pub(crate) fn duplicate_policy(name: &str) -> ConfigError {
-    ConfigError::new(
-        "duplicate-policy",
-        format!("two policies named {name:?} would share their buckets; rename one"),
-    )
-}
-
-pub(crate) fn no_policies() -> ConfigError {
-    ConfigError::new(
-        "no-policies",
-        "no policy; add at least one with `policy(..)`",
-    )
 }

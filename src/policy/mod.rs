@@ -6,15 +6,15 @@ mod overridden;
 
 use std::time::Duration;
 
-pub(crate) use self::check::{cannot_lease, cost_of_penalty};
-pub(crate) use self::overridden::check_override;
-pub(crate) use self::overridden::{check_overrides, override_conflict};
 pub(crate) use self::{
-    check::{check_names, check_strikes},
+    check::{cannot_lease, check_names, check_strikes, cost_of_penalty},
     compiled::Compiled,
+    overridden::{check_override, check_overrides, override_conflict},
 };
-use crate::middleware::readers::PolicyReaders;
-use crate::{ConfigError, OnStoreFailure, Quota, enforcement::Enforcement};
+use crate::{
+    ConfigError, OnStoreFailure, Quota, enforcement::Enforcement,
+    middleware::readers::PolicyReaders,
+};
 
 /// A named quota that a [`Limiter`](crate::Limiter) or a
 /// [`RateLimitLayer`](crate::RateLimitLayer) checks.
@@ -397,25 +397,13 @@ impl Policy {
     }
 }
 
-macro_rules! bare_quotas {
-    ($($quota:ty),+) => {
-        $(
-            impl From<$quota> for Policy {
-                /// Creates a policy that is named after the numbers of the quota.
-                fn from(quota: $quota) -> Self {
-                    Self::unnamed(quota)
-                }
-            }
-        )+
-    };
+/// A bare quota is a policy without a name: a limit of one policy needs none.
+impl<Q> From<Q> for Policy
+where
+    Q: TryInto<Quota>,
+    ConfigError: From<Q::Error>,
+{
+    fn from(quota: Q) -> Self {
+        Self::unnamed(quota)
+    }
 }
-bare_quotas!(
-    Quota,
-    crate::TokenBucket,
-    crate::LeakyBucket,
-    crate::FixedWindow,
-    crate::SlidingWindow,
-    crate::SlidingLog,
-    crate::Concurrency,
-    crate::Penalty
-);

@@ -8,11 +8,11 @@ use super::{
     compiled::Compiled,
 };
 use crate::{
-    ConfigError,
+    ConfigError, Quota,
     enforcement::Enforcement,
-    overrides::{Mode, PolicyOverrides, SeenOverrides},
+    overrides::{Mode, Overrides, PolicyOverrides, SeenOverrides},
+    telemetry,
 };
-use crate::{Quota, overrides::Overrides, telemetry};
 
 impl Compiled {
     /// Makes it a shadow policy, whatever it was.

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use super::{Answer, Charge, Check, StoreFuture, context::SharedStore};
 use crate::{
     Decision, Fingerprint, PolicyDecision, Source, StoreError, charge::Operation,
-    decision::ShadowOutcome, metrics::Recorder, offenders::Identity, telemetry,
+    decision::ShadowOutcome, metrics::Recorder, offenders::Known, telemetry,
 };
 
 /// The most tasks of a store that may wait for answers. Beyond that, a shadow policy whose answer
@@ -170,10 +170,11 @@ impl Shadows {
             recorder.shadow_decided(decided);
             if decided.is_denied() {
                 telemetry::shadow_denied(decided);
-                recorder.offenders.would_be_denied(policy, key, || {
+                let caller = recorder.offenders.caller(policy, true, Some(key.clone()));
+                recorder.offenders.would_be_denied(caller, |caller, key| {
                     let name = self.store.store.storage_key(charge);
                     let stored = name.and_then(|name| Fingerprint::in_storage_key(&name));
-                    Identity::new(key, stored, None)
+                    Known::new(caller, key, stored, None)
                 });
             }
         }

@@ -245,7 +245,6 @@ impl AccessError {
     /// Returns the code of the error in the [table of errors], which no release changes.
     ///
     /// [table of errors]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/errors/#the-admin-page
-    #[must_use]
     pub const fn code(&self) -> &'static str {
         self.code
     }

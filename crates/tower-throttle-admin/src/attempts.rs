@@ -7,8 +7,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use tower_throttle::{
     Clock, Decision, FixedWindow, Key, Limiter, MemoryStore, Policy, RequestHead, SlidingLog,
-    TokenBucket,
-    key::{self, AddressReader},
+    TokenBucket, key,
 };
 
 use super::{

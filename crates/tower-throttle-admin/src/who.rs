@@ -24,7 +24,6 @@ impl Who {
     }
 
     /// Returns the name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.0
     }

@@ -77,7 +77,6 @@ impl Caller {
     /// if the caller is parts of a request.
     ///
     /// An IPv6 address is grouped as by [`key::peer`](crate::key::peer).
-    #[must_use]
     pub fn key(&self) -> Option<Key> {
         match &self.0 {
             Named::Key(key) => Some(key.clone()),

@@ -84,7 +84,7 @@ fn each_policy_reads_its_own_key() {
     let peer = key::peer().ipv6_prefix(48);
     let address = &["ip:2001:db8:0:1:2:3:4:5"][..];
     assert_eq!(read(address, &peer), Some(ip("2001:db8::")));
-    let either = key::header("x-api-key").or(peer);
+    let either = key::header("x-api-key").or(peer.clone());
     assert_ne!(read(address, &either), read(address, &peer));
     // A key that is read from elsewhere may have been made of an address.
     let own = Some(ip("2001:db8:0:1::"));

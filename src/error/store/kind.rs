@@ -26,7 +26,6 @@ pub(crate) enum StoreErrorKind {
     NoPenalty,
 }
 
-// A `match` names all kinds, so that none gets the answer of another by default.
 impl StoreErrorKind {
     /// The [sign](Self::sign) of a missing answer, which is the least exact about the cause.
     pub(super) const SILENCE: u8 = 1;
@@ -58,23 +57,15 @@ impl StoreErrorKind {
 
     /// Returns whether every other check would fail now, too.
     pub(super) const fn is_of_the_store(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Timeout
-            | Self::Unavailable
-            | Self::NotSent
-            | Self::NotConnected
-            | Self::Refused
-            | Self::ForeignReply => true,
-            Self::Overloaded
-            | Self::Crowded
-            | Self::Redirected
-            | Self::CorruptState
-            | Self::Unsupported
-            | Self::WouldWait
-            | Self::HoldsNothing
-            | Self::OnlyPenalties
-            | Self::NoPenalty => false,
-        }
+                | Self::Unavailable
+                | Self::NotSent
+                | Self::NotConnected
+                | Self::Refused
+                | Self::ForeignReply
+        )
     }
 
     /// Returns the bit of this kind of failure, or 0 for failures that only follow from another
@@ -85,15 +76,7 @@ impl StoreErrorKind {
             Self::Unavailable | Self::NotConnected => 2,
             Self::Refused | Self::Redirected => 4,
             Self::ForeignReply => 8,
-            Self::NotSent
-            | Self::Overloaded
-            | Self::Crowded
-            | Self::CorruptState
-            | Self::Unsupported
-            | Self::WouldWait
-            | Self::HoldsNothing
-            | Self::OnlyPenalties
-            | Self::NoPenalty => 0,
+            _ => 0,
         }
     }
 

@@ -105,21 +105,18 @@ impl StoreError {
     }
 
     /// Returns whether the deadline passed before the store answered.
-    #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.kind == StoreErrorKind::Timeout
     }
 
     /// Returns whether the store has no connection or lost it before the answer came, or whether no
     /// node of the cluster serves the key.
-    #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind == StoreErrorKind::Unavailable || self.is_not_sent()
     }
 
     /// Returns whether the operation may have been done: it was sent, and no answer came. Units may have
     /// been taken, or a reset made. Otherwise, nothing was done.
-    #[must_use]
     pub fn may_have_run(&self) -> bool {
         self.has_taken
             || self.kind == StoreErrorKind::Crowded
@@ -149,14 +146,12 @@ impl StoreError {
     /// There are three cases. Too many checks wait. This one had no time left when its turn came,
     /// and was not sent. It was sent and had no answer in time, because this process refunded very
     /// much at once. A layer forwards no request unchecked on this error.
-    #[must_use]
     pub fn is_overloaded(&self) -> bool {
         self.kind == StoreErrorKind::Overloaded || self.kind == StoreErrorKind::Crowded
     }
 
     /// Returns whether the store answered with an error: it is out of memory, is a replica or is
     /// loading its data, or a right is missing (`NOPERM`).
-    #[must_use]
     pub fn is_refused(&self) -> bool {
         self.kind == StoreErrorKind::Refused || self.kind == StoreErrorKind::Redirected
     }
@@ -169,14 +164,12 @@ impl StoreError {
 
     /// Returns whether the store sent a reply to something other than this check. The reply is
     /// ignored.
-    #[must_use]
     pub fn is_foreign_reply(&self) -> bool {
         self.kind == StoreErrorKind::ForeignReply
     }
 
     /// Returns whether unexpected data is stored under the key of a bucket. The caller is denied
     /// until the key has expired, after one refill or window at most.
-    #[must_use]
     pub fn is_corrupt_state(&self) -> bool {
         self.kind == StoreErrorKind::CorruptState
     }
@@ -187,7 +180,6 @@ impl StoreError {
     /// [`reserve`](crate::Limiter::reserve) needs a policy that
     /// [holds units](crate::Policy::hold_for). A [`Penalty`](crate::Penalty) grants no units, and only a
     /// penalty has [bans](crate::Limiter::ban) and [strikes](crate::Limiter::strike).
-    #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self.kind,

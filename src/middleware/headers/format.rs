@@ -23,7 +23,7 @@
 /// format, so it is shorter than `X-RateLimit-Reset` unless all units come back at once. No
 /// reset is sent if waiting does not help, or under a [`Concurrency`](crate::Concurrency)
 /// policy, whose release times are unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderFormat {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=60;t=36`: the lists of

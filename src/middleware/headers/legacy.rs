@@ -75,10 +75,7 @@ fn reset_us(decision: &Decision, format: HeaderFormat, policy: &PolicyDecision) 
             full_us(policy).map(|full_us| decision.decided_at_us().saturating_add(full_us))
         }
         HeaderFormat::XRateLimitDelta => full_us(policy),
-        HeaderFormat::Draft6
-        | HeaderFormat::Draft7
-        | HeaderFormat::Draft10
-        | HeaderFormat::None => effective_us(policy),
+        _ => effective_us(policy),
     }
 }
 

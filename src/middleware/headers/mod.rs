@@ -70,13 +70,9 @@ impl Fields {
             {
                 legacy::policy_field(**quota)
             }
-            // The policy that is reported differs from decision to decision.
-            (HeaderFormat::Draft6 | HeaderFormat::Draft7, _) => None,
-            // These have no such field.
-            (
-                HeaderFormat::XRateLimitEpoch | HeaderFormat::XRateLimitDelta | HeaderFormat::None,
-                _,
-            ) => None,
+            // The policy that is reported differs from decision to decision, or there is no such
+            // field.
+            _ => None,
         };
         Self {
             format,
@@ -117,16 +113,10 @@ impl Fields {
     pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap, existing: SetBy) {
         let policy = self.constant_policy(decision);
         match self.format {
-            HeaderFormat::None => {}
             HeaderFormat::Draft10 => {
                 ietf::write(decision, policy, self.with_shadows, headers, existing);
             }
-            format @ (HeaderFormat::Draft6
-            | HeaderFormat::Draft7
-            | HeaderFormat::XRateLimitEpoch
-            | HeaderFormat::XRateLimitDelta) => {
-                legacy::write(decision, format, policy, headers, existing);
-            }
+            format => legacy::write(decision, format, policy, headers, existing),
         }
     }
 

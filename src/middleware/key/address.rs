@@ -84,12 +84,9 @@ fn mask(bits: u128, ipv6_prefix: u8) -> u128 {
 }
 
 pub(super) fn check_ipv6_prefix(bits: u8) -> Result<(), ConfigError> {
-    if (1..=128).contains(&bits) {
-        Ok(())
-    } else {
-        Err(ConfigError::new(
-            "ipv6-prefix",
-            format!("an IPv6 prefix of {bits} bits is out of range; use 1 to 128"),
-        ))
-    }
+    let is_length = (1..=128).contains(&bits);
+    is_length.then_some(()).ok_or_else(|| {
+        let message = format!("an IPv6 prefix of {bits} bits is out of range; use 1 to 128");
+        ConfigError::new("ipv6-prefix", message)
+    })
 }

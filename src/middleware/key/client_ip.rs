@@ -2,10 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 
 use http::{HeaderName, header::FORWARDED};
@@ -31,7 +28,7 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
 /// there.
 ///
 /// **IPv6.** Addresses are grouped by /64, the smallest network that a customer gets;
-/// [`ipv6_prefix`](Peer::ipv6_prefix) changes that. Many customers have a /48, which is
+/// [`ipv6_prefix`](ClientIp::ipv6_prefix) changes that. Many customers have a /48, which is
 /// 65,536 networks of /64. A second policy by /48 bounds them together. It is charged
 /// together with the first, or neither is:
 ///
@@ -55,44 +52,13 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
 /// The address comes from a [`PeerAddr`] in the request's extensions or, with the feature
 /// `axum`, from axum's `ConnectInfo<SocketAddr>`. Without either, the application is misconfigured:
 /// the response is 500, and the log reports once what to change.
-pub const fn peer() -> Peer {
-    Peer {
+pub const fn peer() -> ClientIp {
+    ClientIp {
+        trusted: Vec::new(),
+        header: X_FORWARDED_FOR,
         ipv6_prefix: DEFAULT_IPV6_PREFIX,
-    }
-}
-
-/// Made by [`peer`].
-#[derive(Clone, Copy, Debug)]
-#[must_use]
-pub struct Peer {
-    ipv6_prefix: u8,
-}
-
-impl Peer {
-    /// Groups IPv6 addresses by this many leading bits, 1 to 128. Default: 64.
-    pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
-        self.ipv6_prefix = bits;
-        self
-    }
-}
-
-impl KeyExtractor for Peer {
-    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        Ok(address_key(peer_address(head)?, self.ipv6_prefix))
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        check_ipv6_prefix(self.ipv6_prefix)
-    }
-
-    fn source(&self) -> KeySource {
-        KeySource::ClientAddress
-    }
-}
-
-impl AddressReader for Peer {
-    fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
-        peer_address(head)
+        error: None,
+        logged: None,
     }
 }
 
@@ -156,15 +122,13 @@ where
     };
     ClientIp {
         trusted,
-        header: X_FORWARDED_FOR,
-        ipv6_prefix: DEFAULT_IPV6_PREFIX,
         error,
-        logged_peer: Arc::default(),
-        logged_header: Arc::default(),
+        logged: Some(Arc::default()),
+        ..peer()
     }
 }
 
-/// Made by [`client_ip`].
+/// Made by [`client_ip`] and [`peer`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClientIp {
@@ -172,39 +136,43 @@ pub struct ClientIp {
     header: HeaderName,
     ipv6_prefix: u8,
     error: Option<ConfigError>,
-    /// Whether a peer that is not trusted was logged.
-    logged_peer: Arc<AtomicBool>,
-    /// Whether another header of a trusted peer was logged.
-    logged_header: Arc<AtomicBool>,
+    /// Whether a peer that is not trusted was logged, and whether another header of a trusted one
+    /// was. `None`: the peer is the client.
+    logged: Option<Arc<[OnceLock<()>; 2]>>,
 }
 
 impl ClientIp {
     /// Reads `X-Forwarded-For`. This is the default.
-    pub fn from_x_forwarded_for(mut self) -> Self {
-        self.header = X_FORWARDED_FOR;
-        self
+    pub fn from_x_forwarded_for(self) -> Self {
+        self.with_header(X_FORWARDED_FOR)
     }
 
     /// Reads `Forwarded` (RFC 7239).
-    pub fn from_forwarded(mut self) -> Self {
-        self.header = FORWARDED;
-        self
+    pub fn from_forwarded(self) -> Self {
+        self.with_header(FORWARDED)
     }
 
     /// Reads `X-Real-IP`.
-    pub fn from_x_real_ip(mut self) -> Self {
-        self.header = X_REAL_IP;
-        self
+    pub fn from_x_real_ip(self) -> Self {
+        self.with_header(X_REAL_IP)
     }
 
     /// Reads the header of this name, parsed like `X-Forwarded-For`; a single address is
     /// fine.
     pub fn from_header(mut self, name: &str) -> Self {
         match name.parse() {
-            Ok(name) => self.header = name,
+            Ok(name) => self.with_header(name),
             Err(_) => {
                 self.error.get_or_insert(ConfigError::header_name(name));
+                self
             }
+        }
+    }
+
+    fn with_header(mut self, name: HeaderName) -> Self {
+        self.header = name;
+        if self.logged.is_none() {
+            self.error.get_or_insert_with(proxies::none);
         }
         self
     }
@@ -224,21 +192,26 @@ impl ClientIp {
     /// Returns an error if the request carries no peer address.
     pub fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         let peer = peer_address(head)?;
+        let Some(logged) = &self.logged else {
+            return Ok(peer);
+        };
+        let [logged_peer, logged_header] = &**logged;
         // A client that connects directly ends the search at once.
         if !self.is_trusted(peer) {
-            if !self.logged_peer.load(Ordering::Relaxed) {
-                self.look_for_a_proxy(head, peer);
+            // All clients of a proxy that is not trusted share one key.
+            if logged_peer.get().is_none()
+                && head.is_sent()
+                && head.headers().contains_key(&self.header)
+                && logged_peer.set(()).is_ok()
+            {
+                telemetry::untrusted_proxy(peer, &self.header);
             }
             return Ok(peer);
         }
         let lines = head.headers().get_all(&self.header);
-        let syntax = if self.header == FORWARDED {
-            forwarded::Syntax::Forwarded
-        } else {
-            forwarded::Syntax::Addresses
-        };
+        let is_forwarded = self.header == FORWARDED;
         let mut hop = peer;
-        for entry in forwarded::entries_from_right(lines, syntax) {
+        for entry in forwarded::entries_from_right(lines, is_forwarded) {
             match entry {
                 Some(address) => hop = address.to_canonical(),
                 None => break,
@@ -247,31 +220,20 @@ impl ClientIp {
                 break;
             }
         }
-        if hop == peer && !self.logged_header.load(Ordering::Relaxed) {
-            self.look_for_another_header(head, peer);
+        if hop == peer && logged_header.get().is_none() && head.is_sent() {
+            self.look_for_another_header(head, peer, logged_header);
         }
         Ok(hop)
     }
 
-    /// Logs a proxy that is not trusted, since all its clients share one key.
-    fn look_for_a_proxy(&self, head: &RequestHead<'_>, peer: IpAddr) {
-        if head.is_sent()
-            && head.headers().contains_key(&self.header)
-            && !self.logged_peer.swap(true, Ordering::Relaxed)
-        {
-            telemetry::untrusted_proxy(peer, &self.header);
-        }
-    }
-
-    /// Logs a trusted proxy that writes another header, for the same reason.
-    fn look_for_another_header(&self, head: &RequestHead<'_>, peer: IpAddr) {
+    /// Logs a trusted proxy that writes another header: all its clients share one key, too.
+    #[cold]
+    fn look_for_another_header(&self, head: &RequestHead<'_>, peer: IpAddr, logged: &OnceLock<()>) {
         let is_there = |name: &&HeaderName| head.headers().contains_key(*name);
         let known = [X_FORWARDED_FOR, FORWARDED, X_REAL_IP];
         let other = known.iter().find(is_there);
-        if let Some(other) = other.filter(|_| head.is_sent() && !is_there(&&self.header)) {
-            if !self.logged_header.swap(true, Ordering::Relaxed) {
-                telemetry::other_forwarding_header(peer, &self.header, other);
-            }
+        if let Some(other) = other.filter(|_| !is_there(&&self.header) && logged.set(()).is_ok()) {
+            telemetry::other_forwarding_header(peer, &self.header, other);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Keys made of other keys.
 
-use super::{ClientIp, Extractor, Key, KeyError, KeyExtractor, KeySource, Peer, RequestHead};
+use super::{ClientIp, Extractor, Key, KeyError, KeyExtractor, KeySource, RequestHead};
 use crate::ConfigError;
 
 /// Tags that no other key begins with.
@@ -94,4 +94,4 @@ macro_rules! inherent_methods {
         )+
     };
 }
-inherent_methods!(Extractor, Peer, ClientIp);
+inherent_methods!(Extractor, ClientIp);

@@ -34,10 +34,8 @@ pub fn header(name: &str) -> Extractor {
     let kept_name = keep_name(name);
     let missing = move |source| KeyError::missing_from(source, kept_name);
     let parsed = name.parse::<HeaderName>().ok();
-    let checked = match parsed {
-        Some(_) => Ok(()),
-        None => Err(ConfigError::header_name(name)),
-    };
+    let checked = parsed.as_ref().map(drop);
+    let checked = checked.ok_or_else(|| ConfigError::header_name(name));
     let source = KeySource::Header(name.to_ascii_lowercase());
     let read = move |head: &RequestHead<'_>| {
         let name = parsed.as_ref().ok_or(missing(Source::Header))?;
@@ -164,17 +162,10 @@ fn cookie_value(
             is_it.then(|| value.get(1..).unwrap_or_default().trim_ascii())
         });
     let text = values.next().ok_or(missing(Source::Cookie))?;
-    let decoded: SmallVec<[u8; INLINE_KEY_BYTES]>;
-    let value = without_quotes(if text.contains(&b'%') {
-        decoded = percent_decoded(text).collect();
-        &decoded
-    } else {
-        text
-    });
-    let is_same = |other| {
-        let other: SmallVec<[u8; INLINE_KEY_BYTES]> = percent_decoded(other).collect();
-        without_quotes(&other) == value
-    };
+    let decoded = |text| percent_decoded(text).collect::<SmallVec<[u8; INLINE_KEY_BYTES]>>();
+    let decoded_text = decoded(text);
+    let value = without_quotes(&decoded_text);
+    let is_same = |other| without_quotes(&decoded(other)) == value;
     if !values.all(is_same) {
         Err(missing(Source::Cookies))
     } else if value.is_empty() {

@@ -79,14 +79,12 @@ impl KeyError {
     }
 
     /// Returns whether the request lacks the key.
-    #[must_use]
     pub const fn is_missing(&self) -> bool {
         !self.is_ambiguous() && self.advice().is_none()
     }
 
     /// Returns whether the request has a key that could be read in several ways. If it is neither
     /// that nor [missing](Self::is_missing), the application is misconfigured.
-    #[must_use]
     pub const fn is_ambiguous(&self) -> bool {
         self.source.is_ambiguous()
     }

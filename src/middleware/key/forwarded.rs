@@ -19,30 +19,21 @@ const MAX_HOPS: usize = 64;
 /// duplicates from taking quadratic time.
 const MAX_PAIRS: usize = 16;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Syntax {
-    /// `203.0.113.9, [2001:db8::1]:4711`
-    Addresses,
-    /// `for=203.0.113.9;proto=https, for="[2001:db8::1]:4711"` (RFC 7239)
-    Forwarded,
-}
-
 /// Returns the entries of all lines, last first. `None` is an entry that is not an address.
+/// `is_forwarded`: `for=203.0.113.9;proto=https, for="[2001:db8::1]:4711"` (RFC 7239). The other
+/// fields have addresses: `203.0.113.9, [2001:db8::1]:4711`.
 pub(super) fn entries_from_right(
     lines: GetAll<'_, HeaderValue>,
-    syntax: Syntax,
+    is_forwarded: bool,
 ) -> impl Iterator<Item = Option<IpAddr>> {
     lines
         .into_iter()
         .rev()
-        .flat_map(move |line| elements_from_right(line.as_bytes(), syntax == Syntax::Forwarded))
+        .flat_map(move |line| elements_from_right(line.as_bytes(), is_forwarded))
         .take(MAX_HOPS)
-        .map(move |element| {
-            let element = element.trim_ascii();
-            match syntax {
-                Syntax::Addresses => address(std::str::from_utf8(element).ok()?),
-                Syntax::Forwarded => forwarded_for(element),
-            }
+        .map(move |element| match is_forwarded {
+            true => forwarded_for(element.trim_ascii()),
+            false => address(std::str::from_utf8(element.trim_ascii()).ok()?),
         })
 }
 

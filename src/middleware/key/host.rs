@@ -47,10 +47,9 @@ impl<'a> Host<'a> {
         let mut first = None;
         for host in hosts {
             let host = host.and_then(Self::parse).ok_or(KeyError::ambiguous())?;
-            if first.get_or_insert(host).is_same(&host) {
-                continue;
+            if !first.get_or_insert(host).is_same(&host) {
+                return Err(KeyError::ambiguous());
             }
-            return Err(KeyError::ambiguous());
         }
         Ok(first)
     }

@@ -92,7 +92,7 @@ pub(crate) use self::address::key_of_address;
 pub use self::known::matched_route;
 pub use self::{
     address::AddressReader,
-    client_ip::{ClientIp, Peer, PeerAddr, client_ip, peer},
+    client_ip::{ClientIp, PeerAddr, client_ip, peer},
     credential::{bearer_token, cookie, header},
     error::KeyError,
     extractor::Extractor,
@@ -187,7 +187,7 @@ where
     message = "a closure that reads a key cannot return `{Self}`",
     note = "return a `Key`, an `Option<Key>` or a `Result<Key, KeyError>`: `Key::from` takes text, numbers, addresses and tuples of them"
 )]
-pub trait IntoKey: sealed::Sealed {
+pub trait IntoKey {
     /// Returns the key, or why there is none.
     ///
     /// # Errors
@@ -212,14 +212,4 @@ impl IntoKey for Result<Key, KeyError> {
     fn into_key(self) -> Result<Key, KeyError> {
         self
     }
-}
-
-mod sealed {
-    use super::{Key, KeyError};
-
-    #[expect(unnameable_types, reason = "no other type implements `IntoKey`")]
-    pub trait Sealed {}
-    impl Sealed for Key {}
-    impl Sealed for Option<Key> {}
-    impl Sealed for Result<Key, KeyError> {}
 }

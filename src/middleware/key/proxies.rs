@@ -25,15 +25,20 @@ pub(super) fn parse<T: AsRef<str>>(
         texts.push(text);
     }
     if networks.is_empty() {
-        return Err(ConfigError::new(
-            "no-trusted-proxies",
-            "a forwarding header without trusted proxies; name the proxies, or use `key::peer()`",
-        ));
+        return Err(none());
     }
     if match_every_client(&networks) {
         return Err(trusts_every_address(&texts.join(", ")));
     }
     Ok(networks)
+}
+
+/// Returns the error for a forwarding header of proxies that are not named.
+pub(super) fn none() -> ConfigError {
+    ConfigError::new(
+        "no-trusted-proxies",
+        "a forwarding header without trusted proxies; name the proxies, or use `key::peer()`",
+    )
 }
 
 fn trusts_every_address(text: &str) -> ConfigError {

@@ -24,7 +24,6 @@ pub(crate) type HeadReader<T> = Erased<dyn Fn(&RequestHead<'_>) -> T + Send + Sy
 
 impl<'a> RequestHead<'a> {
     /// Returns the method.
-    #[must_use]
     pub const fn method(&self) -> &'a Method {
         self.method
     }
@@ -34,25 +33,21 @@ impl<'a> RequestHead<'a> {
     /// Inside axum's `Router::nest("/api", ..)` it lacks `/api`. The URI that the client
     /// sent is in the extensions then (`axum::extract::OriginalUri`), and
     /// [`matched_route`](super::matched_route) reads the whole route.
-    #[must_use]
     pub const fn uri(&self) -> &'a Uri {
         self.uri
     }
 
     /// Returns the version of HTTP in which the request arrived.
-    #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
     /// Returns the headers.
-    #[must_use]
     pub const fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
     /// Returns the extensions, in which the server and earlier layers put values.
-    #[must_use]
     pub const fn extensions(&self) -> &'a Extensions {
         self.extensions
     }

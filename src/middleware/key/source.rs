@@ -69,18 +69,13 @@ impl fmt::Display for KeySource {
             Self::Method => f.write_str("the method"),
             Self::Route => f.write_str("the route"),
             Self::Application => f.write_str("what the application reads"),
-            Self::All(all) => list(f, all, " and "),
-            Self::FirstOf(all) => list(f, all, ", or else "),
+            Self::All(all) => f.write_str(&list(all, " and ")),
+            Self::FirstOf(all) => f.write_str(&list(all, ", or else ")),
         }
     }
 }
 
-fn list(f: &mut fmt::Formatter<'_>, all: &[KeySource], between: &str) -> fmt::Result {
-    for (number, one) in all.iter().enumerate() {
-        if number > 0 {
-            f.write_str(between)?;
-        }
-        write!(f, "{one}")?;
-    }
-    Ok(())
+fn list(all: &[KeySource], between: &str) -> String {
+    let all: Vec<_> = all.iter().map(KeySource::to_string).collect();
+    all.join(between)
 }

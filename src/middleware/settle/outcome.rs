@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::{Extensions, HeaderMap, Response, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
 use crate::DenialReason;
 
@@ -24,7 +24,7 @@ use crate::DenialReason;
 ///     });
 /// assert!(RateLimitLayer::builder().policy(egress).build().is_ok());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settle {
     /// Charges all held units.
@@ -92,35 +92,30 @@ impl<'a> Outcome<'a> {
 
     /// Returns the status of the response. `None`: there is none, because the inner service
     /// failed, or because the request was dropped: mostly, its client hung up.
-    #[must_use]
     pub const fn status(&self) -> Option<StatusCode> {
         self.status
     }
 
     /// Returns the headers of the response, as the inner service sent them. Empty without a
     /// response.
-    #[must_use]
     pub const fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
     /// Returns the extensions of the response, in which a handler may put a value of its own. A
     /// denial by an inner layer has its [`DenialReason`] there. Empty without a response.
-    #[must_use]
     pub const fn extensions(&self) -> &'a Extensions {
         self.extensions
     }
 
     /// Returns the trailers, if the body has sent some. They are known at the [end](Self::is_end)
     /// only.
-    #[must_use]
     pub const fn trailers(&self) -> Option<&'a HeaderMap> {
         self.trailers
     }
 
     /// Returns the gRPC status, from the headers of a response without messages, or from the
     /// trailers of any other. `None` if it is not known yet, was not sent, or is not a number.
-    #[must_use]
     pub fn grpc_status(&self) -> Option<u32> {
         let fields = [Some(self.headers), self.trailers];
         let mut values = fields
@@ -131,28 +126,30 @@ impl<'a> Outcome<'a> {
     }
 
     /// Returns how many bytes of the body were passed on so far, without trailers.
-    #[must_use]
     pub const fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
     /// Returns whether the whole body was passed on. `false` if the body failed or was dropped
     /// before its end, and at the head, where that is not known yet.
-    #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete
     }
 
     /// Returns whether this outcome is final: the body has ended, or there is no response.
-    #[must_use]
     pub const fn is_end(&self) -> bool {
         self.is_end
     }
 
     /// Returns how many units the request holds: its cost.
-    #[must_use]
     pub const fn held(&self) -> u64 {
         self.held
+    }
+
+    /// Returns whether the response is that of a gRPC call.
+    pub(super) fn is_grpc(&self) -> bool {
+        let given = self.headers.get(CONTENT_TYPE);
+        given.is_some_and(|given| has_name(given, "application/grpc"))
     }
 
     /// Returns whether an inner layer of this crate denied the request.
@@ -166,10 +163,16 @@ impl fmt::Debug for Outcome<'_> {
         f.debug_struct("Outcome")
             .field("status", &self.status)
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
-            .field("body_bytes", &self.body_bytes)
-            .field("is_complete", &self.is_complete)
-            .field("is_end", &self.is_end)
-            .field("held", &self.held)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns whether a content type has this name: exactly, or before `+` or `;`.
+pub(crate) fn has_name(content_type: &HeaderValue, name: &str) -> bool {
+    let halves = content_type.as_bytes().split_at_checked(name.len());
+    halves.is_some_and(|(start, rest)| {
+        let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b';'));
+        start.eq_ignore_ascii_case(name.as_bytes())
+            && (rest.first() == Some(&b'+') || ends(rest.trim_ascii_start()))
+    })
 }

@@ -1,6 +1,6 @@
 //! The usual settlers.
 
-use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::{
     Settler,
@@ -33,23 +33,11 @@ fn charge_failure(outcome: &Outcome<'_>) -> Settle {
         _ if is_failure => charge(outcome),
         Some(0) => Settle::Release,
         Some(_) => charge(outcome),
-        None if !is_grpc(outcome) => Settle::Release,
+        None if !outcome.is_grpc() => Settle::Release,
         None if outcome.is_end() => charge(outcome),
         None => Settle::AtEnd,
     }
 }
-
-/// Returns whether the status is in a field of gRPC. gRPC-Web has it in the last message, unless
-/// the layer is behind one that translates.
-fn is_grpc(outcome: &Outcome<'_>) -> bool {
-    let kind = outcome.headers().get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.as_bytes().split_at_checked(GRPC.len()));
-    kind.is_some_and(|(kind, rest)| {
-        kind.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
-    })
-}
-
-const GRPC: &[u8] = b"application/grpc";
 
 /// Charges requests whose response has one of these statuses; the others cost nothing.
 ///
@@ -139,13 +127,11 @@ impl Settler for CostHeader {
             (Some(value), None) => whole_number(value),
             (Some(_), Some(_)) => None,
         };
-        units.map_or_else(
-            || {
-                telemetry::unreadable_cost(name.as_str());
-                Settle::Full
-            },
-            Settle::Units,
-        )
+        let Some(units) = units else {
+            telemetry::unreadable_cost(name.as_str());
+            return Settle::Full;
+        };
+        Settle::Units(units)
     }
 
     fn hidden_field(&self) -> Option<&HeaderName> {

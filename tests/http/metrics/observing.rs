@@ -12,15 +12,15 @@ struct Seen(Mutex<Vec<String>>);
 
 impl Observe for Seen {
     fn decided(&self, observed: &Observed<'_>) {
-        let decision = observed.decision();
+        let decision = observed.decision;
         let policies = decision.map(|decision| decision.policies().count());
         let line = format!(
             "{} {} {:?} {:?} {:?}",
-            observed.limiter(),
-            observed.result().as_str(),
+            observed.limiter,
+            observed.result.as_str(),
             decision.map(Decision::source),
             policies,
-            observed.policy_without_key(),
+            observed.policy_without_key,
         );
         self.0.lock().expect("no panic").push(line);
     }
@@ -95,7 +95,7 @@ fn a_panic_does_not_meet_the_panic_of_an_observer() {
 
     impl Observe for Panics {
         fn decided(&self, observed: &Observed<'_>) {
-            panic!("saw {}", observed.result().as_str());
+            panic!("saw {}", observed.result.as_str());
         }
     }
 

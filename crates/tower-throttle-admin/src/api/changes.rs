@@ -190,7 +190,7 @@ impl Change {
 
     /// Returns a problem if a policy does not take the quota or the mode.
     fn check_policy(&self, policy: PolicyState) -> Result<(), Problem> {
-        let is_shadow = self.body.mode.is_some_and(|mode| mode.0 == Mode::Shadow);
+        let is_shadow = self.body.mode == Some(Mode::Shadow);
         let (code, conflict) = match &self.body.quota {
             Some(quota) => (Code::CannotOverride, policy.check_override(quota).err()),
             None => (Code::CannotShadow, policy.not_shadow.filter(|_| is_shadow)),
@@ -210,7 +210,7 @@ impl Change {
             (Action::Override, Some(caller)) => body
                 .quota
                 .map(|quota| control.override_quota(policy, caller, quota)),
-            (Action::Mode, None) => body.mode.map(|mode| control.set_mode(policy, mode.0)),
+            (Action::Mode, None) => body.mode.map(|mode| control.set_mode(policy, mode)),
             (Action::Unban, Some(caller)) => return control.unban(policy, caller).await,
             (Action::ClearOverride, Some(caller)) => {
                 return control.clear_override(policy, caller).await;

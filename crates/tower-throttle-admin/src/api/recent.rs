@@ -12,11 +12,8 @@ type Counts = BTreeMap<&'static str, u64>;
 pub(crate) struct Totals {
     /// How long that was. 0: since the process started.
     pub(crate) seconds: f64,
-    pub(crate) allowed: u64,
-    pub(crate) denied: u64,
-    pub(crate) shadow_denied: u64,
-    /// Decisions by where they came from.
-    pub(crate) sources: Counts,
+    /// Requests by their outcome, and decisions by where they came from.
+    pub(crate) counts: Counts,
     /// Failures of stores by their kind.
     pub(crate) failures: Counts,
 }
@@ -28,11 +25,8 @@ impl Totals {
             ..Self::default()
         };
         for one in limiters {
-            let [allowed, denied, shadow_denied] = outcomes(one);
-            totals.allowed += allowed;
-            totals.denied += denied;
-            totals.shadow_denied += shadow_denied;
-            add(&mut totals.sources, one.decisions.by_source());
+            add(&mut totals.counts, OUTCOMES.into_iter().zip(outcomes(one)));
+            add(&mut totals.counts, one.decisions.by_source());
         }
         for store in stores {
             add(&mut totals.failures, store.failures.by_kind());
@@ -50,26 +44,23 @@ impl Totals {
 
     pub(super) fn add(&mut self, other: &Self) {
         self.seconds += other.seconds;
-        self.allowed += other.allowed;
-        self.denied += other.denied;
-        self.shadow_denied += other.shadow_denied;
-        add(&mut self.sources, other.sources.clone());
+        add(&mut self.counts, other.counts.clone());
         add(&mut self.failures, other.failures.clone());
     }
 
     /// Returns the number of decisions that a store was to make. Lists decide without one.
     pub(crate) fn decisions(&self) -> u64 {
-        let all: u64 = self.sources.values().sum();
-        all - self.source("list")
+        let of_stores = ["store", "cache", "lease"].map(|source| self.count(source));
+        of_stores.iter().sum::<u64>() + self.undecided()
     }
 
     /// Returns how many of them no store made, neither at once nor before.
     pub(crate) fn undecided(&self) -> u64 {
-        self.source("local") + self.source("store_failure")
+        self.count("local") + self.count("store_failure")
     }
 
-    pub(crate) fn source(&self, name: &str) -> u64 {
-        self.sources.get(name).copied().unwrap_or(0)
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
     }
 
     /// Says why most of the decisions that no store made were not made.
@@ -93,6 +84,8 @@ fn add(sums: &mut Counts, counts: impl IntoIterator<Item = (&'static str, u64)>)
         *sums.entry(name).or_default() += count;
     }
 }
+
+pub(crate) const OUTCOMES: [&str; 3] = ["allowed", "denied", "shadow_denied"];
 
 /// Returns how many requests were forwarded, how many were denied for whatever reason, and how many
 /// shadow policies would have denied.

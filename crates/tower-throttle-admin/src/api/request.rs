@@ -32,7 +32,8 @@ pub(crate) struct Body {
     pub(crate) quota: Option<Quota>,
     #[serde(default, deserialize_with = "end")]
     pub(crate) r#for: Option<End>,
-    pub(crate) mode: Option<ModeField>,
+    #[serde(default, deserialize_with = "mode")]
+    pub(crate) mode: Option<Mode>,
     pub(crate) reason: Option<String>,
     pub(crate) label: Option<String>,
 }
@@ -47,17 +48,6 @@ pub(super) const OF_CALLER: Fields = (&["caller"], &["policy", "limiter", "tier"
 const NAMES: [&str; 9] = [
     "caller", "policy", "limiter", "tier", "for", "quota", "mode", "reason", "label",
 ];
-
-#[derive(Clone, Copy, Deserialize)]
-pub(crate) struct ModeField(#[serde(with = "ModeText")] pub(crate) Mode);
-
-#[derive(Deserialize)]
-#[serde(remote = "Mode", rename_all = "lowercase")]
-enum ModeText {
-    Enforce,
-    Shadow,
-    Off,
-}
 
 /// A text, or several for a key of several parts.
 #[derive(Deserialize)]
@@ -89,6 +79,16 @@ pub(crate) fn parse_caller(parts: &[impl AsRef<str>]) -> Result<Caller, String> 
 
 fn quota<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Quota>, D::Error> {
     parsed(json, "10 per second, burst 20")
+}
+
+fn mode<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Mode>, D::Error> {
+    let text: Option<String> = Option::deserialize(json)?;
+    let mode = |text: String| {
+        let mut modes = [Mode::Enforce, Mode::Shadow, Mode::Off].into_iter();
+        let mode = modes.find(|mode| mode.name() == text);
+        mode.ok_or_else(|| D::Error::unknown_variant("", &["enforce", "shadow", "off"]))
+    };
+    text.map(mode).transpose()
 }
 
 fn end<'de, D: Deserializer<'de>>(json: D) -> Result<Option<End>, D::Error> {

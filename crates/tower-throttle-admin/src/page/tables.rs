@@ -114,7 +114,7 @@ pub(super) fn source_name(source: Source) -> &'static str {
 /// Shows who decided in the last five minutes, or since the process started if there was no look.
 pub(super) fn sources(view: &View) -> Markup {
     let recent = view.totals(RECENTLY);
-    let of = |source| recent.source(source);
+    let of = |source| recent.count(source);
     let whole: u64 = SOURCES.iter().map(|(source, ..)| of(source)).sum();
     let rows = html! {
         table.bars id="sources" {

@@ -109,9 +109,8 @@ fn store_tile(up: bool, decided: u64, failed: u64, why: &'static str) -> String 
     let recent = Totals {
         seconds: 10.0,
         // Lists decide without a store.
-        sources: BTreeMap::from([("store", decided), ("local", failed), ("list", 40)]),
+        counts: BTreeMap::from([("store", decided), ("local", failed), ("list", 40)]),
         failures: BTreeMap::from([(why, failed)]),
-        ..Totals::default()
     };
     let tile = tiles::store(&stores(up, true), &recent).into_string();
     let (_, value) = tile.split_once("<p class=\"value ").unwrap();

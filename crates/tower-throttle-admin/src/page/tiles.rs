@@ -8,7 +8,10 @@ use super::{
     text::{Tone, foreign, signed, since},
     words::{count, plural, share},
 };
-use crate::api::{recent::Totals, status::not_followed};
+use crate::api::{
+    recent::{OUTCOMES, Totals},
+    status::not_followed,
+};
 
 pub(super) fn tiles(view: &View) -> Markup {
     let (stores, recent) = (&view.stores, view.totals(LATELY));
@@ -72,12 +75,13 @@ fn traffic(recent: &Totals) -> Markup {
         true => format!("{:.1}", number as f64 / recent.seconds),
         false => count(number),
     };
-    let all = number(recent.allowed + recent.denied);
+    let [allowed, denied, shadow] = OUTCOMES.map(|outcome| recent.count(outcome));
+    let all = number(allowed + denied);
     html! {
         (value(Tone::Quiet, &format!("{all} {unit}")))
         p.note {
-            (number(recent.allowed)) " allowed, " (number(recent.denied)) " denied"
-            @if recent.shadow_denied > 0 { ", " (number(recent.shadow_denied)) " would be denied" }
+            (number(allowed)) " allowed, " (number(denied)) " denied"
+            @if shadow > 0 { ", " (number(shadow)) " would be denied" }
             ", " (recent.period("in the last 10 s"))
         }
     }

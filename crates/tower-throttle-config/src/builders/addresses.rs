@@ -5,14 +5,14 @@ use crate::{
     document::At,
     tables::{self, ProxyHeader},
 };
-use tower_throttle::key::{self, ClientIp, KeyExtractor, Peer};
+use tower_throttle::key::{self, ClientIp, KeyExtractor};
 
 /// The readers of addresses.
 #[derive(Default)]
 pub(super) struct Addresses {
     /// `None` without the table. `Some(None)` if the table has a mistake.
     pub(super) client_ip: Option<Option<ClientIp>>,
-    peer: Option<Peer>,
+    peer: Option<ClientIp>,
 }
 
 impl Addresses {
@@ -26,8 +26,8 @@ impl Addresses {
         }
     }
 
-    pub(super) fn peer(&self) -> Peer {
-        self.peer.unwrap_or_else(key::peer)
+    pub(super) fn peer(&self) -> ClientIp {
+        self.peer.clone().unwrap_or_else(key::peer)
     }
 }
 

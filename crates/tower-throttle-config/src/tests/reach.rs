@@ -15,7 +15,7 @@ const API: &str = "public-api.txt";
 /// The types and modules whose functions a file has to reach.
 #[rustfmt::skip]
 const BUILDERS: &[&str] = &[
-    "key", "key::ClientIp", "key::Peer", "settle", "settle::CostHeader", "LimiterBuilder", "Lists",
+    "key", "key::ClientIp", "settle", "settle::CostHeader", "LimiterBuilder", "Lists",
     "MemoryStoreBuilder", "OnStoreFailure", "Policy", "RateLimitLayerBuilder",
     "RedisStoreBuilder",
 ];
@@ -24,7 +24,6 @@ const BUILDERS: &[&str] = &[
 #[rustfmt::skip]
 const ELSEWHERE: &[(&str, &str)] = &[
     ("key::ClientIp::or", "a list of keys"),
-    ("key::Peer::or", "a list of keys"),
     ("key::extension", "reads a type of the application: a reader"),
     ("LimiterBuilder::build", "after the file was read"),
     ("LimiterBuilder::control", "the limits of a file follow the document of their store"),

@@ -115,7 +115,7 @@ fn client_ip() -> key::ClientIp {
     key::client_ip(["10.0.0.0/8", "fd00::/8"]).ipv6_prefix(56)
 }
 
-fn peer() -> key::Peer {
+fn peer() -> key::ClientIp {
     key::peer().ipv6_prefix(60)
 }
 
