@@ -168,7 +168,7 @@ pub use self::{
     on_store_failure::OnStoreFailure,
     policy::Policy,
     quota::{
-        Algorithm, Concurrency, FixedWindow, LeakyBucket, Penalty, Quota, SlidingLog,
+        Algorithm, Concurrency, FixedWindow, LeakyBucket, Pause, Penalty, Quota, SlidingLog,
         SlidingWindow, TokenBucket, parse_duration,
     },
     store::memory::{MemoryStore, MemoryStoreBuilder},

@@ -89,6 +89,11 @@ enum Stage {
         sleep: Pin<Box<Sleep>>,
         admitted: Box<(Decision, Option<RefundGuard>)>,
     },
+    /// The turn of a delayed caller has come. It asks whether the key was paused meanwhile.
+    Confirming {
+        answer: Checked,
+        admitted: Box<(Decision, Option<RefundGuard>)>,
+    },
     /// Denied, and waiting to ask again.
     Denied(Pin<Box<Sleep>>),
     Done,
@@ -147,6 +152,10 @@ impl Admission {
         };
     }
 
+    fn ask_again(&mut self) {
+        self.ask(self.deadline.saturating_duration_since(Instant::now()));
+    }
+
     /// Finishes, or starts the wait that an answer leads to.
     fn answered(&mut self, answer: Result<Decision, StoreError>, at: Instant) -> Poll<Admitted> {
         #[expect(clippy::expect_used, reason = "only a pending check is answered")]
@@ -183,6 +192,7 @@ impl Admission {
             }
         }
         let turn_at = later(at, decision.delay());
+        self.held = held.may_be_paused().then(|| held.clone());
         let taken = RefundGuard::new(held, permits, &decision, turn_at, self.runtime.clone());
         if decision.delay().is_zero() {
             return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
@@ -208,7 +218,7 @@ impl Admission {
         for (place, policy) in policies.filter(|(_, policy)| policy.is_denied()) {
             let quota = policy.quota();
             // A banned caller does not wait for the end of its ban.
-            if policy.is_of_penalty() {
+            if policy.is_banned() {
                 return None;
             }
             if policy.is_impossible() || quota.reserves() && !policy.policy_holds() {
@@ -280,6 +290,11 @@ impl Admission {
     }
 }
 
+/// Returns whether a store has denied. If it failed, it has not.
+fn is_denial(answer: &Result<Decision, StoreError>) -> bool {
+    matches!(answer, Ok(decision) if !decision.is_allowed())
+}
+
 impl Future for Admission {
     type Output = Admitted;
 
@@ -321,8 +336,30 @@ impl Admission {
                     }
                     let stage = mem::replace(&mut this.stage, Stage::Done);
                     if let Stage::Delayed { admitted, .. } = stage {
+                        let Some(held) = &this.held else {
+                            let (decision, taken) = *admitted;
+                            return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
+                        };
+                        let answer = held.peek_at_pauses();
+                        this.stage = Stage::Confirming { answer, admitted };
+                    }
+                }
+                Stage::Confirming { answer, .. } => {
+                    let is_paused = match answer {
+                        Checked::Now(answer) => is_denial(answer),
+                        Checked::Later(answer) => is_denial(&ready!(Pin::new(answer).poll(cx))),
+                    };
+                    let stage = mem::replace(&mut this.stage, Stage::Done);
+                    if let Stage::Confirming { admitted, .. } = stage {
                         let (decision, taken) = *admitted;
-                        return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
+                        if !is_paused {
+                            return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
+                        }
+                        if let Some(taken) = taken {
+                            taken.give_up_turn();
+                        }
+                        this.shadow_outcomes = decision.shadows().to_vec();
+                        this.ask_again();
                     }
                 }
                 Stage::Denied(sleep) => {
@@ -344,8 +381,7 @@ impl Admission {
                     } else {
                         ready!(sleep.as_mut().poll(cx));
                     }
-                    let left = this.deadline.saturating_duration_since(Instant::now());
-                    this.ask(left);
+                    this.ask_again();
                 }
                 #[expect(clippy::panic, reason = "as a future that the compiler makes")]
                 Stage::Done => panic!("polled after completion"),
@@ -390,6 +426,7 @@ impl fmt::Debug for Admission {
             Stage::Answered(..) => "Answered",
             Stage::Asking { .. } => "Asking",
             Stage::Delayed { .. } => "Delayed",
+            Stage::Confirming { .. } => "Confirming",
             Stage::Denied(_) => "Denied",
             Stage::Done => "Done",
         };

@@ -138,6 +138,20 @@ impl HeldCharges {
         store.shared().enter_permit_queue(charge, most)
     }
 
+    /// Returns whether one of the policies is a [`Pause`](crate::Pause).
+    pub(crate) fn may_be_paused(&self) -> bool {
+        let mut charges = self.charges.iter();
+        charges.any(|charge| charge.demand.quota.is_pause())
+    }
+
+    /// Asks whether the key is paused.
+    pub(crate) fn peek_at_pauses(&self) -> Checked {
+        let charges = self.charges.iter();
+        let pauses = charges.filter(|charge| charge.demand.quota.is_pause());
+        let pauses: Vec<_> = pauses.cloned().collect();
+        self.store.check(&Check::new(Operation::Peek, &pauses))
+    }
+
     fn ask(&self, operation: Operation) -> Checked {
         self.store.check(&Check::new(operation, &self.charges))
     }
@@ -317,6 +331,13 @@ impl RefundGuard {
         self.reservation
             .as_ref()
             .map(|(_, reservation)| reservation)
+    }
+
+    /// Refunds all units, except those of the place whose turn has come.
+    pub(crate) fn give_up_turn(mut self) {
+        if let Some((place, _)) = self.reservation.take() {
+            self.held.take_out(place);
+        }
     }
 
     /// Leaves the units taken, because the caller continues. Only permits are still released when

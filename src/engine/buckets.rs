@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Charges, Engine};
 use crate::{
-    Decision, Key, List, Quota, Refund, StoreError,
+    Algorithm, Decision, Key, List, Quota, Refund, StoreError,
     charge::{Charge, Demand, Operation},
     error::StoreErrorKind,
     quota::penalty::whole_ms,
@@ -154,7 +154,8 @@ impl Buckets {
     /// Returns an error if the store could not decide, and one with
     /// [`StoreError::is_unsupported`] if no policy is a penalty, whether it applies or not.
     pub async fn strike(&self, strikes: u64) -> Result<Decision, StoreError> {
-        self.penalize(Operation::Debit, strikes).await
+        self.penalize(Operation::Debit, Algorithm::Penalty, strikes)
+            .await
     }
 
     /// Bans the caller by hand, under all [`Penalty`](crate::Penalty) policies that apply, for this
@@ -185,18 +186,47 @@ impl Buckets {
     /// Returns an error if the store does not confirm the ban, which may hold then. It is
     /// [`StoreError::is_unsupported`] if no policy is a penalty, whether it applies or not.
     pub async fn ban(&self, time: Duration) -> Result<(), StoreError> {
-        let banned = self.penalize(Operation::Ban, whole_ms(time));
+        let banned = self.penalize(Operation::Ban, Algorithm::Penalty, whole_ms(time));
         banned.await.map(drop)
     }
 
-    /// Applies an operation to the penalties, and counts the bans that it starts.
-    async fn penalize(&self, operation: Operation, cost: u64) -> Result<Decision, StoreError> {
-        let is_penalty = |quota: &Quota| quota.penalty().is_some();
-        if self.check_any(is_penalty).is_err() {
-            return Err(StoreError::new(StoreErrorKind::NoPenalty));
+    /// Pauses the caller under all [`Pause`](crate::Pause) policies that apply, for this time. A longer
+    /// pause stays: see [`Limiter::pause`](crate::Limiter::pause).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm the pause, which may hold then. It is
+    /// [`StoreError::is_unsupported`] if no policy is a pause, whether it applies or not.
+    pub async fn pause(&self, time: Duration) -> Result<(), StoreError> {
+        let paused = self.penalize(Operation::Ban, Algorithm::Pause, whole_ms(time));
+        paused.await.map(drop)
+    }
+
+    /// Ends a [pause](Self::pause) early.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm that. It may have run.
+    pub async fn resume(&self) -> Result<(), StoreError> {
+        self.forget(|charge| charge.demand.quota.is_pause()).await
+    }
+
+    /// Applies an operation to the penalties or pauses, and counts the bans and pauses that it starts.
+    async fn penalize(
+        &self,
+        operation: Operation,
+        algorithm: Algorithm,
+        cost: u64,
+    ) -> Result<Decision, StoreError> {
+        let is_meant = |quota: &Quota| quota.algorithm() == algorithm;
+        if self.check_any(is_meant).is_err() {
+            return Err(StoreError::new(match algorithm {
+                Algorithm::Pause => StoreErrorKind::NoPause,
+                _ => StoreErrorKind::NoPenalty,
+            }));
         }
         let demand = |charge: &Charge<'_>| Demand::new(charge.demand.quota.clone(), cost);
-        let charges = self.charges.with_demands(is_penalty, demand);
+        let charges = self.charges.with_demands(is_meant, demand);
         let answer = self.engine.ask(operation, &charges, 0);
         drop(charges);
         let decision = answer.wait().await?;

@@ -164,4 +164,50 @@ impl Limiter {
     pub async fn ban(&self, key: impl Into<Key>, time: Duration) -> Result<(), StoreError> {
         self.buckets(key).ban(time).await
     }
+
+    /// Pauses a key under all policies that are a [`Pause`](crate::Pause), for this time. A longer
+    /// pause stays, so many answers that ask for a pause at the same time do no harm.
+    /// [`resume`](Self::resume) ends a pause early.
+    ///
+    /// Checks are denied until the pause ends, in all processes on the same store. Callers that wait
+    /// with [`acquire`](Self::acquire), or in a layer, wait for its end, also those that waited before
+    /// it began. A check that the store decided before the pause is not called back. A process that
+    /// repeats a [cached denial](crate::RedisStoreBuilder::denial_cache_ttl) notices `resume` within
+    /// that time, a second by default. The time is rounded up to milliseconds.
+    ///
+    /// **The danger**: the time is not bounded here. Bound what a partner sends; the layer in
+    /// `tower-throttle-client` does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limiter, MemoryStore, Pause};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let calls = Limiter::new(MemoryStore::new(), Pause);
+    /// calls.pause("partner", Duration::from_secs(60)).await?;
+    /// calls.pause("partner", Duration::from_secs(5)).await?; // does not shorten it
+    /// let denied = calls.check("partner").await?;
+    /// assert!(denied.retry_after() > Some(Duration::from_secs(50)));
+    /// calls.resume("partner").await?;
+    /// assert!(calls.check("partner").await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm the pause, which may hold then. It is
+    /// [`StoreError::is_unsupported`] if no policy is a pause.
+    pub async fn pause(&self, key: impl Into<Key>, time: Duration) -> Result<(), StoreError> {
+        self.buckets(key).pause(time).await
+    }
+
+    /// Ends a [pause](Self::pause) early.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm that. It may have run.
+    pub async fn resume(&self, key: impl Into<Key>) -> Result<(), StoreError> {
+        self.buckets(key).resume().await
+    }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 
 use super::{Policy, compiled::Compiled};
 use crate::{
-    ConfigError, OnStoreFailure, Quota,
+    Algorithm, ConfigError, OnStoreFailure, Quota,
     charge::Demand,
     enforcement::Enforcement,
     policy_name::{Name, invalid_policy_name},
@@ -51,7 +51,9 @@ pub(crate) fn cannot_lease(conflict: &str) -> ConfigError {
 pub(crate) fn cost_of_penalty(method: &str) -> ConfigError {
     ConfigError::new(
         "cost-of-penalty",
-        format!("`{method}(..)` on a Penalty, which takes no units of a request; drop it"),
+        format!(
+            "`{method}(..)` on a Penalty or a Pause, which takes no units of a request; drop it"
+        ),
     )
 }
 
@@ -167,14 +169,14 @@ impl Policy {
         let Some(lifetime) = self.hold_for else {
             return Ok(None);
         };
-        if quota.penalty().is_some() && self.readers.settles() {
+        if quota.algorithm() == Algorithm::Penalty && self.readers.settles() {
             // Its settlements are strikes, which are never held.
             return Ok(None);
         }
         let conflict = if self.leases {
             "`lease()`, because leased units are charged already"
         } else if quota.penalty().is_some() {
-            "a Penalty, because it takes no units"
+            "a Penalty or a Pause, because it takes no units"
         } else if quota.paces() {
             "a LeakyBucket with a queue, because its units are places in time"
         } else if quota.is_concurrency() {
@@ -198,7 +200,7 @@ impl Policy {
     fn check_own_strikes(&self, quota: &Quota) -> Result<(), ConfigError> {
         let conflict = if !self.strikes_on_denial {
             return Ok(());
-        } else if quota.penalty().is_none() {
+        } else if quota.algorithm() != Algorithm::Penalty {
             "a quota that is no Penalty"
         } else if self.enforcement == Enforcement::ForNone {
             SHADOW_STRIKES

@@ -124,7 +124,9 @@ fn cannot_override(conflict: &str) -> ConfigError {
 
 /// Returns why a caller of a policy with one quota cannot be given the other.
 pub(crate) fn override_conflict(own: &Quota, other: &Quota) -> Option<&'static str> {
-    if own.penalty().is_some() != other.penalty().is_some() {
+    if own.is_pause() || other.is_pause() {
+        Some("a Pause, which has no numbers")
+    } else if own.penalty().is_some() != other.penalty().is_some() {
         Some("a Penalty and a quota that grants units, because one counts strikes and not requests")
     } else if own.is_concurrency() != other.is_concurrency() {
         Some("a Concurrency quota and another, because its units are held and not used up")

@@ -28,8 +28,13 @@ use std::{fmt, time::Duration};
 
 use self::per_period::per_period;
 pub use self::{
-    concurrency::Concurrency, fixed_window::FixedWindow, leaky_bucket::LeakyBucket,
-    penalty::Penalty, sliding_log::SlidingLog, sliding_window::SlidingWindow, text::parse_duration,
+    concurrency::Concurrency,
+    fixed_window::FixedWindow,
+    leaky_bucket::LeakyBucket,
+    penalty::{Pause, Penalty},
+    sliding_log::SlidingLog,
+    sliding_window::SlidingWindow,
+    text::parse_duration,
     token_bucket::TokenBucket,
 };
 use crate::util::interned::{InternTable, Interned};
@@ -55,6 +60,8 @@ pub enum Algorithm {
     Concurrency,
     /// [`Penalty`].
     Penalty,
+    /// [`Pause`].
+    Pause,
 }
 
 /// A checked quota of any algorithm: small, `Copy`, and always valid.

@@ -36,6 +36,7 @@ impl Quota {
             Params::SlidingWindow(_) => format!("{limit}-per-{period}-sliding"),
             Params::SlidingLog(_) => format!("{limit}-per-{period}-log"),
             Params::Concurrency(_) => format!("{limit}-at-a-time"),
+            Params::Penalty(rule) if rule.pauses => "pauses".to_owned(),
             Params::Penalty(_) => format!("{limit}-strikes-per-{period}"),
         }
     }

@@ -96,8 +96,12 @@ impl Quota {
                 may_lease: false,
                 shared_rows: 2,
             },
-            Params::Penalty(_) => Properties {
-                algorithm: Algorithm::Penalty,
+            Params::Penalty(rule) => Properties {
+                algorithm: if rule.pauses {
+                    Algorithm::Pause
+                } else {
+                    Algorithm::Penalty
+                },
                 letter: b'x',
                 refill: Refill::Otherwise,
                 paces: false,
@@ -164,6 +168,10 @@ impl Quota {
     }
 
     /// Returns the penalty, if it counts strikes and not units.
+    pub(crate) const fn is_pause(&self) -> bool {
+        matches!(self.0, Params::Penalty(PenaltyParams { pauses: true, .. }))
+    }
+
     pub(crate) const fn penalty(&self) -> Option<&PenaltyParams> {
         match &self.0 {
             Params::Penalty(rule) => Some(rule),

@@ -131,8 +131,11 @@ impl Fallback {
             answer => return answer,
         };
         let choices = || check.charges().iter().map(|charge| charge.on_store_failure);
+        if check.operation() == Operation::Ban {
+            self.ban_locally(check.charges());
+            return Err(error);
+        }
         if check.operation().is_of_taken()
-            || check.operation() == Operation::Ban
             || error.is_corrupt_state()
             || choices().any(|choice| choice == OnStoreFailure::Deny)
             || error.is_overloaded() && choices().any(|choice| choice == OnStoreFailure::Allow)
@@ -172,6 +175,20 @@ impl Fallback {
             }
         }
         Ok(decision.made_locally(is_lost))
+    }
+
+    /// Bans or pauses in the buckets of this process, which decide while the store fails.
+    fn ban_locally(&self, charges: &[Charge<'_>]) {
+        for charge in charges {
+            if let Some(Ok(local)) = charge.local(Operation::Ban) {
+                // The memory store answers at once.
+                drop(
+                    self.local()
+                        .store
+                        .check(&Check::new(Operation::Ban, &[local])),
+                );
+            }
+        }
     }
 
     /// Keeps the bans that the store reported, so that they last while it fails.

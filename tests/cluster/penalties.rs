@@ -20,6 +20,8 @@ fn limiter(store: impl Store) -> Limiter {
             )
             .shared()
             .strike_on_denial(),
+            Policy::new("pauses", Pause),
+            Policy::new("all-pauses", Pause).shared(),
         ],
     )
 }
@@ -31,6 +33,13 @@ async fn a_denial_in_any_slot_is_a_strike_in_each() {
     let (mut bans, mut denials) = (0, 0);
     for round in 0..90_u64 {
         let caller = format!("caller-{}", round % 5);
+        for limiter in [&here, &there] {
+            match round % 18 {
+                5 => limiter.pause(&*caller, HOUR).await.expect("a pause"),
+                9 => limiter.resume(&*caller).await.expect("an end"),
+                _ => {}
+            }
+        }
         let [mine, theirs] = [&here, &there].map(|limiter| {
             let caller = caller.clone();
             async move {

@@ -15,6 +15,7 @@ mod memory;
 mod migration;
 mod model;
 mod overrides;
+mod pauses;
 mod penalties;
 mod pictures;
 mod quota_text;

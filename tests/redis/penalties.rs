@@ -205,3 +205,36 @@ async fn of_racing_strikes_one_is_counted_as_the_start_of_the_ban() {
     let bans = processes.each_ref().map(started);
     assert_eq!(bans.iter().sum::<u64>(), CALLERS, "{bans:?}");
 }
+
+/// The key of a pause expires with it.
+#[tokio::test]
+async fn a_pause_holds_in_all_processes_until_its_end() {
+    let server = RedisServer::start();
+    let [first, second] = [(); 2].map(|()| {
+        let store = patient().connect(&server.url()).expect("a store");
+        let pace = Policy::new("pace", TokenBucket::per_day(100));
+        limiter(&store, [pace, Policy::new("pauses", Pause)])
+    });
+    assert!(check(&second).await.is_allowed());
+    let taken = server.keys().len();
+    for pause in [MINUTE, DAY, MINUTE] {
+        first.pause("ann", pause).await.expect("a pause");
+    }
+    let denied = check(&second).await;
+    assert_eq!(
+        denied
+            .denied_by()
+            .map(|policy| policy.name())
+            .collect::<Vec<_>>(),
+        ["pauses"]
+    );
+    let left = denied.retry_after().expect("an end");
+    assert!(left <= DAY && left > DAY - MINUTE, "{left:?}");
+    assert_eq!(server.keys().len(), taken + 1);
+    let begun = first.metrics().bans().map(|(_, count)| count).sum::<u64>();
+    assert_eq!(begun, 1);
+    first.resume("ann").await.expect("an end");
+    assert_eq!(server.keys().len(), taken);
+    // Its process repeats the denial for at most a second.
+    eventually_async("the end", || async { check(&second).await.is_allowed() }).await;
+}

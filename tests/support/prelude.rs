@@ -16,8 +16,8 @@ pub use tokio::task::JoinSet;
 pub use tower::{Layer, Service, ServiceExt};
 pub use tower_throttle::{
     Clock, Concurrency, ConfigError, Decision, FixedWindow, Key, LeakyBucket, Limiter, ManualClock,
-    MemoryStore, OnStoreFailure, Penalty, Permit, Policy, Quota, RateLimitLayer, RequestHead,
-    SlidingLog, SlidingWindow, Source, StoreError, TokenBucket, Verdict, key,
+    MemoryStore, OnStoreFailure, Pause, Penalty, Permit, Policy, Quota, RateLimitLayer,
+    RequestHead, SlidingLog, SlidingWindow, Source, StoreError, TokenBucket, Verdict, key,
     store::{Answer, Charge, Check, Fallback, Guarded, Operation, Store},
 };
 

@@ -60,7 +60,11 @@ impl Windows {
     /// Returns when the window opens that has units for a waiter with `ahead` units before it,
     /// and when that waiter asks: a little later for each unit of the window ahead of it.
     fn window(&self, asker: &Asker, ahead: u64) -> (Instant, Instant) {
-        let (units, window) = (asker.quota.limit().max(1), asker.quota.period());
+        let (units, window) = match asker.quota.is_pause() {
+            // All may ask when it ends.
+            true => (UNITS_PER_MS.into(), MS),
+            false => (asker.quota.limit().max(1), asker.quota.period()),
+        };
         let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / units;
         let ahead = self.asked.saturating_add(ahead);
         let opens_at = self.opens_at.unwrap_or(asker.not_before);

@@ -24,6 +24,8 @@ pub(crate) enum StoreErrorKind {
     OnlyPenalties,
     /// A ban or a strike without a penalty.
     NoPenalty,
+    /// A pause without a policy for it.
+    NoPause,
 }
 
 impl StoreErrorKind {
@@ -52,6 +54,7 @@ impl StoreErrorKind {
                 "a `Penalty` grants no units; use `check(..)`, `strike(..)` or `reset(..)`"
             }
             Self::NoPenalty => "no policy is a `Penalty`; add one to ban callers",
+            Self::NoPause => "no policy is a `Pause`; add one to pause keys",
         }
     }
 
@@ -97,6 +100,7 @@ impl StoreErrorKind {
             Self::HoldsNothing => "holds_nothing",
             Self::OnlyPenalties => "only_penalties",
             Self::NoPenalty => "no_penalty",
+            Self::NoPause => "no_pause",
         }
     }
 }
@@ -108,7 +112,7 @@ mod tests {
     use super::StoreErrorKind as Kind;
     use crate::{StoreError, metrics::StoreFailures, util::tests::repository};
 
-    const KINDS: [Kind; 15] = [
+    const KINDS: [Kind; 16] = [
         Kind::Timeout,
         Kind::Unavailable,
         Kind::NotSent,
@@ -124,6 +128,7 @@ mod tests {
         Kind::HoldsNothing,
         Kind::OnlyPenalties,
         Kind::NoPenalty,
+        Kind::NoPause,
     ];
 
     /// All but mistakes of the caller.

@@ -179,7 +179,8 @@ impl StoreError {
     /// [`check_now`](crate::Limiter::check_now) does not wait for a store, and
     /// [`reserve`](crate::Limiter::reserve) needs a policy that
     /// [holds units](crate::Policy::hold_for). A [`Penalty`](crate::Penalty) grants no units, and only a
-    /// penalty has [bans](crate::Limiter::ban) and [strikes](crate::Limiter::strike).
+    /// penalty has [bans](crate::Limiter::ban) and [strikes](crate::Limiter::strike). Only a
+    /// [`Pause`](crate::Pause) can be [paused](crate::Limiter::pause).
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self.kind,
@@ -187,6 +188,7 @@ impl StoreError {
                 | StoreErrorKind::WouldWait
                 | StoreErrorKind::OnlyPenalties
                 | StoreErrorKind::NoPenalty
+                | StoreErrorKind::NoPause
                 | StoreErrorKind::HoldsNothing
         )
     }

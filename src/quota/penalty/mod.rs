@@ -2,11 +2,13 @@
 
 mod by_hand;
 mod params;
+mod pause;
 
 use std::time::Duration;
 
 pub(crate) use self::by_hand::BAN;
 pub(crate) use self::params::PenaltyParams;
+pub use self::pause::Pause;
 use super::{
     EXACT, Params, Quota,
     window::{checked_window_ms, limit_too_large},
@@ -168,6 +170,7 @@ impl TryFrom<Penalty> for Quota {
             longest_ms,
             forgiven_ms,
             prolongs,
+            pauses: false,
         })))
     }
 }

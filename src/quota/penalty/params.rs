@@ -14,6 +14,8 @@ pub(crate) struct PenaltyParams {
     /// 0 if bans are not doubled.
     pub(crate) forgiven_ms: u64,
     pub(crate) prolongs: bool,
+    /// It is a [`Pause`](crate::Pause): its bans are by hand, and callers may wait for their end.
+    pub(crate) pauses: bool,
 }
 
 /// The most bans that are counted. A ban that is doubled 62 times is above any longest ban.
@@ -134,7 +136,7 @@ impl Arithmetic for PenaltyParams {
     }
 
     fn bans(&self) -> bool {
-        true
+        !self.pauses
     }
 
     /// No strikes are owed: those beyond a ban do not count.

@@ -7,7 +7,7 @@ use crate::{
     util::text::{Mistake, Words, choice, quoted},
 };
 
-const ALGORITHMS: [Algorithm; 7] = [
+const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,
     Algorithm::FixedWindow,
@@ -15,6 +15,7 @@ const ALGORITHMS: [Algorithm; 7] = [
     Algorithm::SlidingLog,
     Algorithm::Concurrency,
     Algorithm::Penalty,
+    Algorithm::Pause,
 ];
 
 impl Algorithm {
@@ -28,6 +29,7 @@ impl Algorithm {
             Self::SlidingLog => "sliding log",
             Self::Concurrency => "concurrency",
             Self::Penalty => "penalty",
+            Self::Pause => "pause",
         }
     }
 }
@@ -65,7 +67,7 @@ impl FromStr for Algorithm {
 }
 
 /// The names of those that a quota may have.
-fn names() -> [&'static str; 7] {
+fn names() -> [&'static str; 8] {
     ALGORITHMS.map(Algorithm::name)
 }
 

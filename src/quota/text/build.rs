@@ -7,8 +7,8 @@ use super::{
     period::Period,
 };
 use crate::{
-    Concurrency, ConfigError, FixedWindow, LeakyBucket, Penalty, Quota, SlidingLog, SlidingWindow,
-    TokenBucket,
+    Concurrency, ConfigError, FixedWindow, LeakyBucket, Pause, Penalty, Quota, SlidingLog,
+    SlidingWindow, TokenBucket,
     util::text::{Mistake, Words},
 };
 
@@ -147,4 +147,9 @@ pub(super) fn penalty(words: &mut Words<'_>, strikes: u64) -> Built {
         penalty = penalty.prolonging();
     }
     Ok(penalty.try_into())
+}
+
+pub(super) fn pause(words: &mut Words<'_>) -> Built {
+    Options::default().take(words, "a pause", &[])?;
+    Ok(Pause.try_into())
 }

@@ -5,8 +5,8 @@ use std::{fmt, time::Duration};
 use super::{
     algorithm,
     build::{
-        Built, concurrency, fixed_window, leaky_bucket, penalty, sliding_log, sliding_window,
-        token_bucket, without_refill,
+        Built, concurrency, fixed_window, leaky_bucket, pause, penalty, sliding_log,
+        sliding_window, token_bucket, without_refill,
     },
     period::Period,
 };
@@ -66,6 +66,7 @@ pub(super) fn quota(text: &str) -> Built {
             }
             penalty(words, strikes)
         }
+        Algorithm::Pause => pause(words),
     }
 }
 

@@ -60,6 +60,7 @@ impl fmt::Display for Quota {
                 write!(f, "{limit} at once")
             }
             Params::Concurrency(_) => write!(f, "{limit} at once, lifetime {text}"),
+            Params::Penalty(rule) if rule.pauses => f.write_str("pause"),
             Params::Penalty(rule) => write_penalty(f, rule),
         }
     }

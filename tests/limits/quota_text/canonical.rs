@@ -44,7 +44,8 @@ sliding log of 10001 per hour, max entries 20000 => sliding log of 10001 per hou
 20 at once
 0 at once, lifetime 1 minute
 penalty after 20 strikes, doubling up to 10 minutes
-penalty after 20 strikes within 5 minutes, lasting 1 minute, doubling up to 1 day, forgiven after 7 days, prolonging";
+penalty after 20 strikes within 5 minutes, lasting 1 minute, doubling up to 1 day, forgiven after 7 days, prolonging
+pause";
 
 #[test]
 fn each_option_of_each_algorithm_has_a_text() {
@@ -79,7 +80,7 @@ fn the_guide_shows_texts_of_quotas() {
         }
         count += 1;
     }
-    assert_eq!(count, 26);
+    assert_eq!(count, 27);
 }
 
 #[test]
@@ -102,6 +103,7 @@ fn each_algorithm_has_a_name() {
         "sliding log",
         "concurrency",
         "penalty",
+        "pause",
     ] {
         let algorithm: Algorithm = name.parse().expect("an algorithm");
         assert_eq!(algorithm.to_string(), name);
@@ -116,7 +118,7 @@ fn each_algorithm_has_a_name() {
         ("token bucket 5", r#"did you mean "token bucket"?"#),
         (
             "",
-            r#"use "token bucket", "leaky bucket", "fixed window", "sliding window", "sliding log", "concurrency" or "penalty""#,
+            r#"use "token bucket", "leaky bucket", "fixed window", "sliding window", "sliding log", "concurrency", "penalty" or "pause""#,
         ),
     ] {
         let message = format!("algorithm {name:?}: no such algorithm; {rest}");

@@ -261,5 +261,6 @@ pub(super) fn any_form() -> impl Strategy<Value = Form> {
         sliding(),
         concurrency(),
         penalty(),
+        Just(Form::new("pause".to_owned(), Pause).done()),
     ]
 }

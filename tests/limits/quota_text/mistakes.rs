@@ -5,7 +5,7 @@ use tower_throttle::Quota;
 #[rustfmt::skip]
 const MISTAKES: &[(&str, &str, &str)] = &[
     ("", "", r#"an empty text; write "10 per second, burst 20", say"#),
-    ("ten per second", "ten", r#""ten" is neither a number nor an algorithm; use "token bucket", "leaky bucket", "fixed window", "sliding window", "sliding log", "concurrency" or "penalty""#),
+    ("ten per second", "ten", r#""ten" is neither a number nor an algorithm; use "token bucket", "leaky bucket", "fixed window", "sliding window", "sliding log", "concurrency", "penalty" or "pause""#),
     ("/", "/", r#""/" is no whole number; write it in digits, as in "10" or "1_000""#),
     ("10", "", r#"nothing follows "10"; use "per", "at once" or "without refill""#),
     ("10 pre second", "pre", r#""pre" follows "10"; did you mean "per"?"#),
@@ -45,6 +45,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("penalty of 20", "of", r#""of" follows "penalty"; use "after""#),
     ("penalty after 20 strikes within 10", "10", r#""10" has no unit; write "10 seconds", say"#),
     ("penalty after 20 strikes, doubling to 5 minutes", "doubling to", r#"a penalty has no option "doubling to"; did you mean "doubling up to"?"#),
+    ("pause of 3 seconds", "of", r#""of" follows without a comma; add one, or drop it"#),
     ("99999999999999 per 99999999999999 weeks", "99999999999999 weeks", "99999999999999 weeks are too long; use a shorter time"),
     ("10 per second; burst 20", ";", r#"";" follows without a comma; add one, or drop it"#),
     ("🦀", "🦀", r#""🦀" is no whole number; write it in digits, as in "10" or "1_000""#),

@@ -11,6 +11,7 @@ mod load;
 mod lone;
 mod lua;
 mod memory;
+mod outbound;
 mod permits;
 mod redis;
 mod server_cpu;
@@ -21,13 +22,14 @@ use crate::table::Table;
 /// The name for `--only`, and the function that measures it.
 type Section = (&'static str, fn(&mut Table));
 
-pub const SECTIONS: [Section; 14] = [
+pub const SECTIONS: [Section; 15] = [
     ("redis", redis::rows),
     ("lone", lone::rows),
     ("hot_key", hot_key::rows),
     ("denied", denied::rows),
     ("memory", memory::rows),
     ("bare", bare::rows),
+    ("outbound", outbound::rows),
     ("lists", lists::rows),
     ("server_cpu", server_cpu::rows),
     ("lua", lua::rows),

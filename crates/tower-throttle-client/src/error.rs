@@ -1,0 +1,124 @@
+//! [`OutboundError`], and the mistakes that show when a layer is built.
+
+use std::{error::Error, fmt, time::Duration};
+
+use tower_throttle::{Algorithm, Decision, StoreError};
+
+/// Why a call has no response. It is never a response that the partner did not send.
+///
+/// `E` is the error of the client.
+pub struct OutboundError<E>(Kind<E>);
+
+enum Kind<E> {
+    NoRoom(Box<Decision>),
+    Store(StoreError),
+    Client(E),
+}
+
+impl<E> OutboundError<E> {
+    pub(crate) fn no_room(decision: &Decision) -> Self {
+        Self(Kind::NoRoom(Box::new(decision.clone())))
+    }
+
+    pub(crate) const fn store(error: StoreError) -> Self {
+        Self(Kind::Store(error))
+    }
+
+    pub(crate) const fn client(error: E) -> Self {
+        Self(Kind::Client(error))
+    }
+
+    /// Returns whether there was no room for the call within
+    /// [`max_wait`](crate::OutboundLayer::max_wait). Nothing was sent, and nothing is charged.
+    #[must_use]
+    pub const fn is_no_room(&self) -> bool {
+        matches!(self.0, Kind::NoRoom(_))
+    }
+
+    /// Returns whether there was no room because the calls pause, as the partner asked.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        let is_pause = |quota: tower_throttle::Quota| quota.algorithm() == Algorithm::Pause;
+        self.decision()
+            .is_some_and(|decision| decision.denied_by().any(|policy| is_pause(policy.quota())))
+    }
+
+    /// Returns whether the store could not decide. Nothing was sent. It takes a policy that
+    /// [denies](tower_throttle::OnStoreFailure::Deny) while its store fails.
+    #[must_use]
+    pub const fn is_store_failure(&self) -> bool {
+        matches!(self.0, Kind::Store(_))
+    }
+
+    /// Returns how long to wait before there may be room. `None` if there was room, and if
+    /// waiting does not help.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.decision()?.retry_after()
+    }
+
+    /// Returns the decision that left no room.
+    #[must_use]
+    pub const fn decision(&self) -> Option<&Decision> {
+        match &self.0 {
+            Kind::NoRoom(decision) => Some(decision),
+            _ => None,
+        }
+    }
+
+    /// Returns the error of the client, if the call failed there.
+    #[must_use]
+    pub fn into_client_error(self) -> Option<E> {
+        match self.0 {
+            Kind::Client(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for OutboundError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::NoRoom(decision) => f.debug_tuple("NoRoom").field(decision).finish(),
+            Kind::Store(error) => f.debug_tuple("Store").field(error).finish(),
+            Kind::Client(error) => f.debug_tuple("Client").field(error).finish(),
+        }
+    }
+}
+
+impl<E> fmt::Display for OutboundError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::NoRoom(_) if self.is_paused() => "calls pause, as the partner asked",
+            Kind::NoRoom(_) => "no room for a call in time",
+            Kind::Store(_) => "the store of the rate limit could not decide",
+            Kind::Client(_) => "the call failed",
+        })?;
+        match self.retry_after() {
+            Some(wait) => write!(f, "; retry in {} ms", wait.as_millis()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for OutboundError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            Kind::NoRoom(_) => None,
+            Kind::Store(error) => Some(error),
+            Kind::Client(error) => Some(error),
+        }
+    }
+}
+
+/// The limiter of a layer has no [`Pause`](tower_throttle::Pause) policy.
+#[derive(Clone, Copy, Debug)]
+pub struct MissingPause(pub(crate) ());
+
+impl fmt::Display for MissingPause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the limiter has no `Pause` policy, so a partner's pause would have no effect; add `Policy::new(\"partner-pauses\", Pause)`")
+    }
+}
+
+impl Error for MissingPause {}

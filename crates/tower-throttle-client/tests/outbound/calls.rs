@@ -1,0 +1,413 @@
+//! One call: its key, its cost, its response or error, and what repeats it.
+
+use std::{error::Error, time::Duration};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tokio::time::Instant;
+use tower::{
+    Layer, ServiceExt,
+    retry::{RetryLayer, budget::TpsBudget},
+    service_fn,
+};
+use tower_throttle::{
+    Concurrency, FixedWindow, Key, Limiter, MemoryStore, OnStoreFailure, Pause, Policy, RedisStore,
+    TokenBucket, store::Store, testing::SimulatedRedis,
+};
+use tower_throttle_client::{OutboundBody, OutboundError, OutboundLayer, RetryRefused};
+
+use crate::partner::{Partner, TokioClock, answer};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limiter_on(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let pauses = Policy::new("pauses", Pause);
+    let limiter = Limiter::builder().store(store).policy(pauses);
+    let limiter = limiter.on_store_failure(OnStoreFailure::Deny);
+    let limiter = policies
+        .into_iter()
+        .fold(limiter, |limiter, policy| limiter.policy(policy));
+    limiter.build().unwrap()
+}
+
+fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let store = MemoryStore::builder().clock(TokioClock::new()).build();
+    limiter_on(store, policies)
+}
+
+fn layer(policies: impl IntoIterator<Item = Policy>) -> OutboundLayer {
+    OutboundLayer::new(limiter(policies)).unwrap()
+}
+
+type Outcome = Result<Response<OutboundBody<String>>, OutboundError<&'static str>>;
+
+async fn call(layer: &OutboundLayer, partner: &Partner, request: Request<()>) -> Outcome {
+    let partner = partner.clone();
+    let client = service_fn(move |request| {
+        let response = partner.clone().call(request);
+        async { Ok(response.await.unwrap()) }
+    });
+    layer.layer(client).oneshot(request).await
+}
+
+fn get(uri: &str) -> Request<()> {
+    Request::get(uri).body(()).unwrap()
+}
+
+fn agrees() -> Partner {
+    Partner::new(|_| answer(200, &[]))
+}
+
+fn refuses(fields: &'static [(&str, &str)]) -> Partner {
+    Partner::new(move |_| answer(429, fields))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_is_the_host_and_port_of_a_request_or_what_a_closure_returns() {
+    const SAME: [&str; 3] = [
+        "http://one.example/a",
+        "http://ONE.example/b",
+        "http://me@one.example/",
+    ];
+    const OTHERS: [&str; 2] = ["http://one.example:81/", "http://two.example/"];
+
+    let once = || [Policy::new("once", FixedWindow::per_day(1))];
+    let layer = layer(once()).max_wait(Duration::ZERO);
+    let partner = agrees();
+    for (uri, is_first) in [
+        (SAME[0], true),
+        (SAME[1], false),
+        (SAME[2], false),
+        (OTHERS[0], true),
+        (OTHERS[1], true),
+    ] {
+        assert_eq!(
+            call(&layer, &partner, get(uri)).await.is_ok(),
+            is_first,
+            "{uri}"
+        );
+    }
+    let mut by_field = get("/a");
+    by_field
+        .headers_mut()
+        .insert("host", "One.Example".parse().unwrap());
+    assert!(
+        call(&layer, &partner, by_field)
+            .await
+            .unwrap_err()
+            .is_no_room()
+    );
+    assert!(
+        call(&layer, &partner, get("/a")).await.is_ok(),
+        "a request without a host"
+    );
+
+    let layer = self::layer(once()).max_wait(Duration::ZERO);
+    let layer = layer.key(|head| Key::from(head.uri().path()));
+    assert!(call(&layer, &partner, get(SAME[0])).await.is_ok());
+    assert!(
+        call(&layer, &partner, get("http://two.example/a"))
+            .await
+            .is_err()
+    );
+    assert!(call(&layer, &partner, get(SAME[1])).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_costs_what_its_request_says() {
+    let layer = layer([Policy::new("bytes", FixedWindow::per_day(10))]).max_wait(Duration::ZERO);
+    let layer = layer.cost(|head| head.uri().path().len() as u64);
+    let partner = agrees();
+    for (path, fits) in [
+        ("/12345678", true),
+        ("/1", false),
+        ("/", true),
+        ("/", false),
+    ] {
+        assert_eq!(
+            call(&layer, &partner, get(path)).await.is_ok(),
+            fits,
+            "{path}"
+        );
+    }
+    assert_eq!(partner.calls(200).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_room_in_time_nothing_is_sent() {
+    let layer =
+        layer([Policy::new("pace", TokenBucket::per_minute(1).burst(1))]).max_wait(59 * SECOND);
+    let partner = agrees();
+    assert!(call(&layer, &partner, get("/")).await.is_ok());
+    let begin = Instant::now();
+    let error = call(&layer, &partner, get("/")).await.unwrap_err();
+    assert!(begin.elapsed().is_zero() && error.is_no_room() && !error.is_paused());
+    // Then it would wait for 59 s, and be in time.
+    let wait = error.retry_after().unwrap();
+    assert_eq!(wait, Duration::from_millis(990));
+    assert_eq!(error.decision().unwrap().retry_after(), Some(wait));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "no room for a call in time; retry in {} ms",
+            wait.as_millis()
+        )
+    );
+    assert_eq!(partner.calls(200).len(), 1);
+    let waits = layer.max_wait(60 * SECOND);
+    assert!(call(&waits, &partner, get("/")).await.is_ok());
+    assert_eq!(
+        begin.elapsed(),
+        59 * SECOND + wait + Duration::from_millis(10)
+    );
+}
+
+/// Whatever a partner says, a pause ends: after it, one call finds out.
+#[tokio::test(start_paused = true)]
+async fn pauses_are_bounded_whatever_the_partner_says() {
+    const YEAR: &str = "31536000";
+    for (fields, expected) in [
+        (&[("retry-after", YEAR)][..], 600 * SECOND),
+        (
+            &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")],
+            600 * SECOND,
+        ),
+        (
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", YEAR)],
+            600 * SECOND,
+        ),
+        (&[("retry-after", "7")], 7 * SECOND),
+        (&[("retry-after", "0")], SECOND),
+        (&[("retry-after", "-3")], SECOND),
+        (&[], SECOND),
+    ] {
+        let layer = layer([]).max_wait(Duration::ZERO);
+        let partner = refuses(fields);
+        assert_eq!(
+            call(&layer, &partner, get("/")).await.unwrap().status(),
+            429
+        );
+        let error = call(&layer, &partner, get("/")).await.unwrap_err();
+        assert!(error.is_paused() && error.is_no_room(), "{fields:?}");
+        let wait = error.retry_after().unwrap();
+        assert!(
+            wait <= expected && wait + Duration::from_millis(10) > expected,
+            "{fields:?}: {wait:?}"
+        );
+        assert!(
+            error
+                .to_string()
+                .starts_with("calls pause, as the partner asked; retry in ")
+        );
+        assert_eq!(partner.calls(429).len(), 1);
+    }
+    let layer = layer([])
+        .longest_pause(2 * SECOND)
+        .default_pause(5 * SECOND);
+    let partner = refuses(&[]);
+    let begin = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(
+            call(&layer, &partner, get("/")).await.unwrap().status(),
+            429
+        );
+    }
+    assert!(begin.elapsed() > 17 * SECOND, "one call in two seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_one_host_does_not_stop_another() {
+    let layer = layer([]).max_wait(Duration::ZERO);
+    let partner = refuses(&[("retry-after", "60")]);
+    for uri in ["http://one.example/", "http://two.example/"] {
+        assert_eq!(
+            call(&layer, &partner, get(uri)).await.unwrap().status(),
+            429
+        );
+        assert!(
+            call(&layer, &partner, get(uri))
+                .await
+                .unwrap_err()
+                .is_paused()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_passes_as_it_is() {
+    let fields = [
+        ("etag", "x"),
+        ("ratelimit", "\"day\";r=9;t=30"),
+        ("retry-after", "9"),
+    ];
+    let partner = Partner::new(move |_| {
+        let mut response = answer(404, &fields);
+        *response.body_mut() = "nothing".to_owned();
+        response
+    });
+    let response = call(
+        &layer([Policy::new("day", FixedWindow::per_day(9))]),
+        &partner,
+        get("/"),
+    )
+    .await
+    .unwrap();
+    let sent = answer(404, &fields);
+    assert_eq!(
+        (response.status(), response.headers()),
+        (sent.status(), sent.headers())
+    );
+    assert!(response.extensions().is_empty());
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "nothing"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_held_until_the_body_has_ended() {
+    let layer = layer([Policy::new("connections", Concurrency::new(1))]).max_wait(Duration::ZERO);
+    let partner = agrees();
+    let first = call(&layer, &partner, get("/")).await.unwrap();
+    assert!(
+        call(&layer, &partner, get("/"))
+            .await
+            .unwrap_err()
+            .is_no_room()
+    );
+    first.into_body().collect().await.unwrap();
+    let second = call(&layer, &partner, get("/")).await.unwrap();
+    assert!(
+        call(&layer, &partner, get("/"))
+            .await
+            .unwrap_err()
+            .is_no_room()
+    );
+    drop(second);
+    assert_eq!(
+        call(&layer, &partner, get("/"))
+            .await
+            .unwrap()
+            .into_body()
+            .into_inner(),
+        ""
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_the_client_and_of_the_store_are_told_apart() {
+    let layer = layer([]);
+    let fails = service_fn(|_: Request<()>| async {
+        Err::<Response<String>, _>("no route".parse::<u8>().unwrap_err())
+    });
+    let error = layer.layer(fails).oneshot(get("/")).await.unwrap_err();
+    assert!(!error.is_no_room() && !error.is_store_failure());
+    assert_eq!(
+        error.source().unwrap().to_string(),
+        "invalid digit found in string"
+    );
+    assert!(error.into_client_error().is_some());
+
+    let redis = SimulatedRedis::new();
+    let store = RedisStore::builder().simulated(&redis).unwrap();
+    let layer = OutboundLayer::new(limiter_on(store, [])).unwrap();
+    redis.set_connected(false);
+    let partner = agrees();
+    let error = call(&layer, &partner, get("/")).await.unwrap_err();
+    assert!(error.is_store_failure() && error.retry_after().is_none());
+    assert_eq!(
+        error.to_string(),
+        "the store of the rate limit could not decide"
+    );
+    assert!(partner.calls(200).is_empty() && error.into_client_error().is_none());
+
+    let limiter = Limiter::new(MemoryStore::new(), FixedWindow::per_day(1));
+    let error = OutboundLayer::new(limiter).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("add `Policy::new(\"partner-pauses\", Pause)`")
+    );
+}
+
+/// Sends a request through the retries and the layer. Returns the status and the number of calls.
+async fn retried(retries: RetryRefused, partner: &Partner, request: Request<()>) -> (u16, usize) {
+    let calls = || {
+        [200, 429, 503]
+            .map(|status| partner.calls(status).len())
+            .iter()
+            .sum::<usize>()
+    };
+    let before = calls();
+    let client = partner.clone();
+    let client = layer([]).layer(service_fn(move |request| client.clone().call(request)));
+    let client = RetryLayer::new(retries).layer(client);
+    let status = client.oneshot(request).await.unwrap().status();
+    (status.as_u16(), calls() - before)
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_safe_is_repeated_after_the_pause() {
+    let refuses_two = |status| {
+        let mut refusals = 2;
+        Partner::new(move |_| match refusals {
+            0 => answer(200, &[]),
+            _ => {
+                refusals -= 1;
+                answer(status, &[("retry-after", "3")])
+            }
+        })
+    };
+    for (method, status, repeats) in [
+        ("GET", 429, 3),
+        ("HEAD", 429, 3),
+        ("PUT", 429, 3),
+        ("DELETE", 503, 3),
+        ("GET", 500, 3),
+        ("POST", 429, 1),
+        ("PATCH", 503, 1),
+    ] {
+        let (partner, begin) = (refuses_two(status), Instant::now());
+        let request = Request::builder().method(method).uri("/").body(()).unwrap();
+        let (last, calls) = retried(RetryRefused::at_most(3), &partner, request).await;
+        let others = partner.calls(500).len();
+        assert_eq!(calls + others, repeats, "{method} {status}");
+        assert_eq!(
+            last,
+            if repeats == 3 { 200 } else { status },
+            "{method} {status}"
+        );
+        assert_eq!(
+            begin.elapsed() > 6 * SECOND,
+            repeats == 3,
+            "it waits for both pauses"
+        );
+    }
+    let named = Request::post("/")
+        .header("idempotency-key", "\"7\"")
+        .body(())
+        .unwrap();
+    assert_eq!(
+        retried(RetryRefused::at_most(3), &refuses_two(429), named).await,
+        (200, 3)
+    );
+    assert_eq!(
+        retried(RetryRefused::at_most(1), &refuses_two(429), get("/")).await,
+        (429, 2)
+    );
+    let unavailable = Partner::new(|_| answer(503, &[]));
+    assert_eq!(
+        retried(RetryRefused::at_most(3), &unavailable, get("/")).await,
+        (503, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn repetitions_are_within_the_budget_of_all_calls() {
+    let partner = refuses(&[("retry-after", "1")]);
+    let retries = RetryRefused::at_most(1_000).budget(TpsBudget::new(10 * SECOND, 1, 0.0));
+    let begin = Instant::now();
+    let (status, calls) = retried(retries, &partner, get("/")).await;
+    assert_eq!(status, 429);
+    assert!(calls <= 12 + begin.elapsed().as_secs() as usize, "{calls}");
+}

@@ -1,0 +1,246 @@
+//! Pauses: who is stopped by one, for how long, and what that costs.
+
+use tokio::time::{Instant, sleep};
+use tower_throttle::{Algorithm, DenialReason, control::Caller};
+
+use crate::support::prelude::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(3_600);
+
+fn pauses() -> Policy {
+    Policy::new("pauses", Pause)
+}
+
+fn paused_limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let policies = policies.into_iter().chain([pauses()]);
+    limiter_of(paused_store(), policies)
+}
+
+/// Returns when each of the callers was admitted, in milliseconds, in the order of their arrival;
+/// `None` for those that were denied.
+async fn admissions(limiter: &Limiter, callers: usize, wait: Duration) -> Vec<Option<u64>> {
+    let begin = Instant::now();
+    let mut waiting = JoinSet::new();
+    for caller in 0..callers {
+        let limiter = limiter.clone();
+        waiting.spawn(async move {
+            let permit = limiter.acquire("partner", wait).await.unwrap();
+            let at = begin.elapsed().as_millis() as u64;
+            (caller, permit.is_allowed().then_some(at))
+        });
+    }
+    let mut admissions = waiting.join_all().await;
+    admissions.sort_unstable();
+    admissions.into_iter().map(|(_, at)| at).collect()
+}
+
+async fn remaining(limiter: &Limiter) -> Vec<u64> {
+    let decision = limiter.peek("partner").await.unwrap();
+    decision
+        .policies()
+        .map(|policy| policy.remaining())
+        .collect()
+}
+
+async fn retry_after(limiter: &Limiter) -> Option<Duration> {
+    limiter.check("partner").await.unwrap().retry_after()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_pause_holds_until_it_ends_or_is_ended() {
+    let limiter = paused_limiter([]);
+    for pause in [5 * SECOND, SECOND, 8 * SECOND, Duration::ZERO] {
+        limiter.pause("partner", pause).await.unwrap();
+    }
+    assert_eq!(retry_after(&limiter).await, Some(8 * SECOND));
+    assert!(limiter.check("another").await.unwrap().is_allowed());
+    sleep(8 * SECOND - ms(1)).await;
+    assert!(retry_after(&limiter).await.is_some());
+    sleep(ms(1)).await;
+    assert_eq!(retry_after(&limiter).await, None);
+
+    limiter.pause("partner", Duration::MAX).await.unwrap();
+    assert!(retry_after(&limiter).await.is_some());
+    limiter.resume("partner").await.unwrap();
+    assert_eq!(retry_after(&limiter).await, None);
+}
+
+/// A pause that begins while callers have their places already, under each kind of wait.
+#[tokio::test(start_paused = true)]
+async fn waiters_are_stopped_by_a_pause_that_began_later() {
+    for pace in [
+        Policy::new("queue", LeakyBucket::per_second(10).queue(100)),
+        Policy::new("bucket", TokenBucket::per_second(10).burst(1)),
+        Policy::new("window", FixedWindow::new(10, SECOND)),
+        Policy::new("log", SlidingLog::new(10, SECOND)),
+    ] {
+        let limiter = paused_limiter([pace.clone()]);
+        let pauser = limiter.clone();
+        tokio::spawn(async move {
+            sleep(ms(1_550)).await;
+            pauser.pause("partner", 3 * SECOND).await.unwrap();
+        });
+        let admissions = admissions(&limiter, 40, LONG).await;
+        let mut times: Vec<u64> = admissions.into_iter().map(Option::unwrap).collect();
+        times.sort_unstable();
+        let in_pause = times.iter().filter(|at| (1_551..4_550).contains(*at));
+        assert_eq!(in_pause.count(), 0, "{pace:?}: {times:?}");
+        assert!(
+            times[15] < 1_551 && times[39] < 7_700,
+            "{pace:?}: {times:?}"
+        );
+        assert!(
+            times.windows(11).all(|ten| ten[10] - ten[0] >= 999),
+            "{pace:?}: {times:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_that_were_stopped_are_charged_once() {
+    let pace = Policy::new("pace", LeakyBucket::per_second(10).queue(100));
+    let limiter = paused_limiter([pace, Policy::new("day", FixedWindow::per_day(1_000))]);
+    let pauser = limiter.clone();
+    tokio::spawn(async move {
+        for _ in 0..4 {
+            sleep(ms(1_000)).await;
+            pauser.pause("partner", ms(700)).await.unwrap();
+        }
+    });
+    assert!(
+        admissions(&limiter, 40, LONG)
+            .await
+            .iter()
+            .all(Option::is_some)
+    );
+    assert_eq!(remaining(&limiter).await[1..], [960, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_beyond_the_deadline_denies_with_its_end() {
+    let limiter = paused_limiter([Policy::new("pace", LeakyBucket::per_second(10).queue(100))]);
+    limiter.pause("partner", 5 * SECOND).await.unwrap();
+    let denied = limiter.acquire("partner", 4 * SECOND).await.unwrap();
+    assert_eq!(denied.decision().retry_after(), Some(5 * SECOND));
+    limiter.resume("partner").await.unwrap();
+
+    let pauser = limiter.clone();
+    tokio::spawn(async move {
+        sleep(ms(150)).await;
+        pauser.pause("partner", 5 * SECOND).await.unwrap();
+    });
+    let begin = Instant::now();
+    let admissions = admissions(&limiter, 5, SECOND).await;
+    assert_eq!(admissions, [Some(0), Some(100), None, None, None]);
+    assert!(begin.elapsed() <= SECOND, "they are denied at their turns");
+}
+
+/// A waiting layer stops as a limiter does, and a pause is no ban.
+#[tokio::test(start_paused = true)]
+async fn a_layer_waits_for_the_end_of_a_pause() {
+    let store = paused_store();
+    let layer = |wait: Duration| {
+        let layer = RateLimitLayer::builder().store(store.clone());
+        let pauses = pauses().key(key::global());
+        layer.policy(pauses).wait_up_to(wait).build().unwrap()
+    };
+    let waiting = layer(10 * SECOND);
+    let request = http::Request::new(());
+    let buckets = waiting.buckets(&RequestHead::from(&request)).unwrap();
+    buckets.pause(3 * SECOND).await.unwrap();
+
+    let denied = ask(&layer(SECOND), plain());
+    assert_eq!(
+        (denied.status.as_u16(), denied.number("retry-after")),
+        (429, 3)
+    );
+    assert_eq!(
+        denied.reason,
+        Some(DenialReason::QuotaExceeded),
+        "not a ban"
+    );
+    let begin = Instant::now();
+    let service = waiting.layer(tower::service_fn(hello));
+    assert!(
+        service
+            .oneshot(plain())
+            .await
+            .unwrap()
+            .status()
+            .is_success()
+    );
+    assert_eq!(begin.elapsed(), 3 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_counted_and_shown() {
+    let limiter = paused_limiter([]);
+    for _ in 0..3 {
+        limiter.pause("partner", SECOND).await.unwrap();
+    }
+    let counted: Vec<_> = limiter
+        .metrics()
+        .bans()
+        .map(|(name, n)| (name.to_owned(), n))
+        .collect();
+    assert_eq!(counted, [("pauses".to_owned(), 1)]);
+    let caller = Caller::parse(&["partner"]).unwrap();
+    let seen = limiter.inspect().look_up(&caller, None).await;
+    assert!(seen[0].banned_by_policy_until().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_and_penalties_do_not_touch_each_other() {
+    let limiter = paused_limiter([Policy::new("bans", Penalty::after(3))]);
+    limiter.pause("partner", SECOND).await.unwrap();
+    assert_eq!(remaining(&limiter).await, [3, 0]);
+    limiter.resume("partner").await.unwrap();
+    limiter.ban("partner", SECOND).await.unwrap();
+    assert_eq!(remaining(&limiter).await, [0, 1]);
+    limiter.resume("partner").await.unwrap();
+    assert_eq!(remaining(&limiter).await, [0, 1], "a ban stays");
+
+    for policy in [
+        Policy::new("bans", Penalty::after(3)),
+        Policy::new("pace", FixedWindow::per_day(1)),
+    ] {
+        let limiter = Limiter::new(MemoryStore::new(), policy);
+        assert!(
+            limiter
+                .pause("partner", SECOND)
+                .await
+                .unwrap_err()
+                .is_unsupported()
+        );
+    }
+    let limiter = Limiter::new(MemoryStore::new(), pauses());
+    assert!(
+        limiter
+            .ban("partner", SECOND)
+            .await
+            .unwrap_err()
+            .is_unsupported()
+    );
+    assert!(
+        limiter
+            .debit("partner", 1)
+            .await
+            .unwrap_err()
+            .is_unsupported()
+    );
+    for (policy, code) in [
+        (pauses().cost(1), "cost-of-penalty"),
+        (pauses().strike_on_denial(), "cannot-strike"),
+        (pauses().hold_for(SECOND), "cannot-hold"),
+        (pauses().lease(), "cannot-lease"),
+    ] {
+        let build = Limiter::builder().policy(policy).build();
+        assert_eq!(build.unwrap_err().code(), code);
+    }
+    let quota: Quota = "pause".parse().unwrap();
+    assert_eq!(
+        (quota.algorithm(), quota.to_string()),
+        (Algorithm::Pause, "pause".to_owned())
+    );
+}
