@@ -16,6 +16,7 @@ use tokio::{
 pub(crate) mod permit;
 pub(crate) mod refund;
 mod shadows;
+mod to_wait;
 pub(crate) mod wait_queue;
 
 pub(crate) use self::shadows::Shadows;
@@ -24,14 +25,14 @@ use self::{
     wait_queue::windows::WindowWaiter,
 };
 use crate::{
-    Decision, PolicyDecision, StoreError,
+    Decision, StoreError,
     decision::ShadowOutcome,
     metrics::waits::{Wait, Waits},
     store::{
         checked::{Checked, Undecided},
         context::permits::{NextStep, PermitWaiter},
     },
-    util::{random::random_between, time::later},
+    util::time::later,
 };
 
 /// A check, and all the waits that follow from it.
@@ -58,9 +59,9 @@ pub(crate) struct Admission {
     waits: Arc<Waits>,
     /// Counts the caller while it waits for anything but the store's answer.
     wait: Option<Wait>,
-    /// How long the first waiter of that queue pauses before it asks again, and until when.
-    pause: Duration,
-    pause_ends: Instant,
+    /// How long the first waiter of that queue waits before it asks again, and until when.
+    backoff: Duration,
+    asks_again_at: Instant,
     /// The runtime that sends refunds.
     runtime: Option<Handle>,
     stage: Stage,
@@ -99,10 +100,10 @@ enum Stage {
     Done,
 }
 
-/// The pauses after which the first waiter for permits of a key asks again. Each is twice as
+/// The times after which the first waiter for permits of a key asks again. Each is twice as
 /// long as the last. The other waiters ask when this process releases a permit.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const SHORTEST_BACKOFF: Duration = Duration::from_millis(50);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
 type Admitted = Result<(Decision, Option<RefundGuard>), StoreError>;
 
@@ -129,8 +130,8 @@ impl Admission {
             permit: None,
             waits: Arc::clone(waits),
             wait: None,
-            pause: SHORTEST_PAUSE,
-            pause_ends: Instant::now(),
+            backoff: SHORTEST_BACKOFF,
+            asks_again_at: Instant::now(),
             runtime: Handle::try_current().ok(),
             stage: Stage::Done,
         };
@@ -192,9 +193,10 @@ impl Admission {
             }
         }
         let turn_at = later(at, decision.delay());
-        self.held = held.may_be_paused().then(|| held.clone());
+        let is_delayed = !decision.delay().is_zero();
+        self.held = (is_delayed && held.may_be_paused()).then(|| held.clone());
         let taken = RefundGuard::new(held, permits, &decision, turn_at, self.runtime.clone());
-        if decision.delay().is_zero() {
+        if !is_delayed {
             return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
         }
         self.begin_wait();
@@ -207,86 +209,6 @@ impl Admission {
 
     fn begin_wait(&mut self) {
         self.wait.get_or_insert_with(|| self.waits.begin());
-    }
-
-    /// Returns the longest wait before asking again; `None` if waiting is useless.
-    fn worth_waiting(&mut self, held: &HeldCharges, decision: &Decision) -> Option<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let mut wait = Duration::ZERO;
-        let (mut permits, mut longest) = (None, None);
-        let policies = decision.policies().enumerate();
-        for (place, policy) in policies.filter(|(_, policy)| policy.is_denied()) {
-            let quota = policy.quota();
-            // A banned caller does not wait for the end of its ban.
-            if policy.is_banned() {
-                return None;
-            }
-            if policy.is_impossible() || quota.reserves() && !policy.policy_holds() {
-                // A reservation was denied: no room comes before the deadline. Units that are
-                // held are not reserved.
-                return None;
-            }
-            if quota.is_concurrency() {
-                // The caller keeps its place while this policy denies it.
-                let is_kept = self
-                    .permit
-                    .as_ref()
-                    .is_some_and(|permit| held.is_waiting_for(permit, policy.name(), decision));
-                if permits.is_none() || is_kept {
-                    permits = Some((policy.name(), is_kept));
-                }
-            } else {
-                let retry = policy.retry_after()?;
-                if longest.is_none() || retry > wait {
-                    longest = Some((place, policy));
-                }
-                wait = wait.max(retry);
-            }
-        }
-        if wait > left || left.is_zero() {
-            return None;
-        }
-        if let Some((place, policy)) = longest {
-            self.permit = None;
-            self.enter_window_queue(held, decision, place, policy, wait)?;
-            return Some(wait);
-        }
-        self.window = None;
-        let (name, is_kept) = permits?;
-        match &self.permit {
-            Some(permit) if is_kept => permit.record_denial(),
-            _ => {
-                self.permit = None;
-                self.permit = Some(held.enter_queue(name, decision, self.max_waiting)?);
-            }
-        }
-        self.pause_ends = later(Instant::now(), jittered(self.pause));
-        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
-        Some(left)
-    }
-
-    /// Enters the queue for a window, or stays in it. Returns `None` if the queue is full, or
-    /// if the caller's turn would come too late.
-    fn enter_window_queue(
-        &mut self,
-        held: &HeldCharges,
-        decision: &Decision,
-        policy: usize,
-        denied: &PolicyDecision,
-        wait: Duration,
-    ) -> Option<()> {
-        let bucket = held.bucket(decision, policy)?;
-        let not_before = later(Instant::now(), wait);
-        if let Some((_, place)) = &mut self.window {
-            if place.is_for(&bucket) {
-                place.denied(not_before);
-                return Some(());
-            }
-        }
-        let place =
-            WindowWaiter::enter(&bucket, denied, not_before, self.deadline, self.max_waiting)?;
-        self.window = Some((policy, place));
-        Some(())
     }
 }
 
@@ -368,7 +290,7 @@ impl Admission {
                     } else if let Some(permit) = &this.permit {
                         let until = match permit.next_step(cx.waker()) {
                             NextStep::Ask => None,
-                            NextStep::First => Some(this.pause_ends.min(this.deadline)),
+                            NextStep::First => Some(this.asks_again_at.min(this.deadline)),
                             NextStep::Behind => Some(this.deadline),
                         };
                         if let Some(until) = until {
@@ -435,10 +357,4 @@ impl fmt::Debug for Admission {
             .field("stage", &stage)
             .finish_non_exhaustive()
     }
-}
-
-/// Varies a pause at random, so that callers that were denied together ask at different
-/// times.
-fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(random_between(0.875, 1.125))
 }

@@ -5,6 +5,7 @@ mod auth_gate;
 pub(crate) mod calls;
 mod detection;
 mod hook;
+mod outbound;
 mod own_server;
 mod settled;
 mod web_client;

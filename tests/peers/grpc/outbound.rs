@@ -1,0 +1,42 @@
+//! The layer for clients around a channel of tonic.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use tonic::{Code, client::Grpc, transport::Channel};
+use tower::Layer;
+use tower_throttle::{HeaderFormat, Key, Limiter, MemoryStore, Pause, Policy};
+use tower_throttle_client::OutboundLayer;
+
+use super::calls::{call, one_in_12_seconds, serve};
+use crate::support::web::layer_with;
+
+/// The server is ours, and asks for a pause of 12 s.
+#[tokio::test]
+async fn a_channel_pauses_for_the_retry_info_of_a_server() {
+    let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
+        builder.headers(HeaderFormat::None) // "nothing is left" would pause the calls sooner
+    });
+    let (address, served) = serve(layer).await;
+    let calls = Limiter::new(MemoryStore::new(), Policy::new("pauses", Pause));
+    let layer = OutboundLayer::new(calls.clone()).unwrap();
+    let layer = layer.max_wait(Duration::ZERO).key(|_| Key::from("partner"));
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap();
+    let mut client = Grpc::new(layer.layer(channel.connect_lazy()));
+
+    assert_eq!(call(&mut client, 1).await.unwrap(), "hello");
+    let refused = call(&mut client, 1).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let pause = calls.check("partner").await.unwrap().retry_after().unwrap();
+    assert!(
+        pause > Duration::from_secs(11) && pause <= Duration::from_secs(12),
+        "{pause:?}"
+    );
+    let paused = call(&mut client, 1).await.unwrap_err();
+    assert!(
+        paused
+            .message()
+            .starts_with("calls pause, as the partner asked"),
+        "{paused}"
+    );
+    assert_eq!(served.load(Ordering::SeqCst), 1);
+}
