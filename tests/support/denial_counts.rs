@@ -1,6 +1,9 @@
 //! Requests of few callers, whose denials are counted here, too.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
@@ -35,6 +38,7 @@ pub async fn assert_exact(
     random: &mut Random,
     between: impl Fn(&mut Random),
 ) {
+    let begun = period();
     let mut counts = Counts::new();
     for _ in 0..300 {
         let pick = |random: &mut Random, names: [&'static str; 2]| names[random.below(2) as usize];
@@ -61,6 +65,9 @@ pub async fn assert_exact(
             between(random);
         }
     }
+    if period() != begun {
+        return; // A layer on Redis halves its counts by this machine's clock.
+    }
     let listed = layer.top_denied(20);
     assert_eq!(listed.total, counts.values().sum::<u64>());
     let listed = listed.offenders.into_iter();
@@ -69,4 +76,10 @@ pub async fn assert_exact(
         .collect();
     assert!(counts.len() > 2, "{counts:?}");
     assert_eq!(listed, counts);
+}
+
+/// The number of the ten minutes after which counts are halved.
+fn period() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("a time after 1970").as_secs() / 600
 }
