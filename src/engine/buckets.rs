@@ -198,7 +198,9 @@ impl Buckets {
     /// Returns an error if the store does not confirm the pause, which may hold then. It is
     /// [`StoreError::is_unsupported`] if no policy is a pause, whether it applies or not.
     pub async fn pause(&self, time: Duration) -> Result<(), StoreError> {
-        let paused = self.penalize(Operation::Ban, Algorithm::Pause, whole_ms(time));
+        // It begins at a whole millisecond, and must not end early.
+        let time_ms = whole_ms(time).saturating_add(1);
+        let paused = self.penalize(Operation::Ban, Algorithm::Pause, time_ms);
         paused.await.map(drop)
     }
 

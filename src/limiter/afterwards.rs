@@ -173,7 +173,7 @@ impl Limiter {
     /// with [`acquire`](Self::acquire), or in a layer, wait for its end, also those that waited before
     /// it began. A check that the store decided before the pause is not called back. A process that
     /// repeats a [cached denial](crate::RedisStoreBuilder::denial_cache_ttl) notices `resume` within
-    /// that time, a second by default. The time is rounded up to milliseconds.
+    /// that time, a second by default. A pause never ends early, and at most two milliseconds late.
     ///
     /// **The danger**: the time is not bounded here. Bound what a partner sends; the layer in
     /// `tower-throttle-client` does.

@@ -11,11 +11,10 @@ use crate::quota::{Params, Quota};
 /// wait again if the key was paused meanwhile. So a pause stops the waiters of a whole fleet.
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::time::{Duration, Instant};
 /// use tower_throttle::{LeakyBucket, Limiter, MemoryStore, Pause, Policy};
 ///
-/// # let runtime = tokio::runtime::Builder::new_current_thread()
-/// #     .enable_time().start_paused(true).build().unwrap();
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 /// # runtime.block_on(async {
 /// let calls = Limiter::builder()
 ///     .store(MemoryStore::new()) // in a fleet, a `RedisStore`
@@ -23,16 +22,16 @@ use crate::quota::{Params, Quota};
 ///     .policy(Policy::new("partner-pauses", Pause))
 ///     .build()?;
 ///
-/// // The partner answered 429 with `Retry-After: 3`.
-/// calls.pause("partner", Duration::from_secs(3)).await?;
-/// assert!(!calls.check("partner").await?.is_allowed());
-/// let asked_at = tokio::time::Instant::now();
+/// // The partner asked for a pause.
+/// let pause = Duration::from_millis(100);
+/// let paused_at = Instant::now();
+/// calls.pause("partner", pause).await?;
 /// assert!(calls.acquire("partner", Duration::from_secs(10)).await?.is_allowed());
-/// assert!(asked_at.elapsed() >= Duration::from_secs(3));
+/// assert!(paused_at.elapsed() >= pause);
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
-/// It admits everything else, takes no units, and appears in no header field. Keys without a pause
+/// It admits everything else, takes no units, and appears in header fields only while it denies. Keys without a pause
 /// have no bucket. Where a caller has to wait, its admission costs one more call to the store, and
 /// only with such a policy. The units that it took before the pause are refunded, except those of the
 /// place that it waited for: nobody can use that time.
