@@ -132,7 +132,7 @@ impl Fallback {
         };
         let choices = || check.charges().iter().map(|charge| charge.on_store_failure);
         if check.operation() == Operation::Ban {
-            self.ban_locally(check.charges());
+            self.pause_locally(check.charges());
             return Err(error);
         }
         if check.operation().is_of_taken()
@@ -177,17 +177,21 @@ impl Fallback {
         Ok(decision.made_locally(is_lost))
     }
 
-    /// Bans or pauses in the buckets of this process, which decide while the store fails.
-    fn ban_locally(&self, charges: &[Charge<'_>]) {
-        for charge in charges {
-            if let Some(Ok(local)) = charge.local(Operation::Ban) {
-                // The memory store answers at once.
-                drop(
-                    self.local()
-                        .store
-                        .check(&Check::new(Operation::Ban, &[local])),
-                );
-            }
+    /// Pauses keys in the buckets of this process, which decide while the store fails: a partner
+    /// has asked this process for it.
+    fn pause_locally(&self, charges: &[Charge<'_>]) {
+        let pauses = charges
+            .iter()
+            .filter(|charge| charge.demand.quota.is_pause());
+        let local = pauses.filter_map(|charge| charge.local(Operation::Ban)?.ok());
+        for charge in local {
+            let check = [charge];
+            // The memory store answers at once.
+            drop(
+                self.local()
+                    .store
+                    .check(&Check::new(Operation::Ban, &check)),
+            );
         }
     }
 

@@ -3,7 +3,7 @@
 use tokio::time::{Instant, sleep};
 use tower_throttle::{Algorithm, DenialReason, control::Caller};
 
-use crate::support::prelude::*;
+use crate::support::{prelude::*, web::Down};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3_600);
@@ -242,5 +242,17 @@ async fn pauses_and_penalties_do_not_touch_each_other() {
     assert_eq!(
         (quota.algorithm(), quota.to_string()),
         (Algorithm::Pause, "pause".to_owned())
+    );
+}
+
+/// A ban by hand is an error then, and has no effect.
+#[tokio::test(start_paused = true)]
+async fn while_the_store_fails_a_pause_holds_in_its_process() {
+    let limiter = limiter_of(Down, [pauses()]);
+    assert!(limiter.pause("partner", SECOND).await.is_err());
+    let denied = limiter.check("partner").await.unwrap();
+    assert_eq!(
+        (denied.is_allowed(), denied.source()),
+        (false, Source::Local)
     );
 }
