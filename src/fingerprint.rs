@@ -117,9 +117,9 @@ pub(crate) struct Secret(pub(crate) Option<[u8; 32]>);
 
 impl Secret {
     #[cfg(feature = "redis")]
-    pub(crate) fn new(secret: Option<&[u8]>) -> Self {
-        let derive = |secret| blake3::derive_key("tower-throttle v1 secret of key names", secret);
-        Self(secret.map(derive))
+    pub(crate) fn new(secret: &[u8]) -> Self {
+        let context = "tower-throttle v1 secret of key names";
+        Self(Some(blake3::derive_key(context, secret)))
     }
 
     /// Returns the fingerprint of a key with these bytes. A key that was made from a fingerprint

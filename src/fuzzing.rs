@@ -56,7 +56,8 @@ pub fn reply(
     nonce: i64,
     reply: &Value,
 ) -> Result<Vec<Result<Decision, StoreError>>, StoreError> {
-    let names = KeyNames::new("tt".to_owned(), None).map_err(StoreError::unavailable)?;
+    let names =
+        KeyNames::new("tt".to_owned(), Default::default()).map_err(StoreError::unavailable)?;
     let request = &ScriptRequest::new(check);
     let foreign = |_| StoreError::new(StoreErrorKind::ForeignReply);
     let integers = integers_of_value(reply).map_err(foreign)?;

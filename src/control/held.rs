@@ -15,7 +15,6 @@ use super::{
     error::{ControlError, ErrorKind},
     source::Source,
     state::State,
-    status::Status,
 };
 use crate::{
     Clock, clock,
@@ -95,11 +94,6 @@ impl Held {
 
     pub(super) fn document(&self) -> Arc<Document> {
         Arc::clone(&self.state().applied.document)
-    }
-
-    pub(super) fn status(&self) -> Status {
-        let is_known = self.known_policies();
-        self.state().status(self.now(), is_known)
     }
 
     /// Adds what is counted of the document.
@@ -187,7 +181,6 @@ async fn follow(held: Weak<Held>) {
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Control")
-            .field("source", &self.source)
             .field("version", &self.document().version)
             .finish_non_exhaustive()
     }

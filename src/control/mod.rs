@@ -296,7 +296,8 @@ impl Control {
 
     /// Returns the version that applies in this process, since when, and what is wrong.
     pub fn status(&self) -> Status {
-        self.0.status()
+        let is_known = self.0.known_policies();
+        self.0.state().status(self.0.now(), is_known)
     }
 
     /// Returns whether a layer or limiter with the other document follows this one.

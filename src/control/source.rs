@@ -1,12 +1,12 @@
 //! Where the text of a document is kept.
 
-use std::{fmt, sync::Mutex};
+use std::sync::Mutex;
 
 use super::document::head;
 use crate::{store::StoreFuture, util::lock::lock};
 
 /// Keeps the text of a document. It is empty if there is none.
-pub(crate) trait Source: fmt::Debug + Send + Sync {
+pub(crate) trait Source: Send + Sync {
     /// Reads the first [`HEAD_BYTES`](super::HEAD_BYTES) bytes, which are different for each
     /// text.
     fn head(&self) -> StoreFuture<Vec<u8>>;
@@ -41,11 +41,5 @@ impl Source for Memory {
             *kept = text;
         }
         Box::pin(async move { Ok(is_expected) })
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Memory")
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Action, Entry, Last, Subject, milliseconds, time};
-use crate::{Fingerprint, List, Quota, lists, overrides::Mode, policy_name::is_name};
+use crate::{Fingerprint, List, Quota, lists, overrides::Mode};
 
 /// The longest author, reason or label, in bytes.
 pub(super) const LONGEST_TEXT: usize = 256;
@@ -107,7 +107,8 @@ impl WireChange {
         let at = |ms: u64| time(ms).ok_or_else(|| format!("{ms} is no time of this century"));
         let until = self.until_ms.map(at).transpose()?;
         let created = at(self.changed_ms)?;
-        let policy = self.policy.as_deref().map(policy_name).transpose()?;
+        let policy = self.policy.as_deref().map(super::policy_name).transpose();
+        let policy = policy.map_err(|error| error.to_string())?;
         let key = self.key.as_deref().map(fingerprint).transpose()?;
         let ip = self.ip.as_deref().map(lists::range).transpose();
         let ip = ip.map_err(|error| error.to_string())?;
@@ -183,13 +184,6 @@ pub(super) fn check_text(text: &str) -> Result<(), String> {
     match text.chars().any(char::is_control) {
         true => Err("a text has control characters".to_owned()),
         false => Ok(()),
-    }
-}
-
-fn policy_name(name: &str) -> Result<String, String> {
-    match is_name(name) {
-        true => Ok(name.to_owned()),
-        false => Err(format!("{name:?} is no name of a policy")),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The content of the lists at one moment.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Entries {
     networks: BTreeMap<IpNet, List>,
     /// Made of the networks: the first address of each run of addresses that are on one list or on
@@ -80,18 +80,6 @@ pub(super) fn place(address: IpAddr) -> Place {
     match address {
         IpAddr::V4(v4) => (false, v4.to_bits().into()),
         IpAddr::V6(v6) => (true, v6.to_bits()),
-    }
-}
-
-impl Default for Entries {
-    fn default() -> Self {
-        Self {
-            networks: BTreeMap::new(),
-            segments: Vec::new(),
-            keys: HashMap::new(),
-            hasher: SecretHasher::new(),
-            reader: None,
-        }
     }
 }
 

@@ -70,20 +70,14 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// - A key on the allow list that a client can send. Any client that knows it avoids that policy.
 /// - A key on the deny list that others can send, such as a user name: they lock out its owner.
 /// - An address that many clients share, behind a NAT or a proxy.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct Lists(Arc<ArcSwap<Entries>>);
-
-impl Default for Lists {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 impl Lists {
     /// Creates empty lists.
     pub fn new() -> Self {
-        Self::from_entries(Entries::default())
+        Self::default()
     }
 
     fn from_entries(entries: Entries) -> Self {

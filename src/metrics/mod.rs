@@ -146,8 +146,6 @@
 //! | `aspnetcore.rate_limiting.request_lease.duration` | None. It is the duration of the request, which the server measures. |
 
 mod awaited;
-#[cfg(feature = "redis")]
-pub(crate) mod calls;
 mod counter;
 pub(crate) mod counts;
 mod deltas;

@@ -42,13 +42,11 @@ impl Known {
 fn bounded(name: &str) -> Box<str> {
     const MOST_BYTES: usize = 64;
 
-    let mut bounded = String::new();
     // A line break would make two lines of one in a log.
-    for char in name.chars().filter(|char| !char.is_control()) {
-        if bounded.len() + char.len_utf8() > MOST_BYTES {
-            break;
-        }
-        bounded.push(char);
+    let shown = name.chars().filter(|char| !char.is_control());
+    let mut bounded: String = shown.take(MOST_BYTES).collect();
+    while bounded.len() > MOST_BYTES {
+        bounded.pop();
     }
     bounded.into_boxed_str()
 }

@@ -66,7 +66,7 @@ impl Offenders {
         Arc::new(Self {
             lists: Mutex::default(),
             missed: AtomicU64::new(0),
-            hash: SecretHasher::new(),
+            hash: SecretHasher::default(),
             clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
         })
     }

@@ -56,7 +56,7 @@ impl<S: Store> Guarded<S> {
     pub fn new(store: S) -> Self {
         Self {
             timeout: Duration::from_millis(50),
-            breaker: Arc::new(Breaker::new(SecretHasher::new())),
+            breaker: Arc::new(Breaker::new(SecretHasher::default())),
             fallback: store.fallback().unwrap_or_default(),
             store,
         }

@@ -19,7 +19,7 @@ impl ProcessContext {
         Self {
             is_the_stores_clock: clock.is_some(),
             clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
-            hash: SecretHasher::new(),
+            hash: SecretHasher::default(),
         }
     }
 }

@@ -11,12 +11,14 @@ use super::random::random;
 #[derive(Clone, Copy)]
 pub(crate) struct SecretHasher(u64, u64);
 
-impl SecretHasher {
+impl Default for SecretHasher {
     /// Draws a key at random.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         Self(random(), random())
     }
+}
 
+impl SecretHasher {
     /// Returns the hasher of a seed: the same in each process.
     #[cfg(all(feature = "redis", feature = "testing"))]
     pub(crate) const fn from_seed(seed: u64) -> Self {

@@ -118,7 +118,10 @@ fn count(limiter: &Limiter, key: Key, code: Code) -> Result<Decision, Problem> {
         Ok(decision) if decision.is_allowed() => return Ok(decision),
         denied => denied.ok().and_then(|decision| decision.retry_after()),
     };
-    Err(Problem::from(code).retry_after(wait.unwrap_or(MINUTE)))
+    Err(Problem {
+        retry_after: wait.or(Some(MINUTE)),
+        ..code.into()
+    })
 }
 
 /// Returns the address of the socket's peer, for logs.

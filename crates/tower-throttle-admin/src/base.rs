@@ -27,14 +27,12 @@ impl Base {
 
 /// Encodes what has a meaning in HTML. A path rarely has it, and then it may be a hostile one.
 fn escaped(segment: &str) -> String {
-    let mut escaped = String::new();
-    for byte in segment.bytes() {
-        match byte.is_ascii_graphic() && !b"\"&'<>\\".contains(&byte) {
-            true => escaped.push(char::from(byte)),
-            false => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"&'<>\\".contains(&byte);
+    let escaped = segment.bytes().map(|byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    escaped.collect()
 }
 
 #[cfg(test)]

@@ -71,7 +71,6 @@ mod origin;
 mod page;
 mod problem;
 mod router;
-mod session;
 mod shared;
 mod target;
 #[cfg(any(test, doctest))]

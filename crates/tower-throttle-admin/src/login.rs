@@ -25,7 +25,7 @@ use super::{
 const PAGE: &str = "./session";
 
 /// Returns `POST /session` and `POST /session-end`. Both are right below the page, so that their
-/// cookie is for the page: see [`Sessions`].
+/// cookie is for the page: see [`Bearer`](super::bearer::Bearer).
 pub(crate) fn routes() -> Router<Handle> {
     Router::new()
         .route("/session", get(page::show).post(begin))
@@ -49,7 +49,7 @@ async fn begin(State(shared): State<Handle>, parts: Parts, body: Bytes) -> Respo
 
 /// Returns the page that asks for the token again, with the status of what went wrong.
 fn form_again(problem: Problem) -> Response {
-    let page = page::login_page(&Base("./".to_owned()), problem.message());
+    let page = page::login_page(&Base("./".to_owned()), &problem.detail);
     let (mut head, _) = problem.into_response().into_parts();
     // `Html` sets that of the page.
     head.headers.remove("content-type");
@@ -68,13 +68,13 @@ async fn cookie(shared: &Handle, parts: &Parts, body: &[u8]) -> Result<HeaderVal
     let compared = shared.attempts.check_token(secret, token.as_bytes(), &head);
     compared.await?;
     events::session_began(address(&head));
-    Ok(secret.sessions.begin(shared.now_ms()))
+    Ok(secret.begin_session(shared.now_ms()))
 }
 
 /// Ends a session in this process, and removes its cookie.
 async fn end(State(shared): State<Handle>, headers: HeaderMap) -> Result<Response, Problem> {
     let secret = shared.access.secret().ok_or(Code::NotFound)?;
-    let cookie = secret.sessions.end(&headers, shared.now_ms());
+    let cookie = secret.end_session(&headers, shared.now_ms());
     Ok(done(&headers, cookie))
 }
 

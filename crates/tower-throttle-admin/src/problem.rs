@@ -13,37 +13,23 @@ use tower_throttle::control::ControlError;
 /// An error. `Result<T, Problem>` is what handlers return.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    code: Code,
-    detail: Cow<'static, str>,
-    retry_after: Option<Duration>,
+    pub(crate) code: Code,
+    /// What is wrong with this request, for people. It must not hold a key.
+    pub(crate) detail: Cow<'static, str>,
+    /// `Retry-After`, in whole seconds, rounded up.
+    pub(crate) retry_after: Option<Duration>,
     /// Whether what was asked may have happened all the same.
     pub(crate) is_in_doubt: bool,
-}
-
-impl Problem {
-    /// Replaces `detail`: what is wrong with this request. It must not hold a key.
-    pub(crate) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
-        self.detail = detail.into();
-        self
-    }
-
-    /// Adds `Retry-After`, in whole seconds, rounded up.
-    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
-        self.retry_after = Some(wait);
-        self
-    }
-
-    /// Returns what is wrong, for people.
-    pub(crate) fn message(&self) -> &str {
-        &self.detail
-    }
 }
 
 impl Code {
     /// Returns this error with a `detail` of its own: what is wrong with this request. It must not
     /// hold a key.
     pub(crate) fn because(self, detail: impl Into<Cow<'static, str>>) -> Problem {
-        Problem::from(self).detail(detail)
+        Problem {
+            detail: detail.into(),
+            ..self.into()
+        }
     }
 
     /// Returns this error unless what it asks for holds.

@@ -1,12 +1,16 @@
 //! What all handlers share.
 
-use std::{ops::Deref, sync::Arc, time::SystemTime};
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
 
 use tower_throttle::{Clock, control::Control};
 
 use super::{
     access::Access,
-    api::{epoch_ms, sampler::Sampler},
+    api::{epoch_ms, sampler::Samples},
     attempts::Attempts,
     target::Targets,
 };
@@ -31,20 +35,19 @@ pub(crate) struct Settings {
 }
 
 pub(crate) struct Shared {
-    settings: Arc<Settings>,
+    settings: Settings,
     pub(crate) access: Access,
     pub(crate) attempts: Attempts,
     /// Looks at the numbers once a second, while an operator looks at the page.
-    pub(crate) sampler: Arc<Sampler>,
+    pub(crate) samples: Mutex<Samples>,
 }
 
 impl Shared {
     pub(crate) fn new(settings: Settings, access: Access) -> Self {
-        let settings = Arc::new(settings);
         Self {
             access,
             attempts: Attempts::new(settings.clock.as_ref()),
-            sampler: Sampler::new(Arc::clone(&settings)),
+            samples: Mutex::default(),
             settings,
         }
     }

@@ -206,7 +206,7 @@ fn what_is_no_document_of_this_format_is_named() {
             "change 1: a ban without an end",
         ),
         (banned("AAAA\"", "A\""), "is no fingerprint of a key"),
-        (banned("\"a\"", "\"\u{e4}\""), "is no name of a policy"),
+        (banned("\"a\"", "\"\u{e4}\""), "policy name"),
         (
             banned("\"a\"", "\"a\",\"quota\":\"1 per second\""),
             other_kind,

@@ -29,9 +29,6 @@ pub(crate) enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    /// The [sign](Self::sign) of a missing answer, which is the least exact about the cause.
-    pub(super) const SILENCE: u8 = 1;
-
     /// Returns what happened, for people.
     pub(super) const fn message(self) -> &'static str {
         match self {
@@ -55,31 +52,6 @@ impl StoreErrorKind {
             }
             Self::NoPenalty => "no policy is a `Penalty`; add one to ban callers",
             Self::NoPause => "no policy is a `Pause`; add one to pause keys",
-        }
-    }
-
-    /// Returns whether every other check would fail now, too.
-    pub(super) const fn is_of_the_store(self) -> bool {
-        matches!(
-            self,
-            Self::Timeout
-                | Self::Unavailable
-                | Self::NotSent
-                | Self::NotConnected
-                | Self::Refused
-                | Self::ForeignReply
-        )
-    }
-
-    /// Returns the bit of this kind of failure, or 0 for failures that only follow from another
-    /// or are not failures of the store.
-    pub(super) const fn sign(self) -> u8 {
-        match self {
-            Self::Timeout => Self::SILENCE,
-            Self::Unavailable | Self::NotConnected => 2,
-            Self::Refused | Self::Redirected => 4,
-            Self::ForeignReply => 8,
-            _ => 0,
         }
     }
 

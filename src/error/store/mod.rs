@@ -194,17 +194,31 @@ impl StoreError {
     }
 
     /// The [sign](Self::sign) of a missing answer, which is the least exact about the cause.
-    pub(crate) const SILENCE: u8 = StoreErrorKind::SILENCE;
+    pub(crate) const SILENCE: u8 = 1;
 
     /// Returns whether every other check would fail now, too.
     pub(crate) const fn is_of_the_store(&self) -> bool {
-        self.kind.is_of_the_store()
+        matches!(
+            self.kind,
+            StoreErrorKind::Timeout
+                | StoreErrorKind::Unavailable
+                | StoreErrorKind::NotSent
+                | StoreErrorKind::NotConnected
+                | StoreErrorKind::Refused
+                | StoreErrorKind::ForeignReply
+        )
     }
 
     /// Returns the bit of this kind of failure, or 0 for failures that only follow from another
     /// or are not failures of the store.
     pub(crate) const fn sign(&self) -> u8 {
-        self.kind.sign()
+        match self.kind {
+            StoreErrorKind::Timeout => Self::SILENCE,
+            StoreErrorKind::Unavailable | StoreErrorKind::NotConnected => 2,
+            StoreErrorKind::Refused | StoreErrorKind::Redirected => 4,
+            StoreErrorKind::ForeignReply => 8,
+            _ => 0,
+        }
     }
 
     /// Returns a word for logs and metrics, one of a fixed set.

@@ -51,7 +51,7 @@ impl Buckets {
         let shard = || LockedShard(Mutex::new(Shard::new(capacity.div_ceil(shards))));
         Self {
             shards: (0..shards).map(|_| shard()).collect(),
-            hash: SecretHasher::new(),
+            hash: SecretHasher::default(),
             clock,
         }
     }

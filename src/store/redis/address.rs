@@ -22,12 +22,8 @@ impl Address {
         }
     }
 
-    /// Reads an address as a node names it. A node that names no host means `asked`, the one
+    /// Returns an address as a node names it. A node that names no host means `asked`, the one
     /// that was asked.
-    pub(super) fn parse(host: &str, port: &str, asked: &Self) -> Option<Self> {
-        Self::checked(host, port.parse().ok()?, asked)
-    }
-
     pub(super) fn checked(host: &str, port: i64, asked: &Self) -> Option<Self> {
         let host = if host.is_empty() { &asked.host } else { host };
         let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);

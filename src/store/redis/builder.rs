@@ -1,7 +1,6 @@
 //! The settings of a store on Redis.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex, RwLock},
     time::Duration,
 };
@@ -20,7 +19,8 @@ use super::{
 };
 use crate::{
     Clock, ConfigError,
-    metrics::calls::Calls,
+    fingerprint::Secret,
+    metrics::histogram::{CALL_SECONDS, CHECKS_PER_CALL, Recording},
     store::{
         Fallback,
         denial_cache::DenialCache,
@@ -51,12 +51,13 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400 * 365);
 /// assert_eq!(error.code(), "key-prefix");
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct RedisStoreBuilder {
     name: String,
     prefix: String,
-    secret: Option<Vec<u8>>,
+    secret: Secret,
+    has_empty_secret: bool,
     timeout: Duration,
     connections: usize,
     max_in_flight: usize,
@@ -69,7 +70,8 @@ impl RedisStoreBuilder {
         Self {
             name: "redis".to_owned(),
             prefix: "tt".to_owned(),
-            secret: None,
+            secret: Secret::default(),
+            has_empty_secret: false,
             timeout: Duration::from_millis(50),
             connections: 1,
             max_in_flight: 4_096,
@@ -100,7 +102,9 @@ impl RedisStoreBuilder {
     ///
     /// All processes need the same secret. A change of the secret gives all callers new buckets.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
-        self.secret = Some(secret.into());
+        let secret = secret.into();
+        self.has_empty_secret = secret.is_empty();
+        self.secret = Secret::new(&secret);
         self
     }
 
@@ -243,7 +247,7 @@ impl RedisStoreBuilder {
             ("timeout", self.timeout.is_zero()),
             ("connections", self.connections == 0),
             ("max_in_flight", self.max_in_flight == 0),
-            ("secret", self.secret.as_ref().is_some_and(Vec::is_empty)),
+            ("secret", self.has_empty_secret),
         ];
         let mut zero = settings.into_iter().filter(|(_, is_zero)| *is_zero);
         zero.next().map(|(setting, _)| ConfigError::zero(setting))
@@ -257,7 +261,7 @@ impl RedisStoreBuilder {
     /// Returns the first mistake.
     pub fn validate(&self, url: &str) -> Result<(), ConfigError> {
         Target::of(url)?;
-        KeyNames::new(self.prefix.clone(), None)?;
+        KeyNames::new(self.prefix.clone(), self.secret)?;
         self.zero_setting().map_or(Ok(()), Err)
     }
 
@@ -279,14 +283,15 @@ impl RedisStoreBuilder {
         let shared = Arc::new(Shared {
             runtime: runtime.clone(),
             tasks: fallback.context().tasks.clone(),
-            names: KeyNames::new(self.prefix, self.secret.as_deref())?,
+            names: KeyNames::new(self.prefix, self.secret)?,
             timeout: self.timeout.min(LONGEST_TIMEOUT),
             connections: self.connections,
             max_in_flight: self.max_in_flight.min(Semaphore::MAX_PERMITS),
             clock: self.clock,
             random: process.hash,
             nonce: ((random() >> 12) as i64).into(),
-            calls: Calls::new(),
+            call_seconds: Recording::of_seconds(CALL_SECONDS),
+            checks_per_call: Recording::new(CHECKS_PER_CALL),
         });
         let store = Arc::new(Unleased {
             servers: RwLock::new(Some(connect(&shared)?)),
@@ -302,19 +307,5 @@ impl RedisStoreBuilder {
             leasing: LeasingStore::new(store.clone(), leases, tasks, self.timeout),
             store,
         })
-    }
-}
-
-impl fmt::Debug for RedisStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStoreBuilder")
-            .field("name", &self.name)
-            .field("prefix", &self.prefix)
-            .field("has_secret", &self.secret.is_some())
-            .field("timeout", &self.timeout)
-            .field("connections", &self.connections)
-            .field("max_in_flight", &self.max_in_flight)
-            .field("denial_cache_ttl", &self.denial_cache_ttl)
-            .finish_non_exhaustive()
     }
 }

@@ -25,7 +25,6 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The document of a store.
-#[derive(Debug)]
 struct InRedis {
     store: Arc<Unleased>,
     key: Arc<str>,

@@ -25,7 +25,7 @@ pub(crate) struct KeyNames {
 }
 
 impl KeyNames {
-    pub(crate) fn new(prefix: String, secret: Option<&[u8]>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(prefix: String, secret: Secret) -> Result<Self, ConfigError> {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(is_plain) {
             let message = format!(
@@ -33,10 +33,7 @@ impl KeyNames {
             );
             return Err(ConfigError::new("key-prefix", message));
         }
-        Ok(Self {
-            prefix,
-            secret: Secret::new(secret),
-        })
+        Ok(Self { prefix, secret })
     }
 
     /// Returns what is between the braces of a caller's keys.

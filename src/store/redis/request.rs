@@ -314,7 +314,7 @@ mod tests {
         });
         let call = ScriptCall {
             checks: &checks,
-            names: &KeyNames::new("tt".to_owned(), None).expect("names"),
+            names: &KeyNames::new("tt".to_owned(), Default::default()).expect("names"),
             nonce: 7,
             now_us: 0,
         };

@@ -132,7 +132,8 @@ impl Server {
             let took = sent_at.elapsed();
             let times = checks.iter();
             let times = times.map(|check| check.times * check.request.checks() as u64);
-            self.shared.calls.record(took, times.sum());
+            self.shared.call_seconds.record_duration(took);
+            self.shared.checks_per_call.record(times.sum());
             if !is_refund {
                 self.record_latency(&reply, took, deadline);
             }

@@ -11,7 +11,7 @@ use std::{
 use tokio::runtime::Handle;
 
 use super::key::KeyNames;
-use crate::{Clock, metrics::calls::Calls, store::tasks::Tasks, util::hash::SecretHasher};
+use crate::{Clock, metrics::histogram::Recording, store::tasks::Tasks, util::hash::SecretHasher};
 
 /// Checks wait this long for the first connection, or for one timeout if that is longer. A
 /// server that has frozen accepts connections, and an attempt then takes a second to fail.
@@ -34,8 +34,11 @@ pub(super) struct Shared {
     /// The source of the breakers' jitter.
     pub(super) random: SecretHasher,
     pub(super) nonce: AtomicI64,
-    /// The script calls to all servers: a server that leaves the cluster takes no counts along.
-    pub(super) calls: Calls,
+    /// How long each script call to any server took: a server that leaves the cluster takes no counts
+    /// along.
+    pub(super) call_seconds: Recording,
+    /// How many checks shared a call.
+    pub(super) checks_per_call: Recording,
 }
 
 impl Shared {

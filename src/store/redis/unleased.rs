@@ -197,8 +197,8 @@ impl Store for Unleased {
         let open = open.filter(|dispatcher| dispatcher.server().is_breaker_open());
         let cached = self.denials.as_ref().map_or(0, |denials| denials.len());
         let mut metrics = StoreMetrics {
-            call_seconds: Some(self.shared.calls.seconds.snapshot()),
-            checks_per_call: Some(self.shared.calls.checks.snapshot()),
+            call_seconds: Some(self.shared.call_seconds.snapshot()),
+            checks_per_call: Some(self.shared.checks_per_call.snapshot()),
             is_up: dispatchers
                 .iter()
                 .all(|dispatcher| dispatcher.server().is_connected()),

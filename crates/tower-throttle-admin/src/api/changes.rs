@@ -106,8 +106,9 @@ impl Change {
                 "problem": self.shared.control.as_ref().and_then(|one| one.status().problem),
             })),
             Err(problem) if is_changed => {
-                let what = format!("{}; a part of it was changed before", problem.message());
-                Err(problem.detail(what))
+                let what = format!("{}; a part of it was changed before", problem.detail);
+                let detail = what.into();
+                Err(Problem { detail, ..problem })
             }
             Err(problem) => Err(problem),
         }
@@ -283,13 +284,12 @@ fn has_used(one: &CallerPolicy) -> bool {
 
 fn not_reset(error: &StoreError) -> Problem {
     let is_in_doubt = error.may_have_run();
-    let what = if is_in_doubt {
-        "may have been"
-    } else {
-        "was not"
+    let what = match is_in_doubt {
+        true => "may have been",
+        false => "was not",
     };
-    let what = format!("the caller {what} reset ({error})");
-    let mut problem = Code::StoreUnavailable.because(what);
-    problem.is_in_doubt = is_in_doubt;
-    problem
+    Problem {
+        is_in_doubt,
+        ..Code::StoreUnavailable.because(format!("the caller {what} reset ({error})"))
+    }
 }

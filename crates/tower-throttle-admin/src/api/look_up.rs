@@ -73,7 +73,7 @@ fn retain(
         0 | TOO_MANY.. => Err(code.into()),
         _ => {
             let (problem, known) = (Problem::from(code), Vec::from_iter(known).join(", "));
-            Err(code.because(format!("{}; there are {known}", problem.message())))
+            Err(code.because(format!("{}; there are {known}", problem.detail)))
         }
     }
 }

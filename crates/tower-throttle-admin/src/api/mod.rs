@@ -85,35 +85,34 @@ async fn get_metrics(State(shared): State<Handle>) -> Json<Value> {
 }
 
 async fn get_top(State(shared): State<Handle>, uri: Uri) -> Answer {
-    let limit = number(&uri, "limit=", 1..=MOST_TOP)?.unwrap_or(USUAL_TOP);
+    let limit = number(&uri, "limit=", 1..=MOST_TOP, USUAL_TOP)?;
     let top = numbers::top(&shared.targets.all(), usize::try_from(limit).unwrap_or(0));
     Ok(Json(top.iter().map(numbers::top_json).collect()))
 }
 
 async fn get_denials(State(shared): State<Handle>, uri: Uri) -> Answer {
-    let since = number(&uri, "since=", 0..=u64::MAX)?.unwrap_or(0);
+    let since = number(&uri, "since=", 0..=u64::MAX, 0)?;
     let denials = numbers::denials(&shared.targets.all(), since);
     Ok(Json(denials.iter().map(numbers::denial_json).collect()))
 }
 
 async fn get_samples(State(shared): State<Handle>, uri: Uri) -> Result<Response, Problem> {
-    let since = number(&uri, "since=", 0..=u64::MAX)?.unwrap_or(0);
-    shared.sampler.look();
-    let samples = shared.sampler.samples_after(since);
+    let since = number(&uri, "since=", 0..=u64::MAX, 0)?;
+    shared.look();
+    let samples = shared.samples_after(since);
     Ok(([("content-type", "application/json")], samples).into_response())
 }
 
-/// Returns the number that a query has under its only name.
-fn number(uri: &Uri, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
+/// Returns the number that a query has under its only name, or the usual one.
+fn number(uri: &Uri, name: &str, range: RangeInclusive<u64>, usual: u64) -> Result<u64, Problem> {
     let Some(query) = uri.query().filter(|query| !query.is_empty()) else {
-        return Ok(None);
+        return Ok(usual);
     };
     let number = query.strip_prefix(name).and_then(|text| text.parse().ok());
     let number = number.filter(|number| range.contains(number));
     let (least, most) = range.into_inner();
     let usage = format!("the query has to be `{name}` and a number from {least} to {most}");
-    let number = number.ok_or_else(|| Code::Malformed.because(usage));
-    number.map(Some)
+    number.ok_or_else(|| Code::Malformed.because(usage))
 }
 
 async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Answer {
@@ -124,20 +123,19 @@ async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Answer {
 
 /// Returns the route of a change.
 fn change(action: Action) -> MethodRouter<Handle> {
-    post(move |State(shared), Extension(who), body| make(action, shared, who, body))
-}
-
-async fn make(action: Action, shared: Handle, who: Who, body: Bytes) -> Answer {
-    let body = request::read(&body, action.row().1)?;
-    let change = Change {
-        action,
-        body,
-        shared,
-        who,
+    let make = async move |State(shared), Extension(who), body: Bytes| -> Answer {
+        let body = request::read(&body, action.row().1)?;
+        let change = Change {
+            action,
+            body,
+            shared,
+            who,
+        };
+        // It is logged even if the client hangs up.
+        let made = tokio::spawn(change.make().in_current_span()).await;
+        made.map_err(|_| Code::Panicked)?.map(Json)
     };
-    // It is logged even if the client hangs up.
-    let made = tokio::spawn(change.make().in_current_span()).await;
-    made.map_err(|_| Code::Panicked)?.map(Json)
+    post(make)
 }
 
 /// Returns whole milliseconds, rounded up.

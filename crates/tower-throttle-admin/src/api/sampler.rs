@@ -1,8 +1,8 @@
-//! [`Sampler`]: looks at the numbers once a second, while an operator looks at the page.
+//! The sampler: it looks at the numbers once a second, while an operator looks at the page.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, MutexGuard, PoisonError, Weak},
     time::{Duration, SystemTime},
 };
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
     task::JoinHandle,
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, sleep},
 };
 use tower_throttle::{
     inspect::Inspect,
@@ -21,8 +21,10 @@ use super::{
     epoch_ms, ms,
     recent::{Totals, outcomes, outcomes_of},
 };
-use crate::shared::Settings;
+use crate::shared::Shared;
 
+/// The pause between two samples.
+const SECOND: Duration = Duration::from_secs(1);
 /// How long samples are kept.
 const HISTORY: Duration = Duration::from_secs(300);
 /// The most samples that are kept, and the most bytes of all of them. A sample takes about 400 bytes,
@@ -34,13 +36,8 @@ const LINGER: Duration = Duration::from_secs(15 * 60);
 
 /// Takes a sample a second for all pages that are open, from the first look to 15 minutes after the
 /// last one. There is no task before and after.
-pub(crate) struct Sampler {
-    settings: Arc<Settings>,
-    state: Mutex<State>,
-}
-
 #[derive(Default)]
-struct State {
+pub(crate) struct Samples {
     task: Option<JoinHandle<()>>,
     last_look: Option<Instant>,
     /// The oldest first.
@@ -55,20 +52,15 @@ struct Sample {
     totals: Totals,
 }
 
-impl Sampler {
-    pub(crate) fn new(settings: Arc<Settings>) -> Arc<Self> {
-        let state = Mutex::default();
-        Arc::new(Self { settings, state })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn samples(&self) -> MutexGuard<'_, Samples> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that an operator looks, and begins to sample unless that is under way. Outside of a
     /// Tokio runtime nothing is sampled.
     pub(crate) fn look(self: &Arc<Self>) {
-        let mut state = self.state();
+        let mut state = self.samples();
         state.last_look = Some(Instant::now());
         let is_under_way = state.task.as_ref().is_some_and(|task| !task.is_finished());
         if let (false, Ok(runtime)) = (is_under_way, Handle::try_current()) {
@@ -79,7 +71,7 @@ impl Sampler {
 
     /// Sums up what happened in this time before now. `None` if there was no look before.
     pub(crate) fn totals(&self, time: Duration) -> Option<Totals> {
-        let (state, now) = (self.state(), Instant::now());
+        let (state, now) = (self.samples(), Instant::now());
         let latest = state.history.iter().rev();
         let mut totals = Totals::default();
         for sample in latest.take_while(|sample| now.duration_since(sample.taken) <= time) {
@@ -90,7 +82,7 @@ impl Sampler {
 
     /// Returns the samples after the one of this time, as JSON. If that is not kept: all.
     pub(super) fn samples_after(&self, at_ms: u64) -> String {
-        let history = &self.state().history;
+        let history = &self.samples().history;
         let known = history.iter().position(|sample| sample.at_ms == at_ms);
         let new = history.iter().skip(known.map_or(0, |place| place + 1));
         let new: Vec<_> = new.map(|sample| &*sample.json).collect();
@@ -99,21 +91,15 @@ impl Sampler {
 }
 
 /// Samples until there was no look for a while, or the page is gone.
-async fn run(page: Weak<Sampler>) {
-    let mut second = interval(Duration::from_secs(1));
-    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+async fn run(page: Weak<Shared>) {
     let (mut deltas, mut last) = (Deltas::default(), None);
-    loop {
-        second.tick().await;
-        let Some(page) = page.upgrade() else {
-            return;
-        };
-        let last_look = page.state().last_look;
+    while let Some(page) = page.upgrade() {
+        let last_look = page.samples().last_look;
         if last_look.is_none_or(|last| last.elapsed() >= LINGER) {
-            page.state().history = VecDeque::new();
+            page.samples().history = VecDeque::new();
             return;
         }
-        let (inspected, control) = (page.settings.targets.all(), &page.settings.control);
+        let (inspected, control) = (page.targets.all(), &page.control);
         let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
         let (limiters, stores) = deltas.next(&snapshots);
         let now = Instant::now();
@@ -121,8 +107,10 @@ async fn run(page: Weak<Sampler>) {
         if let Some(last) = last.replace(now) {
             let version = control.as_ref().map_or(0, |one| one.status().version);
             let sample = Sample::new(now - last, &limiters, &stores, version);
-            page.state().keep(sample);
+            page.samples().keep(sample);
         }
+        drop(page);
+        sleep(SECOND).await;
     }
 }
 
@@ -146,7 +134,7 @@ impl Sample {
     }
 }
 
-impl State {
+impl Samples {
     /// Keeps a sample, and those before it that are neither too old nor too many.
     fn keep(&mut self, sample: Sample) {
         self.history.push_back(sample);

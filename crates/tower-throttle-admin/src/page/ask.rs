@@ -52,14 +52,11 @@ impl Ask {
     /// written.
     pub(super) fn parts_as_json(&self) -> String {
         let json = serde_json::to_string(&parts_of(&self.caller)).unwrap_or_default();
-        let mut ascii = String::new();
-        for unit in json.encode_utf16() {
-            match u8::try_from(unit) {
-                Ok(byte @ b' '..=b'~') => ascii.push(char::from(byte)),
-                _ => ascii.push_str(&format!("\\u{unit:04x}")),
-            }
-        }
-        ascii
+        let escaped = json.encode_utf16().map(|unit| match u8::try_from(unit) {
+            Ok(byte @ b' '..=b'~') => char::from(byte).to_string(),
+            _ => format!("\\u{unit:04x}"),
+        });
+        escaped.collect()
     }
 }
 

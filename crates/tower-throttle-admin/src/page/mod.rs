@@ -127,14 +127,14 @@ async fn look_up(
         Ok(question) => question.look_up(&shared).await,
         Err(problem) => Err(problem),
     };
-    let answer = answer.map_err(|problem| problem.message().to_owned());
+    let answer = answer.map_err(|problem| problem.detail.into_owned());
     let view = View::new(shared, who, Some((ask, answer)));
     Ok(view.render(&base))
 }
 
 impl View {
     fn new(shared: Handle, who: Who, asked: Option<Asked>) -> Self {
-        shared.sampler.look();
+        shared.look();
         let inspected = shared.targets.all();
         let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
         Self {
@@ -151,15 +151,15 @@ impl View {
     /// Sums up what happened in this time before now, or since the process started if nobody has
     /// looked before.
     fn totals(&self, time: Duration) -> Totals {
-        let recent = self.shared.sampler.totals(time);
+        let recent = self.shared.totals(time);
         recent.unwrap_or_else(|| Totals::new(0.0, &self.snapshots, &self.stores))
     }
 
     /// Returns whether names of layers and limiters are needed to tell policies apart.
     fn has_several_limiters(&self) -> bool {
-        let mut limiters = self.policies.iter().map(|policy| policy.of.name());
-        let first = limiters.next();
-        limiters.any(|other| Some(other) != first)
+        let mut names = self.inspected.iter().map(Inspect::name);
+        let first = names.next();
+        names.any(|other| Some(other) != first)
     }
 }
 

@@ -85,7 +85,7 @@ impl Scene {
             process: ProcessContext {
                 clock: here.clone(),
                 is_the_stores_clock: is_one_clock,
-                hash: SecretHasher::new(),
+                hash: SecretHasher::default(),
             },
             given: RefundEpochs::new(),
             table: Table::default(),

@@ -48,7 +48,7 @@ impl Redirect {
             return None;
         }
         let (host, port) = words.next()?.rsplit_once(':')?;
-        let address = Address::parse(host, port, asked)?;
+        let address = Address::checked(host, port.parse().ok()?, asked)?;
         Some(if word == "MOVED" {
             Self::Moved(address)
         } else {
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_nodes_write_them() {
-        let asked = Address::parse("10.0.0.1", "7000", &Address::example()).expect("an address");
+        let asked = Address::checked("10.0.0.1", 7_000, &Address::example()).expect("an address");
         let parse = |message: &str| Redirect::parse(message, 3_999, &asked);
-        let to = |host: &str| Address::parse(host, "6381", &asked).expect("an address");
+        let to = |host: &str| Address::checked(host, 6_381, &asked).expect("an address");
         for (message, redirect) in [
             ("MOVED 3999 10.0.0.2:6381", Redirect::Moved(to("10.0.0.2"))),
             ("MOVED 3999 ::1:6381", Redirect::Moved(to("::1"))),

@@ -5,6 +5,7 @@
 use super::*;
 use crate::{
     charge::Operation,
+    metrics::histogram::Recording,
     store::{
         redis::{connect::Settings, key::KeyNames, reply::CheckResult},
         tasks::Tasks,
@@ -17,14 +18,15 @@ fn dispatcher() -> Arc<Dispatcher> {
     let shared = Arc::new(Shared {
         runtime: Handle::current(),
         tasks: Tasks::default(),
-        names: KeyNames::new("tt".to_owned(), None).expect("names"),
+        names: KeyNames::new("tt".to_owned(), Default::default()).expect("names"),
         timeout: Duration::from_secs(1),
         connections: 1,
         max_in_flight: 8,
         clock: None,
-        random: SecretHasher::new(),
+        random: SecretHasher::default(),
         nonce: 0.into(),
-        calls: crate::metrics::calls::Calls::new(),
+        call_seconds: Recording::new(&[]),
+        checks_per_call: Recording::new(&[]),
     });
     let pool = Pool::connect(&shared, settings, drop, shared.first_grace());
     Dispatcher::new(pool, &shared)

@@ -149,7 +149,7 @@ fn look_later(charges: &[Charge<'_>], found: &CheckResult, operation: Operation,
 #[test]
 fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
     let (mut random, key) = (Random(13), Key::from("ann"));
-    let names = KeyNames::new("tt".to_owned(), None).expect("names");
+    let names = KeyNames::new("tt".to_owned(), Default::default()).expect("names");
     let (mut answers, mut errors) = (0, 0);
     for _ in 0..1_000 {
         let policies = policies(&mut random);
@@ -234,7 +234,7 @@ fn decoded(operation: Operation, times: u64, reply: &[i64]) -> Result<ScriptRepl
     let request = &ScriptRequest::new(&Check::new(operation, &charges));
     let call = ScriptCall {
         checks: &[Repeated { request, times }],
-        names: &KeyNames::new("tt".to_owned(), None).expect("names"),
+        names: &KeyNames::new("tt".to_owned(), Default::default()).expect("names"),
         nonce: NONCE,
         now_us: 0,
     };

@@ -138,21 +138,21 @@ fn a_problem_names_the_field_and_what_it_has_to_be() {
         let problem = read(body.as_bytes(), Action::Override.row().1)
             .err()
             .expect("a problem");
-        let found = problem.message();
+        let found = problem.detail;
         assert!(found.contains(expected), "{body}: {found}");
         assert!(!found.contains("K1"), "{body}: {found}");
-        assert!(format!("{problem:?}").contains("Malformed"), "{body}");
+        assert_eq!(problem.code, Code::Malformed, "{body}");
     }
     let problem = read(br#"{"policy":"p"} 7"#, Action::ClearMode.row().1).err();
     let problem = problem.expect("a problem");
     assert!(
         problem
-            .message()
+            .detail
             .starts_with("the body is no JSON object: trailing")
     );
     let problem = read(br#"{"policy":"p","mode":"loud"}"#, Action::Mode.row().1).err();
     let expected = "`mode`: expected one of `enforce`, `shadow`, `off`";
-    assert!(problem.expect("a problem").message().starts_with(expected));
+    assert!(problem.expect("a problem").detail.starts_with(expected));
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(super) const CASES: &[Shown] = &[
     ("store.redis", store!("⟦redis = \"redis://127.0.0.1\"¦memory = true⟧"), STORE, "RedisStoreBuilder"),
     ("store.name", store!("redis = \"redis://127.0.0.1\"\n⟦name = \"mine\"¦⟧"), STORE, "name: \"mine\""),
     ("store.prefix", store!("redis = \"redis://127.0.0.1\"\n⟦prefix = \"mine\"¦⟧"), STORE, "prefix: \"mine\""),
-    ("store.secret", store!("redis = \"redis://127.0.0.1\"\n⟦secret = \"s3cret\"¦⟧"), STORE, "has_secret: true"),
+    ("store.secret", store!("redis = \"redis://127.0.0.1\"\n⟦secret = \"s3cret\"¦⟧"), STORE, "secret: a secret"),
     ("store.timeout", store!("redis = \"redis://127.0.0.1\"\n⟦timeout = \"70ms\"¦⟧"), STORE, "timeout: 70ms"),
     ("store.connections", store!("redis = \"redis://127.0.0.1\"\n⟦connections = 3¦⟧"), STORE, "connections: 3"),
     ("store.max_in_flight", store!("redis = \"redis://127.0.0.1\"\n⟦max_in_flight = 5¦⟧"), STORE, "max_in_flight: 5,"),
