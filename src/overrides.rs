@@ -93,14 +93,6 @@ pub(crate) struct Override {
     pub(crate) ban: Option<Ban>,
 }
 
-/// The overrides that one check finds for its caller.
-#[derive(Default)]
-pub(crate) struct Found<'a> {
-    pub(crate) quota: Option<&'a Interned<Quota>>,
-    /// The decision for a banned caller.
-    pub(crate) ban: Option<PolicyDecision>,
-}
-
 impl Overrides {
     /// Returns the overrides of a policy.
     pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {

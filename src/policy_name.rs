@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The longest name.
-const LONGEST: usize = 64;
+pub(crate) const LONGEST: usize = 64;
 
 /// A policy's name: printable ASCII.
 pub(crate) type Name = Interned<NameParts>;

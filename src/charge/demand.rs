@@ -7,7 +7,7 @@ use crate::{
     Quota,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, Change, Offense, ReadContext, Reading},
+        arithmetic::{Arithmetic, BucketState, Change, ReadContext, Reading},
         each,
         hold::HoldDemand,
         statement::Statement,
@@ -254,19 +254,17 @@ impl Demand {
                 Operation::Refund => self.charged_level(),
                 _ => 0,
             },
-            offense: Offense {
-                strikes: match operation {
-                    Operation::Take => self.strikes.unwrap_or(0),
-                    _ => 0,
-                },
-                ban_ms: match operation {
-                    Operation::Ban => self.level,
-                    _ => 0,
-                },
-                prolongs: operation == Operation::Take
-                    || operation == Operation::TakeUpTo
-                    || self.effective_operation(operation) == Operation::Debit && self.level > 0,
+            strikes: match operation {
+                Operation::Take => self.strikes.unwrap_or(0),
+                _ => 0,
             },
+            ban_ms: match operation {
+                Operation::Ban => self.level,
+                _ => 0,
+            },
+            prolongs: operation == Operation::Take
+                || operation == Operation::TakeUpTo
+                || self.effective_operation(operation) == Operation::Debit && self.level > 0,
         }
     }
 }

@@ -111,7 +111,6 @@ pub struct Charge<'a> {
 }
 
 impl Charge<'_> {
-    /// Makes a charge that borrows nothing.
     /// Returns the charge without borrows, for a store that decides after [`check`](crate::store::Store::check)
     /// has returned.
     #[must_use]

@@ -74,23 +74,17 @@ impl Decision {
         Self {
             now_us,
             policies,
-            ..Self::without_policies(verdict, Source::Store)
+            ..Self::without_policies(verdict, Source::Store, 0)
         }
     }
 
     /// Puts the decisions about settlements together, each of one policy.
     pub(crate) fn of_settlements(source: Source, decisions: &[Self]) -> Self {
-        let policies = decisions.iter().flat_map(Self::policies);
-        let policies: Vec<PolicyDecision> = policies.cloned().collect();
+        let policies = decisions.iter().flat_map(Self::policies).cloned();
         let now_us = decisions.iter().map(|decision| decision.now_us).max();
         Self {
             source,
-            ..Self::new(
-                Operation::Settle,
-                policies.into_iter(),
-                1,
-                now_us.unwrap_or(0),
-            )
+            ..Self::new(Operation::Settle, policies, 1, now_us.unwrap_or(0))
         }
     }
 
@@ -113,19 +107,15 @@ impl Decision {
         Self {
             now_us,
             policies: Policies::One(policy),
-            ..Self::without_policies(verdict, Source::Store)
+            ..Self::without_policies(verdict, Source::Store, 0)
         }
     }
 
     /// Creates the decision for a caller on a list. `units`: how many pass.
     pub(crate) fn by_list(list: List, units: u64) -> Self {
-        let (verdict, units) = match list {
-            List::Allow => (Verdict::Allowed, units),
-            List::Deny => (Verdict::Denied, 0),
-        };
-        Self {
-            policies: Policies::None(units),
-            ..Self::without_policies(verdict, Source::List)
+        match list {
+            List::Allow => Self::without_policies(Verdict::Allowed, Source::List, units),
+            List::Deny => Self::without_policies(Verdict::Denied, Source::List, 0),
         }
     }
 
@@ -140,10 +130,7 @@ impl Decision {
 
     /// Creates the decision for a check of these units that no enforced policy limits.
     pub(crate) fn unlimited(units: u64) -> Self {
-        Self {
-            policies: Policies::None(units),
-            ..Self::without_policies(Verdict::Allowed, Source::Store)
-        }
+        Self::without_policies(Verdict::Allowed, Source::Store, units)
     }
 
     /// Adds shadow policies, to a decision that has none yet.
@@ -170,16 +157,16 @@ impl Decision {
 
     /// Creates a decision by configuration, because the store failed.
     pub(crate) const fn on_store_failure(verdict: Verdict) -> Self {
-        Self::without_policies(verdict, Source::StoreFailure)
+        Self::without_policies(verdict, Source::StoreFailure, 0)
     }
 
-    const fn without_policies(verdict: Verdict, source: Source) -> Self {
+    const fn without_policies(verdict: Verdict, source: Source, units: u64) -> Self {
         Self {
             verdict,
             source,
             now_us: 0,
             is_lost: false,
-            policies: Policies::None(0),
+            policies: Policies::None(units),
         }
     }
 
@@ -190,10 +177,11 @@ impl Decision {
         self
     }
 
-    /// Marks the decision as a cached denial.
+    /// Marks where the decision comes from: a cached denial, or leased units.
     #[cfg(feature = "redis")]
-    pub(crate) fn cached(mut self) -> Self {
-        self.source = Source::Cache;
+    #[inline]
+    pub(crate) const fn made_from(mut self, source: Source) -> Self {
+        self.source = source;
         self
     }
 
@@ -202,8 +190,7 @@ impl Decision {
     pub(crate) fn unchecked(units: u64, is_lost: bool) -> Self {
         Self {
             is_lost,
-            policies: Policies::None(units),
-            ..Self::on_store_failure(Verdict::Allowed)
+            ..Self::without_policies(Verdict::Allowed, Source::StoreFailure, units)
         }
     }
 
@@ -217,14 +204,6 @@ impl Decision {
     /// Returns whether the store may have taken units that no decision reports.
     pub(crate) const fn is_lost(&self) -> bool {
         self.is_lost
-    }
-
-    /// Marks the decision as made from leased units.
-    #[cfg(feature = "redis")]
-    #[inline]
-    pub(crate) const fn made_from_lease(mut self) -> Self {
-        self.source = Source::Lease;
-        self
     }
 
     /// Sets the partitions of policies.

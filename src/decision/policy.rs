@@ -9,7 +9,7 @@ use crate::{
     policy_name::Name,
     quota::{
         arithmetic::{Arithmetic, BucketState, HoldReading, Reading},
-        penalty::BAN,
+        penalty::{BAN, PenaltyParams},
     },
     util::interned::Interned,
 };
@@ -121,7 +121,7 @@ impl PolicyDecision {
     /// Creates the decision for a caller that operators banned until then, whatever the quota of
     /// the policy is.
     pub(crate) fn banned(name: Name, until_ms: u64, now_us: u64) -> Self {
-        let standing = BucketState::banned_until(until_ms);
+        let standing = PenaltyParams::BY_HAND.ban(until_ms, 0);
         let retry_us = BAN.reset_us(&standing, now_us);
         Self {
             name,

@@ -15,10 +15,8 @@ pub(crate) struct ShadowOutcome(Arc<Outcome>);
 
 #[derive(Default)]
 struct Outcome {
-    /// Of a policy that the store could not decide.
-    undecided: Option<Name>,
-    /// `Some(None)`: it is never known.
-    decided: OnceLock<Option<PolicyDecision>>,
+    /// `Err`: it is never known. It has the policy, if the store could not decide it.
+    decided: OnceLock<Result<PolicyDecision, Option<Name>>>,
     /// Called once it is known, or known never to be.
     then: Mutex<Option<Then>>,
 }
@@ -37,36 +35,35 @@ impl ShadowOutcome {
     /// Creates the outcome of a policy that the store could not decide. It is never known.
     #[cfg(feature = "redis")]
     pub(crate) fn undecided(policy: Name) -> Self {
-        let outcome = Self(Arc::new(Outcome {
-            undecided: Some(policy),
-            ..Outcome::default()
-        }));
-        outcome.end();
+        let outcome = Self::default();
+        outcome.end_with(Err(Some(policy)));
         outcome
     }
 
     /// Returns the policy, if the store has dealt with it.
     pub(crate) fn policy(&self) -> Option<&Name> {
-        let decided = self.get().map(PolicyDecision::interned_name);
-        decided.or(self.0.undecided.as_ref())
+        match self.0.decided.get()? {
+            Ok(decided) => Some(decided.interned_name()),
+            Err(undecided) => undecided.as_ref(),
+        }
     }
 
     /// Returns the outcome, if it is known.
     pub(crate) fn get(&self) -> Option<&PolicyDecision> {
-        self.0.decided.get()?.as_ref()
+        self.0.decided.get()?.as_ref().ok()
     }
 
     /// Sets it once.
     pub(crate) fn set(&self, decided: PolicyDecision) {
-        self.end_with(Some(decided));
+        self.end_with(Ok(decided));
     }
 
     /// Ends the wait for it. If it was not set, it is never known.
     pub(crate) fn end(&self) {
-        self.end_with(None);
+        self.end_with(Err(None));
     }
 
-    fn end_with(&self, outcome: Option<PolicyDecision>) {
+    fn end_with(&self, outcome: Result<PolicyDecision, Option<Name>>) {
         self.0.decided.get_or_init(|| outcome);
         let then = lock(&self.0.then).take();
         if let Some(then) = then {

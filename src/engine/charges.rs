@@ -9,7 +9,7 @@ use crate::{
     Decision, Key, PolicyDecision, Quota,
     charge::{Charge, Demand, Operation},
     enforcement::Enforcement,
-    overrides::{Found, PolicyOverrides},
+    overrides::PolicyOverrides,
     policy::Compiled,
     policy_name::Name,
     util::interned::Interned,
@@ -41,7 +41,7 @@ impl Engine {
         demand: impl FnOnce(Option<&Interned<Quota>>) -> Cow<'a, Demand>,
         charges: &mut Charges<'a>,
     ) -> bool {
-        let Found { quota, ban } = self.store.find_override(policy, given, &key);
+        let (quota, ban) = self.store.find_override(policy, given, &key);
         let demand = demand(quota);
         if policy.is_enforced_for(&key, enforcement) {
             if let Some(ban) = ban {

@@ -1,6 +1,6 @@
 //! Asks the store about one caller, for each policy separately.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, slice};
 
 use super::{
     Terms,
@@ -10,7 +10,7 @@ use crate::{
     Decision, Fingerprint, Key, List, PolicyDecision, Quota, Source, StoreError,
     charge::{Charge, Check, Demand, Operation},
     enforcement::Enforcement,
-    overrides::{Found, Mode},
+    overrides::Mode,
     policy::Compiled,
     store::handle::StoreHandle,
     util::interned::Interned,
@@ -22,11 +22,11 @@ pub(crate) struct Asked<'a> {
     /// `None`: the control document has switched it off.
     enforcement: Option<Enforcement>,
     is_shared: bool,
-    key: Option<Key>,
+    key: Result<Key, String>,
     ban: Option<PolicyDecision>,
     list: Option<List>,
     /// The charge of the bucket, or why it is not known.
-    charges: Result<Vec<Charge<'a>>, String>,
+    charge: Result<Charge<'a>, String>,
     /// Other quotas with which the caller may have a bucket.
     tiers: Vec<Interned<Quota>>,
 }
@@ -45,29 +45,25 @@ impl<'a> Asked<'a> {
             counts_by,
             tiers,
         } = terms;
-        let mut asked = Self {
+        let (charge, ban) = match &key {
+            Err(why) => (Err(why.clone()), None),
+            Ok(key) => {
+                let (quota, ban) = store.find_override(policy, given, key);
+                let charge =
+                    |demand| policy.charge(Cow::Owned(key.clone()), Cow::<Demand>::Owned(demand));
+                (demand(quota).map(charge), ban)
+            }
+        };
+        Self {
             policy,
             enforcement: policy.enforcement_under(given),
             is_shared: counts_by.is_everyone(),
-            key: None,
-            ban: None,
+            key,
+            ban,
             list: None,
-            charges: Ok(Vec::new()),
+            charge,
             tiers,
-        };
-        let key = match key {
-            Ok(key) => key,
-            Err(why) => {
-                asked.charges = Err(why);
-                return asked;
-            }
-        };
-        let Found { quota, ban } = store.find_override(policy, given, &key);
-        asked.ban = ban;
-        asked.charges = demand(quota)
-            .map(|demand| vec![policy.charge(Cow::Owned(key.clone()), Cow::Owned(demand))]);
-        asked.key = Some(key);
-        asked
+        }
     }
 
     /// Adds the list that the caller is on.
@@ -77,11 +73,8 @@ impl<'a> Asked<'a> {
 
     /// Returns what the store calls the caller, or why its key is not known.
     pub(super) fn fingerprint(&self, store: &StoreHandle) -> Result<Fingerprint, String> {
-        match (&self.key, &self.charges) {
-            (Some(key), _) => Ok(store.fingerprint(key)),
-            (None, Err(why)) => Err(why.clone()),
-            (None, Ok(_)) => Err("its key is not known".to_owned()),
-        }
+        let key = self.key.as_ref().map_err(Clone::clone)?;
+        Ok(store.fingerprint(key))
     }
 
     fn mode(&self) -> Mode {
@@ -89,38 +82,29 @@ impl<'a> Asked<'a> {
             return Mode::Off;
         };
         match &self.key {
-            Some(key) if self.policy.is_enforced_for(key, enforcement) => Mode::Enforce,
-            None if enforcement != Enforcement::ForNone => Mode::Enforce,
+            Ok(key) if self.policy.is_enforced_for(key, enforcement) => Mode::Enforce,
+            Err(_) if enforcement != Enforcement::ForNone => Mode::Enforce,
             _ => Mode::Shadow,
         }
     }
 
     /// Returns the charge of a peek, or why the bucket cannot be looked at.
-    fn peeked(&self, store: &StoreHandle) -> Result<&[Charge<'a>], String> {
-        let charges = self.charges.as_ref().map_err(Clone::clone)?;
-        self.check_fingerprint(store, charges)?;
-        Ok(charges)
-    }
-
-    /// Returns an error if the store cannot find the bucket of a fingerprint.
-    fn check_fingerprint(&self, store: &StoreHandle, charges: &[Charge<'_>]) -> Result<(), String> {
-        let is_fingerprint = self.key.as_ref().and_then(Fingerprint::of_key).is_some();
-        let has_name = |charge: &Charge<'_>| store.storage_key(charge).is_some();
-        match is_fingerprint && !charges.last().is_some_and(has_name) {
-            true => Err(
+    fn peeked(&self, store: &StoreHandle) -> Result<&Charge<'a>, String> {
+        let charge = self.charge.as_ref().map_err(Clone::clone)?;
+        match is_found(charge, store) {
+            true => Ok(charge),
+            false => Err(
                 "the store is in memory and finds no bucket by a fingerprint, but for callers that \
                  the layer lists as denied; name the key"
                     .to_owned(),
             ),
-            false => Ok(()),
         }
     }
 
-    /// Returns the charges of all buckets that the caller may have. `None`: its key is not known.
-    fn resets(&self) -> Option<Vec<Charge<'a>>> {
-        let key = self.key.as_ref()?;
-        if let Ok(charges) = &self.charges {
-            return Some(charges.clone());
+    /// Returns the charges of all buckets that a caller with this key may have.
+    fn resets(&self, key: &Key) -> Vec<Charge<'a>> {
+        if let Ok(charge) = &self.charge {
+            return vec![charge.clone()];
         }
         let mut kinds = BTreeSet::new();
         let quotas = [&self.policy.demand.quota].into_iter().chain(&self.tiers);
@@ -129,7 +113,7 @@ impl<'a> Asked<'a> {
             let demand = Cow::Owned(self.policy.demand.chosen(Some(quota), None));
             self.policy.charge(Cow::Owned(key.clone()), demand)
         });
-        Some(charges.collect())
+        charges.collect()
     }
 
     fn into_state(
@@ -138,15 +122,11 @@ impl<'a> Asked<'a> {
         store: &StoreHandle,
         bucket: Result<Bucket, String>,
     ) -> CallerState {
-        let own = self
-            .charges
-            .as_ref()
-            .ok()
-            .and_then(|charges| charges.last());
+        let own = self.charge.as_ref().ok();
         CallerState {
             limiter: limiter.to_owned(),
             policy: self.policy.name.text.to_string(),
-            fingerprint: self.key.as_ref().map(|key| store.fingerprint(key)),
+            fingerprint: self.fingerprint(store).ok(),
             is_shared: self.is_shared,
             mode: self.mode(),
             quota: own.map(Charge::quota),
@@ -166,23 +146,20 @@ pub(super) async fn look_up(
     asked: Vec<Asked<'_>>,
 ) -> Vec<CallerState> {
     let peeked: Vec<_> = asked.iter().map(|asked| asked.peeked(store)).collect();
-    let charges = peeked
-        .iter()
-        .filter_map(|charges| charges.as_ref().ok()?.first());
-    let charges: Vec<Charge<'_>> = charges.cloned().collect();
+    let charges: Vec<Charge<'_>> = peeked.iter().flatten().copied().cloned().collect();
     let mut known = store.peek_each(&charges).await.into_iter();
     let mut buckets = Vec::with_capacity(asked.len());
-    for (asked, charges) in asked.iter().zip(peeked) {
-        let charges = charges.map(|charges| (charges, known.next().flatten()));
-        buckets.push(match charges {
+    for (asked, charge) in asked.iter().zip(peeked) {
+        let charge = charge.map(|charge| (charge, known.next().flatten()));
+        buckets.push(match charge {
             Err(why) => Err(why),
             Ok((_, Some(decision))) => Ok(Bucket {
                 decision,
                 source: Source::Store,
             }),
             // The store failed. Then the fallback decides, but not for a shadow policy.
-            Ok((charges, None)) => {
-                let check = Check::new(Operation::Peek, charges);
+            Ok((charge, None)) => {
+                let check = Check::new(Operation::Peek, slice::from_ref(charge));
                 bucket(match asked.mode() {
                     Mode::Enforce => store.check(&check).wait().await,
                     Mode::Shadow | Mode::Off => store.shared().check(&check).wait().await,
@@ -194,6 +171,11 @@ pub(super) async fn look_up(
     states
         .map(|(asked, bucket)| asked.into_state(limiter, store, bucket))
         .collect()
+}
+
+/// Returns whether the store finds the bucket, which a fingerprint may name.
+fn is_found(charge: &Charge<'_>, store: &StoreHandle) -> bool {
+    Fingerprint::of_key(&charge.key).is_none() || store.storage_key(charge).is_some()
 }
 
 fn bucket(answer: Result<Decision, StoreError>) -> Result<Bucket, String> {
@@ -220,10 +202,11 @@ pub(super) async fn reset(
 ) -> Result<Vec<ResetBucket>, StoreError> {
     let (mut reset, mut charges) = (Vec::new(), Vec::new());
     for asked in asked.iter().filter(|asked| shared || !asked.is_shared) {
-        let (Some(key), Some(buckets)) = (&asked.key, asked.resets()) else {
+        let Ok(key) = &asked.key else {
             continue;
         };
-        if asked.check_fingerprint(store, &buckets).is_ok() {
+        let buckets = asked.resets(key);
+        if buckets.iter().all(|charge| is_found(charge, store)) {
             charges.extend(buckets);
             reset.push(ResetBucket {
                 policy: asked.policy.name.text.to_string(),

@@ -91,8 +91,8 @@ impl Rule<'_> {
         let denies_missing_key = caller.is_err();
         let caller = caller.unwrap_or_default();
         let charged = caller.clone().unwrap_or_else(Key::missing);
-        let found = store.find_override(policy, given, &charged);
-        let demand = self.chosen_demand(head, found.quota);
+        let (quota, ban) = store.find_override(policy, given, &charged);
+        let demand = self.chosen_demand(head, quota);
         let demand = demand.as_ref().unwrap_or(&policy.demand);
         let charge = policy.charge(Cow::Borrowed(&charged), Cow::Borrowed(demand));
         ExplainedPolicy {
@@ -104,7 +104,7 @@ impl Rule<'_> {
             caller,
             is_exempt: false,
             denies_missing_key,
-            banned_until: found.ban.as_ref().map(end_of_ban),
+            banned_until: ban.as_ref().map(end_of_ban),
             cost: demand.cost,
             quota: *demand.quota,
             mode: match enforcement {

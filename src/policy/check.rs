@@ -8,7 +8,7 @@ use crate::{
     Algorithm, ConfigError, OnStoreFailure, Quota,
     charge::Demand,
     enforcement::Enforcement,
-    policy_name::{Name, invalid_policy_name},
+    policy_name::{LONGEST, Name, invalid_policy_name},
     quota::hold::HoldDemand,
 };
 
@@ -57,6 +57,13 @@ pub(crate) fn cost_of_penalty(method: &str) -> ConfigError {
     )
 }
 
+/// Returns a name that describes the quota, as in `"10-per-second-burst-20"`.
+fn name_of(quota: &Quota) -> String {
+    let mut name = quota.to_string().replace(", ", "-").replace(' ', "-");
+    name.truncate(LONGEST);
+    name
+}
+
 impl Policy {
     /// Reports every configuration error that can be known before the first request.
     /// `on_store_failure` applies if the policy has no setting of its own.
@@ -69,7 +76,7 @@ impl Policy {
             Some(name) => error.in_policy(name),
             None => error,
         })?;
-        let name = self.name.clone().unwrap_or_else(|| quota.to_name());
+        let name = self.name.clone().unwrap_or_else(|| name_of(&quota));
         let name = Name::new(&name).ok_or_else(|| invalid_policy_name(&name))?;
         let compiled = self.compile_named(&name, quota, on_store_failure);
         compiled.map_err(|error| error.in_policy(&name.text))

@@ -73,13 +73,6 @@ struct Generation {
     units: u64,
 }
 
-/// Units that have lapsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lapse {
-    pub(crate) units: u64,
-    pub(crate) at_ms: u64,
-}
-
 /// Set in the last word of what is held, and in no word of a bucket.
 const HELD: u64 = 1 << 63;
 
@@ -187,18 +180,19 @@ impl Held {
         }
     }
 
-    /// Moves on to the present generation. `number`: of this check. Returns what has lapsed, and
-    /// whether the clock has stepped back so far that units would be held for longer than new ones.
+    /// Moves on to the present generation. `number`: of this check. Returns how many units have lapsed
+    /// and when, in milliseconds, and whether the clock has stepped back so far that units would be held
+    /// for longer than new ones.
     pub(crate) fn advance(
         &mut self,
         now_ms: u64,
         lifetime_ms: u64,
         number: u64,
-    ) -> (SmallVec<[Lapse; 2]>, bool) {
+    ) -> (SmallVec<[(u64, u64); 2]>, bool) {
         let mut lapses = SmallVec::new();
         let mut lapse = |units, at_ms| {
             if units > 0 {
-                lapses.push(Lapse { units, at_ms });
+                lapses.push((units, at_ms));
             }
         };
         let latest_ms = now_ms.saturating_add(lifetime_ms);

@@ -40,14 +40,9 @@ use crate::ConfigError;
 pub struct LeakyBucket {
     limit: u64,
     period: Duration,
-    room: Room,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Room {
-    Limit,
-    Capacity(u64),
-    Queue(u64),
+    /// The capacity, or how many units wait.
+    units: Option<u64>,
+    paces: bool,
 }
 
 impl LeakyBucket {
@@ -56,13 +51,14 @@ impl LeakyBucket {
         Self {
             limit,
             period,
-            room: Room::Limit,
+            units: None,
+            paces: false,
         }
     }
 
     /// Sets how much the bucket holds, in units. Default: the limit. At least 1.
     pub const fn capacity(mut self, units: u64) -> Self {
-        self.room = Room::Capacity(units);
+        (self.units, self.paces) = (Some(units), false);
         self
     }
 
@@ -75,7 +71,7 @@ impl LeakyBucket {
     /// returns. [`Limiter::check`](crate::Limiter::check) does not wait:
     /// [`Decision::delay`](crate::Decision::delay) returns how long the request has to.
     pub const fn queue(mut self, units: u64) -> Self {
-        self.room = Room::Queue(units);
+        (self.units, self.paces) = (Some(units), true);
         self
     }
 }
@@ -89,20 +85,18 @@ impl TryFrom<LeakyBucket> for Quota {
         let LeakyBucket {
             limit,
             period,
-            room,
+            units,
+            paces,
         } = bucket;
-        let (setting, capacity, paces) = match room {
-            Room::Limit => ("capacity", limit, false),
-            Room::Capacity(units) => ("capacity", units, false),
-            Room::Queue(units) if limit == 0 => ("limit", units, true),
-            Room::Queue(units) => ("queue", units.saturating_add(1), true),
-        };
+        let units = units.unwrap_or(limit);
+        // The request whose turn it is does not wait.
+        let capacity = units.saturating_add(u64::from(paces && limit > 0));
         match (limit, capacity) {
             (0, 1..) => return Err(token_bucket::burst_without_refill(capacity)),
-            (1.., 0) => return Err(ConfigError::zero(setting)),
+            (1.., 0) => return Err(ConfigError::zero("capacity")),
             _ => {}
         }
-        let rule = token_bucket::TokenBucketParams::new(limit, period, capacity)?;
+        let rule = token_bucket::TokenBucketParams::new(limit, period, capacity, capacity)?;
         Ok(Self(super::Params::LeakyBucket { rule, paces }))
     }
 }

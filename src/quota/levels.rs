@@ -66,9 +66,12 @@ impl Quota {
         each!(self, rule => rule.units_that_fit(level))
     }
 
-    /// Returns whether less than a fifth of the capacity is left at this level.
+    /// Returns whether less than a fifth of the capacity is left at this level. It compares levels, as
+    /// it is asked for each request: units would need a division.
+    #[inline]
     pub(crate) fn is_nearly_used(&self, level: u64) -> bool {
-        each!(self, rule => rule.is_nearly_used(level))
+        let fifth = self.level_of(self.capacity().div_ceil(5));
+        each!(self, rule => rule.capacity().saturating_sub(rule.counted(level))) < fifth
     }
 
     /// Returns the bucket after this level was taken.

@@ -12,7 +12,6 @@ pub(crate) mod fixed_window;
 pub(crate) mod hold;
 mod leaky_bucket;
 mod levels;
-mod name;
 pub(crate) mod penalty;
 mod per_period;
 mod properties;

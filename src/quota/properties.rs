@@ -10,10 +10,7 @@ pub(super) struct Properties {
     /// The letter of its form of state.
     letter: u8,
     refill: Refill,
-    /// Whether an admitted request may have to wait for its turn.
-    paces: bool,
     may_owe: bool,
-    may_lease: bool,
     /// In how many shared buckets a caller's units are counted.
     shared_rows: usize,
 }
@@ -36,54 +33,42 @@ impl Quota {
                 algorithm: Algorithm::TokenBucket,
                 letter: b'b',
                 refill: Refill::OneByOne,
-                paces: false,
                 may_owe: true,
-                may_lease: true,
                 shared_rows: 2,
             },
             Params::IntervalBucket(_) => Properties {
                 algorithm: Algorithm::TokenBucket,
                 letter: b'i',
                 refill: Refill::AtOnce,
-                paces: false,
                 may_owe: true,
-                may_lease: true,
                 shared_rows: 2,
             },
-            Params::LeakyBucket { paces, .. } => Properties {
+            Params::LeakyBucket { .. } => Properties {
                 algorithm: Algorithm::LeakyBucket,
                 letter: b'l',
                 refill: Refill::OneByOne,
-                paces,
                 may_owe: true,
-                may_lease: false,
                 shared_rows: 2,
             },
             Params::FixedWindow(_) => Properties {
                 algorithm: Algorithm::FixedWindow,
                 letter: b'w',
                 refill: Refill::AtOnce,
-                paces: false,
                 may_owe: true,
-                may_lease: false,
                 shared_rows: 2,
             },
             Params::SlidingWindow(_) => Properties {
                 algorithm: Algorithm::SlidingWindow,
                 letter: b's',
                 refill: Refill::Otherwise,
-                paces: false,
                 may_owe: true,
-                may_lease: false,
                 shared_rows: 2,
             },
             Params::SlidingLog(_) => Properties {
                 algorithm: Algorithm::SlidingLog,
                 letter: b'g',
                 refill: Refill::Otherwise,
-                paces: false,
                 may_owe: true,
-                may_lease: false,
                 // Each bucket would keep all entries of a log.
                 shared_rows: 1,
             },
@@ -91,9 +76,7 @@ impl Quota {
                 algorithm: Algorithm::Concurrency,
                 letter: b'c',
                 refill: Refill::Otherwise,
-                paces: false,
                 may_owe: false,
-                may_lease: false,
                 shared_rows: 2,
             },
             Params::Penalty(rule) => Properties {
@@ -104,9 +87,7 @@ impl Quota {
                 },
                 letter: b'x',
                 refill: Refill::Otherwise,
-                paces: false,
                 may_owe: false,
-                may_lease: false,
                 shared_rows: 2,
             },
         }
@@ -120,7 +101,7 @@ impl Quota {
 
     /// Returns whether an admitted request may have to wait for its turn.
     pub(crate) const fn paces(&self) -> bool {
-        self.properties().paces
+        matches!(self.0, Params::LeakyBucket { paces: true, .. })
     }
 
     /// Returns whether a place can be reserved ahead of time, because units come back one by
@@ -139,9 +120,9 @@ impl Quota {
         self.properties().may_owe
     }
 
-    /// Returns whether units may be leased.
+    /// Returns whether units may be leased: those of a token bucket.
     pub(crate) const fn leases(&self) -> bool {
-        self.properties().may_lease
+        matches!(self.properties().algorithm, Algorithm::TokenBucket)
     }
 
     /// Returns in how many shared buckets a caller's units are counted.
@@ -167,11 +148,11 @@ impl Quota {
         }
     }
 
-    /// Returns the penalty, if it counts strikes and not units.
     pub(crate) const fn is_pause(&self) -> bool {
-        matches!(self.0, Params::Penalty(PenaltyParams { pauses: true, .. }))
+        matches!(self.properties().algorithm, Algorithm::Pause)
     }
 
+    /// Returns the penalty, if it counts strikes and not units.
     pub(crate) const fn penalty(&self) -> Option<&PenaltyParams> {
         match &self.0 {
             Params::Penalty(rule) => Some(rule),

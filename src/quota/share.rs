@@ -1,11 +1,7 @@
 //! Quotas that are made from another one: the share that one of several processes uses on its own,
 //! and the quota of callers that share a bucket.
 
-use super::{
-    EXACT, Params, Quota,
-    token_bucket::SLACK_NS,
-    window::{Start, WindowParams},
-};
+use super::{EXACT, Params, Quota, token_bucket::SLACK_NS, window::Start};
 
 impl Quota {
     /// Returns one of `nodes` shares. Rates are divided exactly. Capacities are rounded up,
@@ -43,13 +39,11 @@ impl Quota {
     /// Returns the quota for callers that share a bucket, if it differs. If each caller's
     /// windows start at an instant of its own, a shared window ends after all of them.
     pub(crate) fn of_newcomers(&self) -> Option<Self> {
-        match self.0 {
+        let mut quota = *self;
+        match &mut quota.0 {
             Params::FixedWindow(rule) if rule.spread => {
-                Some(Self(Params::FixedWindow(WindowParams {
-                    start: Start::FirstUse,
-                    spread: false,
-                    ..rule
-                })))
+                (rule.start, rule.spread) = (Start::FirstUse, false);
+                Some(quota)
             }
             // Nothing else has windows that could be spread.
             _ => None,

@@ -96,13 +96,6 @@ pub(crate) struct SlidingWindowParams {
     pub(crate) window_ms: u64,
 }
 
-impl BucketState {
-    /// Returns the units of the previous window.
-    const fn previous(&self) -> u64 {
-        self.more
-    }
-}
-
 impl SlidingWindowParams {
     /// Returns the part of `count` that came in the last `left_ms` of its window.
     const fn part(&self, count: u64, left_ms: u64) -> u64 {
@@ -114,7 +107,7 @@ impl SlidingWindowParams {
         let left_ms = standing.mark.saturating_sub(now_us / 1_000);
         standing
             .level
-            .saturating_sub(self.part(standing.previous(), left_ms))
+            .saturating_sub(self.part(standing.more, left_ms))
     }
 
     /// Returns how much of the present window may be left if `count` of the last window must
@@ -128,7 +121,7 @@ impl SlidingWindowParams {
     }
 }
 
-/// `mark` is the end of the present window. `more` is the units of the last window.
+/// `mark` is the end of the present window, `more` the number of units of the previous one.
 impl Arithmetic for SlidingWindowParams {
     fn capacity(&self) -> u64 {
         self.limit
@@ -172,7 +165,7 @@ impl Arithmetic for SlidingWindowParams {
         at: &ReadContext<'_>,
     ) -> State {
         let current = change.applied_to(self.current(standing, at.now_us));
-        State::from_buf([standing.mark, current, standing.previous()])
+        State::from_buf([standing.mark, current, standing.more])
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {
@@ -186,7 +179,7 @@ impl Arithmetic for SlidingWindowParams {
     fn retry_us(&self, standing: &BucketState, most: u64, now_us: u64) -> Option<u64> {
         let (current, ends_ms) = (self.current(standing, now_us), standing.mark);
         let fits_at_ms = match most.checked_sub(current) {
-            Some(most) => ends_ms.saturating_sub(self.fits_left_ms(standing.previous(), most)),
+            Some(most) => ends_ms.saturating_sub(self.fits_left_ms(standing.more, most)),
             None => ends_ms + self.window_ms - self.fits_left_ms(current, most),
         };
         Some(until_ms(fits_at_ms, now_us))
@@ -222,10 +215,6 @@ impl Arithmetic for SlidingWindowParams {
         cost: u64,
         at: &ReadContext<'_>,
     ) -> u64 {
-        if at.taken_at == 0 || at.taken_at == standing.mark {
-            cost.min(self.current(standing, at.now_us))
-        } else {
-            0
-        }
+        at.refundable(standing.mark, cost.min(self.current(standing, at.now_us)))
     }
 }

@@ -102,14 +102,6 @@ impl WindowParams {
         })
     }
 
-    pub(super) const fn with_refill(self, refill: u64, initial_used: u64) -> Self {
-        Self {
-            refill: Some(refill),
-            initial_used,
-            ..self
-        }
-    }
-
     /// Returns how many stored units were taken and how many are owed. Debts are paid in full. Taken
     /// units count up to twice the limit, so that changed numbers lock out no caller for long.
     fn taken_and_owed(&self, stored: Option<&[u64]>) -> (u64, u64) {
@@ -213,8 +205,7 @@ impl Arithmetic for WindowParams {
             return BucketState {
                 level: used - ended * self.refill.unwrap_or(0),
                 mark: ends_ms + ended * self.window_ms,
-                more: 0,
-                unsaved: false,
+                ..BucketState::default()
             };
         }
         let full_at_ms = self.last_end_ms(ends_ms, self.windows(used));
@@ -271,15 +262,7 @@ impl Arithmetic for WindowParams {
         cost: u64,
         at: &ReadContext<'_>,
     ) -> u64 {
-        if at.taken_at == 0 || at.taken_at == standing.mark {
-            cost.min(standing.level)
-        } else {
-            0
-        }
-    }
-
-    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
-        until_ms(standing.mark, now_us)
+        at.refundable(standing.mark, cost.min(standing.level))
     }
 
     fn outlast(&self, state: &mut State, at: &ReadContext<'_>) {

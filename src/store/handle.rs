@@ -11,14 +11,15 @@ use super::{
     fallback::Fallback,
     shadow::Shadows,
 };
-use crate::{ConfigError, Fingerprint, control::Control, policy::override_conflict};
 use crate::{
-    Decision, Key, List,
+    ConfigError, Decision, Fingerprint, Key, List, PolicyDecision, Quota,
     charge::Operation,
+    control::Control,
     lists::LoadedLists,
     metrics::{Recorder, store::StoreMetrics},
-    overrides::{Found, PolicyOverrides, SeenOverrides},
-    policy::Compiled,
+    overrides::{PolicyOverrides, SeenOverrides},
+    policy::{Compiled, override_conflict},
+    util::interned::Interned,
 };
 
 /// A store, its fallback, and the control document of its users.
@@ -160,10 +161,7 @@ impl StoreHandle {
 
     /// Peeks at each bucket on its own, in one round trip if the store can. `None` for buckets for
     /// which the store has no answer.
-    pub(crate) async fn peek_each(
-        &self,
-        charges: &[Charge<'_>],
-    ) -> Vec<Option<crate::PolicyDecision>> {
+    pub(crate) async fn peek_each(&self, charges: &[Charge<'_>]) -> Vec<Option<PolicyDecision>> {
         let shadows = Shadows::new(&self.store, Operation::Peek, charges, None);
         let decided = shadows.complete(Ok(Decision::unlimited(0)));
         let outcomes = match decided.wait().await {
@@ -194,25 +192,26 @@ impl StoreHandle {
         self.store.context.health.report_to(recorder);
     }
 
-    /// Returns the override that a control document has for a caller of a policy.
+    /// Returns the quota that a control document has for a caller of a policy, and the decision if the
+    /// document bans it.
     #[inline]
     pub(crate) fn find_override<'a>(
         &self,
         policy: &Compiled,
         given: Option<&'a PolicyOverrides>,
         key: &Key,
-    ) -> Found<'a> {
+    ) -> (Option<&'a Interned<Quota>>, Option<PolicyDecision>) {
         let given = given.filter(|given| !given.callers.is_empty());
         let given = given.and_then(|given| given.callers.get(&self.fingerprint(key)));
         let Some(given) = given else {
-            return Found::default();
+            return (None, None);
         };
         let quota = given.quota.as_ref();
         let ban = given.ban.as_ref();
-        Found {
-            quota: quota.filter(|quota| override_conflict(&policy.demand.quota, quota).is_none()),
-            ban: ban.and_then(|ban| ban.decision(&policy.name)),
-        }
+        (
+            quota.filter(|quota| override_conflict(&policy.demand.quota, quota).is_none()),
+            ban.and_then(|ban| ban.decision(&policy.name)),
+        )
     }
 
     /// Returns the store's name for a key.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Clock, clock::SystemClock, util::hash::SecretHasher};
+use crate::{Clock, charge::Charge, clock::SystemClock, util::hash::SecretHasher};
 
 /// The clock and the secret hasher of this process.
 #[derive(Clone, Debug)]
@@ -21,5 +21,13 @@ impl ProcessContext {
             clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
             hash: SecretHasher::default(),
         }
+    }
+
+    /// Returns 128 bits of a keyed hash of a bucket. Without the process's key, no client can make two
+    /// callers collide.
+    pub(crate) fn id(&self, charge: &Charge<'_>) -> (u64, u64) {
+        let letter = charge.demand.quota.letter();
+        self.hash
+            .hash_128(charge.policy.hash, letter, charge.key_bytes())
     }
 }

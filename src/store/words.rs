@@ -100,14 +100,14 @@ impl BucketWords {
     ) -> (HoldReading, bool) {
         let mut held = self.held.as_deref().copied().unwrap_or_default();
         let (lapses, is_ahead) = held.advance(at.now_ms(), hold.lifetime_ms, number);
-        for lapse in &lapses {
+        for (units, at_ms) in &lapses {
             let at = ReadContext {
-                now_us: lapse.at_ms.saturating_mul(1_000).clamp(1, EXACT),
+                now_us: at_ms.saturating_mul(1_000).clamp(1, EXACT),
                 offset_ms: at.offset_ms,
                 ..ReadContext::default()
             };
             let standing = rule.read(self.state.as_deref(), &at);
-            let change = Change::Take(lapse.units.saturating_mul(rule.unit()));
+            let change = Change::Take(units.saturating_mul(rule.unit()));
             self.state = Some(rule.write(|| self.state.take(), &standing, change, &at));
         }
         let reading = held.reading(hold);

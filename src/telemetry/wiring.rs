@@ -23,9 +23,7 @@ pub(crate) fn shadow_misconfigured(advice: &str) {
 }
 pub(crate) fn two_quotas(policy: &str, one: Quota, other: Quota) {
     let line = format!(
-        "policy {policy:?} has two quotas on one store ({} and {}); a request that passes both is charged twice: give each a name of its own",
-        one.to_name(),
-        other.to_name(),
+        "policy {policy:?} has two quotas on one store ({one} and {other}); a request that passes both is charged twice: give each a name of its own"
     );
     tell!(warn, "wiring", "{line}");
 }

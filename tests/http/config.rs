@@ -183,12 +183,15 @@ fn a_bare_quota_is_named_after_itself() {
     for (quota, name) in [
         ("10 per second", "10-per-second"),
         ("30 per minute, burst 60", "30-per-minute-burst-60"),
-        ("fixed window of 5000 per day", "5000-per-day-window"),
+        (
+            "fixed window of 5000 per day",
+            "fixed-window-of-5000-per-day",
+        ),
         (
             "fixed window of 5000 per day, aligned",
-            "5000-per-day-aligned",
+            "fixed-window-of-5000-per-calendar-day",
         ),
-        ("1 per 1500 ms", "1-per-1500ms"),
+        ("1 per 1500 ms", "1-per-1500-milliseconds"),
     ] {
         let quota: Quota = quota.parse().expect("a quota");
         let decision = at_once(limiter([quota.into()]).expect("a limiter").peek("ann"));

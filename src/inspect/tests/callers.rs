@@ -5,7 +5,9 @@ use std::{convert::Infallible, sync::Arc};
 use http::{Request, Response, StatusCode};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{HOUR, World, buckets, caller, debit, look_up, made, only, plan, remaining};
+use super::{
+    HOUR, World, buckets, caller, debit, left, look_up, made, only, plan, remaining, seen,
+};
 use crate::{
     Fingerprint, FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota,
     RateLimitLayer, RequestHead, TokenBucket,
@@ -37,9 +39,7 @@ async fn an_address_is_grouped_as_each_policy_does() {
         let charged = layer.buckets(&RequestHead::from(&of)).expect("keys");
         debit(&charged, 3).await;
 
-        let left = async |typed: &str, policy| {
-            remaining(look_up(layer.inspect(), &[typed], Some(policy)).await)
-        };
+        let left = async |typed: &str, policy| left(layer.inspect(), &[typed], Some(policy)).await;
         let (same, near) = ("ip:2001:db8:0:1:2::3", "ip:2001:db8:0:2::1");
         for (policy, of_near) in [("peer", 10), ("wide", 7), ("proxied", 7), ("either", 10)] {
             assert_eq!(left(same, policy).await, 7, "{policy}");
@@ -88,11 +88,7 @@ async fn an_address_is_grouped_as_each_policy_does() {
         let skips = world.layer([hourly("user")
             .key(key::header("x-user"))
             .on_missing_key(OnMissingKey::Share)]);
-        assert!(
-            only(look_up(skips.inspect(), &["method:GET"], None).await)
-                .bucket
-                .is_err()
-        );
+        assert!(seen(skips.inspect(), &["method:GET"]).await.bucket.is_err());
     }
 }
 
@@ -101,21 +97,15 @@ async fn a_fingerprint_of_any_caller_is_known_to_redis_only() {
     let redis = World::in_redis();
     let (layer, limiter) = (redis.layer([plan()]), redis.limiter([plan_of_limiter()]));
     debit(&buckets(&layer, &[("x-api-key", "k1")]), 4).await;
-    let by_key = only(look_up(layer.inspect(), &["k1"], None).await);
+    let by_key = seen(layer.inspect(), &["k1"]).await;
     let fingerprint = by_key.fingerprint.expect("a fingerprint").to_string();
     assert!(by_key.storage_key.expect("a name").contains(&fingerprint));
-    assert_eq!(
-        remaining(look_up(layer.inspect(), &[&fingerprint], None).await),
-        6
-    );
-    assert_eq!(
-        remaining(look_up(limiter.inspect(), &[&fingerprint], None).await),
-        6
-    );
+    assert_eq!(left(layer.inspect(), &[&fingerprint], None).await, 6);
+    assert_eq!(left(limiter.inspect(), &[&fingerprint], None).await, 6);
 
     let memory = World::in_memory();
     let layer = memory.layer([plan()]);
-    let state = only(look_up(layer.inspect(), &[&fingerprint], None).await);
+    let state = seen(layer.inspect(), &[&fingerprint]).await;
     let why = state.bucket.expect_err("unknown");
     assert!(why.contains("by a fingerprint"), "{why}");
     assert_eq!(
@@ -223,7 +213,7 @@ async fn a_tier_needs_a_request_or_an_override() {
         );
         assert_eq!(layer.inspect().policies()[0].quota, None);
 
-        let state = only(look_up(layer.inspect(), &["k1"], None).await);
+        let state = seen(layer.inspect(), &["k1"]).await;
         let why = state.bucket.expect_err("it is not known");
         assert!(why.contains("depends on the request"), "{why}");
         assert_eq!((state.quota, state.mode), (None, Mode::Enforce));
@@ -241,7 +231,7 @@ async fn a_tier_needs_a_request_or_an_override() {
         let quota = Quota::try_from(TokenBucket::per_hour(500)).expect("a quota");
         let change = world.control.override_quota("plan", "k1", quota);
         change.await.expect("it is made");
-        let state = only(look_up(layer.inspect(), &["k1"], None).await);
+        let state = seen(layer.inspect(), &["k1"]).await;
         assert_eq!((state.quota, state.bucket.is_ok()), (Some(quota), true));
     }
 }
@@ -296,15 +286,8 @@ async fn a_key_that_the_application_adds_is_named_as_itself() {
     );
     let charged = layer.buckets(&RequestHead::from(&request)).expect("a key");
     debit(&charged, 3).await;
-    assert_eq!(
-        remaining(look_up(layer.inspect(), &["number:7"], None).await),
-        7
-    );
-    assert!(
-        only(look_up(layer.inspect(), &["bearer:t"], None).await)
-            .bucket
-            .is_err()
-    );
+    assert_eq!(left(layer.inspect(), &["number:7"], None).await, 7);
+    assert!(seen(layer.inspect(), &["bearer:t"]).await.bucket.is_err());
 }
 
 /// A list decides before the policies, so it is why a caller is denied.
@@ -351,7 +334,7 @@ async fn lists_of_code_and_documents_are_seen() {
 
     let limiter = Limiter::builder().policy(hourly("plan")).lists(lists);
     let limiter = limiter.build().expect("valid");
-    let state = only(look_up(limiter.inspect(), &["k1"], None).await);
+    let state = seen(limiter.inspect(), &["k1"]).await;
     assert_eq!(state.list, denied);
 }
 
@@ -366,10 +349,7 @@ async fn a_key_is_asked_of_a_made_up_request_only_if_one_is_named() {
     let layer = world.layer([hourly("user").key(by_user)]);
     let policies = layer.inspect().policies();
     assert_eq!(policies[0].counts_by, KeySource::Application);
-    assert_eq!(
-        remaining(look_up(layer.inspect(), &["number:7"], None).await),
-        10
-    );
+    assert_eq!(left(layer.inspect(), &["number:7"], None).await, 10);
     let reset = layer.inspect().reset(&caller(&["number:7"]), None).await;
     assert_eq!(reset.expect("it is reset").len(), 1);
 }

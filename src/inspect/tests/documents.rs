@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::Request;
 
-use super::{HOUR, World, buckets, caller, debit, look_up, made, only, plan};
+use super::{HOUR, World, buckets, caller, debit, left, made, only, plan, seen};
 use crate::{
     FixedWindow, Key, OnStoreFailure, Policy, Quota, RequestHead, TokenBucket,
     control::{Action, End, Mode},
@@ -37,7 +37,7 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
         made(control.deny_key("k1")).await;
         made(control.allow_ip("203.0.113.0/24")).await;
 
-        let state = only(look_up(layer.inspect(), &["k1"], None).await);
+        let state = seen(layer.inspect(), &["k1"]).await;
         assert_eq!((state.mode, state.quota), (Mode::Enforce, Some(quota(50))));
         let decision = &state.bucket.as_ref().expect("a bucket").decision;
         assert_eq!((decision.remaining(), decision.is_denied()), (30, false));
@@ -73,7 +73,7 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
 
         if world.clock.is_some() {
             world.advance(2 * HOUR).await;
-            let state = only(look_up(layer.inspect(), &["k1"], None).await);
+            let state = seen(layer.inspect(), &["k1"]).await;
             assert_eq!(state.banned_until, None);
         }
     }
@@ -159,7 +159,7 @@ async fn the_bucket_of_a_policy_that_is_off_is_shown_and_can_be_reset() {
         let charged = buckets(&layer, &[("x-api-key", "k1")]);
         debit(&charged, 3).await;
         made(world.control.set_mode("plan", Mode::Off)).await;
-        let state = only(look_up(layer.inspect(), &["k1"], None).await);
+        let state = seen(layer.inspect(), &["k1"]).await;
         assert_eq!((state.mode, state.quota), (Mode::Off, Some(quota(10))));
         let bucket = state.bucket.as_ref().expect("it is there");
         assert_eq!(bucket.decision.remaining(), 7);
@@ -169,10 +169,7 @@ async fn the_bucket_of_a_policy_that_is_off_is_shown_and_can_be_reset() {
         let reset = layer.inspect().reset(&caller(&["k1"]), None).await;
         assert_eq!(reset.expect("it is reset").len(), 1);
         made(world.control.clear_mode("plan")).await;
-        assert_eq!(
-            super::remaining(look_up(layer.inspect(), &["k1"], None).await),
-            10
-        );
+        assert_eq!(left(layer.inspect(), &["k1"], None).await, 10);
     }
 }
 
@@ -185,7 +182,7 @@ async fn each_caller_has_its_own_mode() {
     let mut enforced = 0;
     for number in 0..40 {
         let name = format!("k{number}");
-        let state = only(look_up(layer.inspect(), &[&name], None).await);
+        let state = seen(layer.inspect(), &[&name]).await;
         let charged = buckets(&layer, &[("x-api-key", &name)]);
         let peek = charged.peek().await.expect("Redis");
         let expected = match peek.policies().len() {
@@ -204,7 +201,7 @@ async fn each_caller_has_its_own_mode() {
     // A ban denies no caller of a shadow policy, and is shown all the same.
     made(world.control.set_mode("plan", Mode::Shadow)).await;
     made(world.control.ban("plan", "k1", in_an_hour(&world))).await;
-    let state = only(look_up(layer.inspect(), &["k1"], None).await);
+    let state = seen(layer.inspect(), &["k1"]).await;
     assert_eq!(
         (state.mode, state.banned_until.is_some()),
         (Mode::Shadow, true)

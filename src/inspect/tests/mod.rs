@@ -118,6 +118,16 @@ fn only(states: Vec<CallerState>) -> CallerState {
     state
 }
 
+/// Returns the state of a caller under the only policy.
+async fn seen(inspect: Inspect, typed: &[&str]) -> CallerState {
+    only(look_up(inspect, typed, None).await)
+}
+
+/// Returns what is left of the caller's bucket.
+async fn left(inspect: Inspect, typed: &[&str], policy: Option<&str>) -> u64 {
+    remaining(look_up(inspect, typed, policy).await)
+}
+
 /// Returns what is left of the only bucket.
 #[track_caller]
 fn remaining(states: Vec<CallerState>) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HOUR, World, buckets, caller, debit, look_up, only, plan, remaining};
+use super::{HOUR, World, buckets, caller, debit, left, look_up, only, plan, remaining};
 use crate::{
     FixedWindow, Key, Limiter, Penalty, Policy, Quota, TokenBucket, inspect::ResetBucket, key,
 };
@@ -147,5 +147,5 @@ async fn what_names_no_bucket_resets_none() {
         let reset = layer.inspect().reset(&caller(&[typed]), None).await;
         assert_eq!(reset.expect("nothing fails"), []);
     }
-    assert_eq!(remaining(look_up(layer.inspect(), &["k1"], None).await), 1);
+    assert_eq!(left(layer.inspect(), &["k1"], None).await, 1);
 }

@@ -6,7 +6,7 @@ mod values;
 
 use smallvec::SmallVec;
 
-pub(crate) use self::values::{BucketState, Change, HoldReading, Offense, ReadContext, Reading};
+pub(crate) use self::values::{BucketState, Change, HoldReading, ReadContext, Reading};
 use super::EXACT;
 
 /// The words that a store keeps for one bucket. Only the algorithm knows their meaning.
@@ -55,18 +55,6 @@ pub(crate) trait Arithmetic {
     /// Returns how many units fit at this level.
     fn units_that_fit(&self, level: u64) -> u64 {
         self.capacity().saturating_sub(self.counted(level)) / self.unit()
-    }
-
-    /// Returns the level of a fifth of the units of the capacity, rounded up to whole units.
-    fn fifth(&self) -> u64 {
-        self.capacity().div_ceil(5)
-    }
-
-    /// Returns whether `units_that_fit(level)` is less than a fifth of the capacity. It asks in
-    /// levels, as it is asked for each request, and then needs no division.
-    #[inline]
-    fn is_nearly_used(&self, level: u64) -> bool {
-        self.capacity().saturating_sub(self.counted(level)) < self.fifth()
     }
 
     /// Returns the part of `cost` that a debit charges: as many whole units as fit within
@@ -122,12 +110,17 @@ pub(crate) trait Arithmetic {
     /// longer so. `None` if waiting alone does not help.
     fn retry_us(&self, standing: &BucketState, most: u64, now_us: u64) -> Option<u64>;
 
-    /// Returns the microseconds until the level is 0. The level is above 0 now.
-    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64;
+    /// Returns the microseconds until the level is 0. The level is above 0 now. By default, `mark` is
+    /// that instant, in milliseconds.
+    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
+        until_ms(standing.mark, now_us)
+    }
 
     /// Returns the time within which at most the remaining units may be used, for the
-    /// `t` parameter of `RateLimit`.
-    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64;
+    /// `t` parameter of `RateLimit`. By default, `mark` is its end, in milliseconds.
+    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
+        until_ms(standing.mark, now_us)
+    }
 
     /// Returns the bucket at another instant, if nothing was taken or refunded meanwhile.
     /// `None` if that does not follow from what was read.

@@ -10,7 +10,7 @@ pub(crate) struct BucketState {
     pub(crate) level: u64,
     /// A second number of the algorithm's own, or 0.
     pub(crate) mark: u64,
-    /// A third number of the algorithm's own, or 0. The algorithm's file names it.
+    /// A third number of the algorithm's own, or 0.
     pub(crate) more: u64,
     /// Must be written even if nothing is taken: the first check of a caller that does not
     /// start full, or a stored time too far ahead.
@@ -47,14 +47,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) taken_at: u64,
     /// How much to refund.
     pub(crate) give: u64,
-    /// For [`Penalty`](crate::Penalty): the effect of the check itself, whatever is decided.
-    pub(crate) offense: Offense,
-}
-
-/// The effect of a check itself on a penalty, whatever is decided.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Offense {
-    /// Strikes that the sender counted on its own. They come before the check is decided.
+    /// For [`Penalty`](crate::Penalty), as the two below, which have an effect whatever is decided:
+    /// strikes that the sender counted on its own. They come before the check is decided.
     pub(crate) strikes: u64,
     /// Bans for at least this many milliseconds.
     pub(crate) ban_ms: u64,
@@ -68,6 +62,15 @@ impl ReadContext<'_> {
     pub(crate) fn beside(mut self, held: u64) -> Self {
         self.most = self.most.saturating_sub(held);
         self
+    }
+
+    /// Returns how much of `taken`, which was taken at `mark`, a refund may return.
+    pub(crate) const fn refundable(&self, mark: u64, taken: u64) -> u64 {
+        match self.taken_at {
+            0 => taken,
+            at if at == mark => taken,
+            _ => 0,
+        }
     }
 
     pub(crate) const fn now_ms(&self) -> u64 {

@@ -95,14 +95,8 @@ impl ConcurrencyParams {
     }
 }
 
-/// `mark` is when the last permit expires. `more` is when the cost fits, if it does not fit now.
-impl BucketState {
-    /// Returns when what is asked fits, because permits have expired; 0 if that is unknown.
-    const fn fits_at_ms(&self) -> u64 {
-        self.more
-    }
-}
-
+/// `mark` is when the last permit expires. `more` is when what is asked fits, because permits have
+/// expired; 0 if that is unknown, or if it fits now.
 impl Arithmetic for ConcurrencyParams {
     fn capacity(&self) -> u64 {
         self.limit
@@ -117,7 +111,7 @@ impl Arithmetic for ConcurrencyParams {
                 mark = mark.max(entry.ends_ms);
             }
         }
-        let fits_at_ms = self.fits_at_ms(&found, level, at);
+        let more = self.fits_at_ms(&found, level, at);
         let takes = at.statement.filter(|statement| statement.group > 0);
         if takes.is_some_and(|statement| found.own.group(statement).is_none()) {
             level = EXACT;
@@ -125,7 +119,7 @@ impl Arithmetic for ConcurrencyParams {
         BucketState {
             level,
             mark,
-            more: fits_at_ms,
+            more,
             unsaved: found.is_clamped || found.is_changed,
         }
     }
@@ -176,17 +170,9 @@ impl Arithmetic for ConcurrencyParams {
     }
 
     fn retry_us(&self, standing: &BucketState, _: u64, now_us: u64) -> Option<u64> {
-        Some(match standing.fits_at_ms() {
+        Some(match standing.more {
             0 => self.lifetime_ms.saturating_mul(1_000),
             fits_at_ms => until_ms(fits_at_ms, now_us),
         })
-    }
-
-    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
-        until_ms(standing.mark, now_us)
-    }
-
-    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
-        self.reset_us(standing, now_us)
     }
 }

@@ -1,12 +1,10 @@
 //! The penalty, as users set it: bans of callers that misbehaved too often.
 
-mod by_hand;
 mod params;
 mod pause;
 
 use std::time::Duration;
 
-pub(crate) use self::by_hand::BAN;
 pub(crate) use self::params::PenaltyParams;
 pub use self::pause::Pause;
 use super::{
@@ -174,6 +172,9 @@ impl TryFrom<Penalty> for Quota {
         })))
     }
 }
+
+/// The quota of a ban of a control document.
+pub(crate) static BAN: Quota = Quota(Params::Penalty(PenaltyParams::BY_HAND));
 
 /// Returns a time in milliseconds, rounded up, and at least one.
 pub(crate) fn whole_ms(time: Duration) -> u64 {

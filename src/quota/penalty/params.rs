@@ -21,15 +21,18 @@ pub(crate) struct PenaltyParams {
 /// The most bans that are counted. A ban that is doubled 62 times is above any longest ban.
 const MOST_BANS: u64 = 63;
 
-/// `mark` is the end of the ban; without a ban, that of the window of strikes, or 0.
-impl BucketState {
-    /// Returns how many bans count for the length of the next one.
-    const fn bans(&self) -> u64 {
-        self.more
-    }
-}
-
 impl PenaltyParams {
+    /// Bans by hand, which count no strikes: those of a control document, and pauses.
+    pub(crate) const BY_HAND: Self = Self {
+        after: 1,
+        window_ms: 1,
+        first_ms: 1,
+        longest_ms: 1,
+        forgiven_ms: 0,
+        prolongs: false,
+        pauses: false,
+    };
+
     /// Returns the level of a banned caller: nothing fits, not even a cost of 0. The check that
     /// starts the ban finds one more. No level is stored, so all others find this.
     const fn banned(&self) -> u64 {
@@ -61,7 +64,7 @@ impl PenaltyParams {
         length_ms.min(self.longest_ms)
     }
 
-    pub(super) fn ban(&self, until_ms: u64, bans: u64) -> BucketState {
+    pub(crate) fn ban(&self, until_ms: u64, bans: u64) -> BucketState {
         BucketState {
             level: self.banned(),
             mark: until_ms.min(LAST_END_MS),
@@ -113,7 +116,7 @@ impl PenaltyParams {
         }
         let level = standing.level.saturating_add(strikes);
         if level >= self.after {
-            let bans = (standing.bans() + 1).min(MOST_BANS);
+            let bans = (standing.more + 1).min(MOST_BANS);
             return self.new_ban(now_ms.saturating_add(self.length_ms(bans)), bans);
         }
         let ends_ms = now_ms.saturating_add(self.window_ms).min(LAST_END_MS);
@@ -130,6 +133,8 @@ impl PenaltyParams {
     }
 }
 
+/// `mark` is the end of the ban; without a ban, that of the window of strikes, or 0. `more` is how many
+/// bans count for the length of the next one.
 impl Arithmetic for PenaltyParams {
     fn capacity(&self) -> u64 {
         self.after
@@ -147,19 +152,19 @@ impl Arithmetic for PenaltyParams {
     fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let now_ms = at.now_ms();
         let mut standing = self.stored(stored, now_ms);
-        standing = self.struck(standing, at.offense.strikes, now_ms);
-        if at.offense.ban_ms > 0 {
-            let until_ms = now_ms.saturating_add(at.offense.ban_ms).min(LAST_END_MS);
+        standing = self.struck(standing, at.strikes, now_ms);
+        if at.ban_ms > 0 {
+            let until_ms = now_ms.saturating_add(at.ban_ms).min(LAST_END_MS);
             if !self.is_banned(&standing) {
-                standing = self.new_ban(until_ms, standing.bans());
+                standing = self.new_ban(until_ms, standing.more);
             } else if until_ms > standing.mark {
-                standing = self.ban(until_ms, standing.bans());
+                standing = self.ban(until_ms, standing.more);
             }
-        } else if at.offense.prolongs && self.prolongs && self.is_banned(&standing) {
-            let length_ms = self.length_ms(standing.bans());
+        } else if at.prolongs && self.prolongs && self.is_banned(&standing) {
+            let length_ms = self.length_ms(standing.more);
             let until_ms = now_ms.saturating_add(length_ms).min(LAST_END_MS);
             if until_ms > standing.mark {
-                standing = self.ban(until_ms, standing.bans());
+                standing = self.ban(until_ms, standing.more);
             }
         }
         standing
@@ -174,13 +179,13 @@ impl Arithmetic for PenaltyParams {
     ) -> State {
         let after = self.after(*standing, change, at);
         let words = if self.is_banned(&after) {
-            [after.mark, 0, 0, after.bans()]
+            [after.mark, 0, 0, after.more]
         } else {
             let stored = stored();
             let last_until_ms = stored.and_then(|words| words.first().copied());
-            let last_until_ms = last_until_ms.filter(|_| after.bans() > 0);
+            let last_until_ms = last_until_ms.filter(|_| after.more > 0);
             let last_until_ms = last_until_ms.unwrap_or(0);
-            [last_until_ms, after.mark, after.level, after.bans()]
+            [last_until_ms, after.mark, after.level, after.more]
         };
         State::from_slice(&words)
     }
@@ -203,14 +208,6 @@ impl Arithmetic for PenaltyParams {
 
     fn retry_us(&self, standing: &BucketState, _: u64, now_us: u64) -> Option<u64> {
         Some(until_ms(standing.mark, now_us))
-    }
-
-    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
-        until_ms(standing.mark, now_us)
-    }
-
-    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
-        until_ms(standing.mark, now_us)
     }
 
     /// When a ban or a window of strikes ends, no strike is left.

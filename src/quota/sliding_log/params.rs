@@ -42,14 +42,6 @@ impl SlidingLogParams {
 
 /// `mark` is the time of the newest entry. `more` is the time of the last entry that must leave
 /// for the cost to fit; for a refund, that of the newest entry that remains.
-impl BucketState {
-    /// Returns the time of an entry: of the last one in the way of what is asked, or of the
-    /// newest one that stays if units are refunded.
-    const fn entry_us(&self) -> u64 {
-        self.more
-    }
-}
-
 impl Arithmetic for SlidingLogParams {
     fn capacity(&self) -> u64 {
         self.limit
@@ -135,7 +127,7 @@ impl Arithmetic for SlidingLogParams {
             level: change.applied_to(standing.level),
             mark: match change {
                 Change::Take(1..) => at.now_us,
-                Change::Give(1..) => standing.entry_us(),
+                Change::Give(1..) => standing.more,
                 _ => standing.mark,
             },
             ..standing
@@ -181,14 +173,14 @@ impl Arithmetic for SlidingLogParams {
                 })
             }
             _ => {
-                let leaves_us = standing.entry_us().saturating_add(self.window_us);
+                let leaves_us = standing.more.saturating_add(self.window_us);
                 (over == 1 && at.most == from.most && at.now_us < leaves_us).then_some(standing)
             }
         }
     }
 
     fn retry_us(&self, standing: &BucketState, _: u64, now_us: u64) -> Option<u64> {
-        let leaves_us = standing.entry_us().saturating_add(self.window_us);
+        let leaves_us = standing.more.saturating_add(self.window_us);
         Some(leaves_us.saturating_sub(now_us))
     }
 

@@ -52,17 +52,12 @@ impl FromStr for Algorithm {
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let mut words = Words::new(text);
         let (name, _) = words.take_words(&[]);
-        let named = ALGORITHMS.iter().find(|it| it.name() == name);
-        match (named, words.end()) {
-            (Some(algorithm), Ok(())) => Ok(*algorithm),
-            (None, _) | (_, Err(_)) => Err(ConfigError::new(
-                "algorithm-text",
-                format!(
-                    "algorithm {text:?}: no such algorithm{}",
-                    choice(text, &names())
-                ),
-            )),
-        }
+        let mut named = ALGORITHMS.into_iter().filter(|it| it.name() == name);
+        named.next().filter(|_| words.end().is_ok()).ok_or_else(|| {
+            let proposal = choice(text, &names());
+            let message = format!("algorithm {text:?}: no such algorithm{proposal}");
+            ConfigError::new("algorithm-text", message)
+        })
     }
 }
 

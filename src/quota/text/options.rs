@@ -1,105 +1,80 @@
 //! The options of a quota: what follows the commas.
 
-use std::{ops::Range, time::Duration};
+use std::time::Duration;
 
-use crate::util::text::{Mistake, Words, choice, quoted};
+use crate::{
+    ConfigError, Quota,
+    util::text::{Mistake, Words, choice, quoted},
+};
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Takes {
-    Nothing,
-    Number,
-    Time,
+/// The quota that a builder made of a text, or what is wrong with the text.
+pub(super) type Built = Result<Result<Quota, ConfigError>, Mistake>;
+
+/// How a text sets an option of a builder.
+pub(super) enum Setter<B> {
+    Flag(fn(B) -> B),
+    Number(fn(B, u64) -> B),
+    Time(fn(B, Duration) -> B),
 }
 
-/// The options that a text sets, each at most once.
-#[derive(Debug, Default)]
-pub(super) struct Options(Vec<Given>);
-
-#[derive(Debug)]
-struct Given {
-    name: &'static str,
-    /// Where the name is.
-    at: Range<usize>,
-    number: Option<u64>,
-    time: Option<Duration>,
-}
-
-impl Options {
-    /// Takes all further options, up to the end of the text. `whose` is "a token bucket", for
-    /// example.
-    pub(super) fn take(
-        mut self,
-        words: &mut Words<'_>,
-        whose: &str,
-        allowed: &[(&'static str, Takes)],
-    ) -> Result<Self, Mistake> {
-        while !words.peek().is_end() {
-            let comma = words.peek();
-            if !words.take(",") {
-                let reason = format!("{comma} follows without a comma; add one, or drop it");
-                return Err(Mistake::new(comma.range(), reason));
-            }
-            if words.peek().is_end() {
-                let reason = "nothing follows the last comma; drop it";
-                return Err(Mistake::new(comma.range(), reason));
-            }
-            self.take_one(words, whose, allowed)?;
+/// Takes all options, up to the end of the text, and builds the quota. `whose` is "a token bucket",
+/// for example.
+pub(super) fn build<B>(
+    words: &mut Words<'_>,
+    whose: &str,
+    mut builder: B,
+    allowed: &[(&str, Setter<B>)],
+) -> Built
+where
+    Quota: TryFrom<B, Error = ConfigError>,
+{
+    let mut set: Vec<&str> = Vec::new();
+    while !words.peek().is_end() {
+        let comma = words.peek();
+        // It reads aloud without a comma: "after 20 strikes within 10 minutes".
+        let needs_comma = !set.is_empty()
+            || !comma.is("within")
+            || !allowed.iter().any(|(name, _)| comma.is(name));
+        if needs_comma && !words.take(",") {
+            let reason = format!("{comma} follows without a comma; add one, or drop it");
+            return Err(Mistake::new(comma.range(), reason));
         }
-        Ok(self)
-    }
-
-    /// Takes an option, after its comma.
-    pub(super) fn take_one(
-        &mut self,
-        words: &mut Words<'_>,
-        whose: &str,
-        allowed: &[(&'static str, Takes)],
-    ) -> Result<(), Mistake> {
         let first = words.peek();
-        let Some(&(name, takes)) = allowed.iter().find(|(name, _)| words.take(name)) else {
-            return Err(unknown(words, whose, allowed));
-        };
-        let at = first.range();
-        if self.get(name).is_some() {
-            let reason = format!("{name:?} is set twice; drop one");
-            return Err(Mistake::new(at, reason));
+        if first.is_end() {
+            let reason = "nothing follows the last comma; drop it";
+            return Err(Mistake::new(comma.range(), reason));
         }
-        let (number, time) = match takes {
-            Takes::Nothing => (None, None),
-            Takes::Number => (Some(words.number()?), None),
-            Takes::Time => (None, Some(words.duration()?)),
+        let Some((name, setter)) = allowed.iter().find(|(name, _)| words.take(name)) else {
+            let names: Vec<_> = allowed.iter().map(|(known, _)| *known).collect();
+            return Err(unknown(words, whose, &names));
         };
-        self.0.push(Given {
-            name,
-            at,
-            number,
-            time,
-        });
-        Ok(())
+        // A bucket has one size.
+        let excludes = |other: &&&str| {
+            *other == name
+                || matches!(
+                    (**other, *name),
+                    ("capacity", "queue") | ("queue", "capacity")
+                )
+        };
+        if let Some(other) = set.iter().find(excludes) {
+            let reason = match other == name {
+                true => format!("{name:?} is set twice; drop one"),
+                false => format!("{name:?} beside {other:?}; drop one"),
+            };
+            return Err(Mistake::new(first.range(), reason));
+        }
+        builder = match setter {
+            Setter::Flag(set) => set(builder),
+            Setter::Number(set) => set(builder, words.number()?),
+            Setter::Time(set) => set(builder, words.duration()?),
+        };
+        set.push(name);
     }
-
-    fn get(&self, name: &str) -> Option<&Given> {
-        self.0.iter().find(|given| given.name == name)
-    }
-
-    /// Returns where the option is set.
-    pub(super) fn place(&self, name: &str) -> Option<Range<usize>> {
-        self.get(name).map(|given| given.at.clone())
-    }
-
-    /// Returns the number of an option that takes one, if it is set.
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
-        self.get(name)?.number
-    }
-
-    /// Returns the time of an option that takes one, if it is set.
-    pub(super) fn time(&self, name: &str) -> Option<Duration> {
-        self.get(name)?.time
-    }
+    Ok(builder.try_into())
 }
 
 /// Returns what is wrong with an option that is not allowed.
-fn unknown(words: &mut Words<'_>, whose: &str, allowed: &[(&'static str, Takes)]) -> Mistake {
+fn unknown(words: &mut Words<'_>, whose: &str, allowed: &[&str]) -> Mistake {
     let first = words.peek();
     let (name, at) = words.take_words(&[]);
     let reason = if first.is_number() {
@@ -107,8 +82,7 @@ fn unknown(words: &mut Words<'_>, whose: &str, allowed: &[(&'static str, Takes)]
     } else if name.is_empty() {
         format!("{first} is no option; drop it")
     } else {
-        let names: Vec<_> = allowed.iter().map(|(known, _)| *known).collect();
-        let (name, proposal) = (quoted(&name), choice(&name, &names));
+        let (name, proposal) = (quoted(&name), choice(&name, allowed));
         format!("{whose} has no option {name}{proposal}")
     };
     Mistake::new(at, reason)

@@ -5,9 +5,10 @@ use std::{fmt, time::Duration};
 use super::{
     algorithm,
     build::{
-        Built, concurrency, fixed_window, leaky_bucket, pause, penalty, sliding_log,
-        sliding_window, token_bucket, without_refill,
+        concurrency, fixed_window, leaky_bucket, pause, penalty, sliding_log, sliding_window,
+        token_bucket, without_refill,
     },
+    options::Built,
     period::Period,
 };
 use crate::{

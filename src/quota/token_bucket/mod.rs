@@ -122,11 +122,31 @@ impl TryFrom<TokenBucket> for Quota {
     type Error = ConfigError;
 
     fn try_from(bucket: TokenBucket) -> Result<Self, ConfigError> {
-        let rule = match bucket.refill {
-            Refill::Evenly => Params::TokenBucket(bucket.evenly()?),
-            Refill::AtOnce | Refill::Never => Params::IntervalBucket(bucket.at_once()?),
-        };
-        Ok(Self(rule))
+        let TokenBucket { limit, period, .. } = bucket;
+        let burst = bucket.burst.unwrap_or(limit);
+        let initial = bucket.initial.unwrap_or(burst);
+        match (limit, burst) {
+            (0, 1..) if bucket.refill != Refill::Never => return Err(burst_without_refill(burst)),
+            (1.., 0) => return Err(ConfigError::zero("burst")),
+            (0, 0) if bucket.refill == Refill::Never => return Err(ConfigError::zero("burst")),
+            _ => {}
+        }
+        if initial > burst {
+            let message = format!(
+                "`initial({initial})` exceeds the burst of {burst}; lower it, or raise the burst"
+            );
+            return Err(ConfigError::new("initial-above-burst", message));
+        }
+        Ok(Self(match bucket.refill {
+            Refill::Evenly => {
+                Params::TokenBucket(TokenBucketParams::new(limit, period, burst, initial)?)
+            }
+            Refill::AtOnce | Refill::Never => Params::IntervalBucket(WindowParams {
+                refill: Some(limit),
+                initial_used: burst - initial,
+                ..WindowParams::new(burst, period)?
+            }),
+        }))
     }
 }
 
@@ -135,45 +155,4 @@ pub(super) fn burst_without_refill(burst: u64) -> ConfigError {
         "a burst of {burst} with a limit of 0, which denies everything; set a limit, drop the burst, or use `TokenBucket::without_refill({burst})`"
     );
     ConfigError::new("burst-without-refill", message)
-}
-
-fn initial_above_burst(initial: u64, burst: u64) -> ConfigError {
-    ConfigError::new(
-        "initial-above-burst",
-        format!("`initial({initial})` exceeds the burst of {burst}; lower it, or raise the burst"),
-    )
-}
-
-impl TokenBucket {
-    fn evenly(self) -> Result<TokenBucketParams, ConfigError> {
-        let limit = self.limit;
-        let burst = match (limit, self.burst) {
-            (0, Some(burst @ 1..)) => return Err(burst_without_refill(burst)),
-            (1.., Some(0)) => return Err(ConfigError::zero("burst")),
-            (_, burst) => burst.unwrap_or(limit),
-        };
-        let initial = self.initial.unwrap_or(burst);
-        if initial > burst {
-            return Err(initial_above_burst(initial, burst));
-        }
-        let rule = TokenBucketParams::new(limit, self.period, burst)?;
-        Ok(rule.with_initial(initial))
-    }
-
-    fn at_once(self) -> Result<WindowParams, ConfigError> {
-        let burst = self.burst.unwrap_or(self.limit);
-        let initial = self.initial.unwrap_or(burst);
-        if initial > burst {
-            return Err(initial_above_burst(initial, burst));
-        }
-        let never = self.refill == Refill::Never;
-        if burst == 0 && (self.limit > 0 || never) {
-            return Err(ConfigError::zero("burst"));
-        }
-        if self.limit == 0 && burst > 0 && !never {
-            return Err(burst_without_refill(burst));
-        }
-        let rule = WindowParams::new(burst, self.period)?;
-        Ok(rule.with_refill(self.limit, burst - initial))
-    }
 }

@@ -39,18 +39,17 @@ pub(crate) struct TokenBucketParams {
     pub(crate) interval_ns: u64,
     /// The time from empty to full: `burst` intervals.
     pub(crate) capacity_ns: u64,
-    /// A fifth of the tokens, rounded up.
-    fifth_ns: u64,
     /// The level at which an unknown caller starts.
     pub(crate) initial_ns: u64,
 }
 
 impl TokenBucketParams {
-    /// A bucket that starts full.
+    /// `initial`: how many tokens an unknown caller has, of the `burst` at most.
     pub(in crate::quota) fn new(
         limit: u64,
         period: Duration,
         burst: u64,
+        initial: u64,
     ) -> Result<Self, ConfigError> {
         let too_deep = || {
             let message = format!(
@@ -80,17 +79,8 @@ impl TokenBucketParams {
             burst,
             interval_ns,
             capacity_ns,
-            fifth_ns: burst.div_ceil(5) * interval_ns,
-            initial_ns: 0,
+            initial_ns: (burst - initial) * interval_ns,
         })
-    }
-
-    /// Sets how many tokens an unknown caller has, of the `burst` at most.
-    pub(super) const fn with_initial(self, initial: u64) -> Self {
-        Self {
-            initial_ns: (self.burst - initial) * self.interval_ns,
-            ..self
-        }
     }
 
     /// Returns how long a full bucket is remembered: 0 if callers start full.
@@ -113,14 +103,9 @@ impl TokenBucketParams {
     }
 }
 
-impl BucketState {
-    /// Returns the time until the stored bucket is full, even beyond the highest level of these
-    /// numbers.
-    const fn ahead_ns(&self) -> u64 {
-        self.more
-    }
-}
-
+/// `mark` is the microsecond at which the bucket is full again. It shows whether a reservation is still
+/// the last one. `more` is the time until the stored bucket is full, even beyond the highest level of
+/// these numbers.
 impl Arithmetic for TokenBucketParams {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -135,11 +120,6 @@ impl Arithmetic for TokenBucketParams {
     #[inline]
     fn slack(&self) -> u64 {
         SLACK_NS
-    }
-
-    #[inline]
-    fn fifth(&self) -> u64 {
-        self.fifth_ns
     }
 
     #[inline]
@@ -185,7 +165,7 @@ impl Arithmetic for TokenBucketParams {
     ) -> State {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
-        let ahead = change.applied_to(standing.ahead_ns()).min(EXACT).max(level);
+        let ahead = change.applied_to(standing.more).min(EXACT).max(level);
         let full_at_ns = at.now_us.saturating_mul(1_000).saturating_add(ahead);
         if ahead == level && level <= self.capacity_ns + SLACK_NS {
             return State::from_buf_and_len([full_at_ns, 0, 0], 1);
@@ -204,8 +184,6 @@ impl Arithmetic for TokenBucketParams {
             .div_ceil(1_000)
     }
 
-    /// `mark` is the microsecond at which the bucket is full again. It shows whether a
-    /// reservation is still the last one.
     #[inline]
     fn after(&self, standing: BucketState, change: Change, at: &ReadContext<'_>) -> BucketState {
         let level = change.applied_to(standing.level);
@@ -213,7 +191,7 @@ impl Arithmetic for TokenBucketParams {
             level,
             mark: match change {
                 Change::Take(1..) => {
-                    let ahead = change.applied_to(standing.ahead_ns()).min(EXACT).max(level);
+                    let ahead = change.applied_to(standing.more).min(EXACT).max(level);
                     at.now_us + ahead / 1_000
                 }
                 _ => 0,
@@ -231,12 +209,8 @@ impl Arithmetic for TokenBucketParams {
         cost: u64,
         at: &ReadContext<'_>,
     ) -> u64 {
-        let last_us = at.now_us + standing.ahead_ns().max(standing.level) / 1_000;
-        if at.taken_at == 0 || at.taken_at == last_us {
-            cost.min(standing.level)
-        } else {
-            0
-        }
+        let last_us = at.now_us + standing.more.max(standing.level) / 1_000;
+        at.refundable(last_us, cost.min(standing.level))
     }
 
     fn delay_us(&self, before: &BucketState, cost: u64, paces: bool) -> u64 {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Id;
 use crate::{
-    Decision, PolicyDecision, Quota, Verdict,
+    Decision, PolicyDecision, Quota, Source, Verdict,
     charge::{Check, Demand},
     quota::{
         Params,
@@ -142,11 +142,7 @@ fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyPa
 fn denied(check: &Check<'_>, now_us: u64, readings: &[Reading]) -> Decision {
     let operation = check.operation();
     let charges = check.charges().iter().zip(readings);
-    let mut policies =
+    let policies =
         charges.map(|(charge, reading)| policy_decision(charge, operation, 0, now_us, reading));
-    let decision = match (readings.len(), policies.next()) {
-        (1, Some(policy)) => Decision::of_one(operation, policy, 0, now_us),
-        (_, first) => Decision::new(operation, first.into_iter().chain(policies), 0, now_us),
-    };
-    decision.cached()
+    Decision::new(operation, policies, 0, now_us).made_from(Source::Cache)
 }

@@ -33,8 +33,7 @@ use crate::{
 /// forgotten while a denial of it is cached.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// 128 bits of a keyed hash. Without the process's key, no client can make two callers
-/// collide.
+/// Of the buckets of a check.
 type Id = (u64, u64);
 
 /// The denials that the clones of a store share.
@@ -172,11 +171,7 @@ impl DenialCache {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let (mut id, mut buckets): (Id, _) = ((charges.len() as u64, 0), Hashes::new());
         for charge in charges {
-            let bucket = self.process.hash.hash_128(
-                charge.policy.hash,
-                charge.demand.quota.letter(),
-                charge.key_bytes(),
-            );
+            let bucket = self.process.id(charge);
             id.0 = id.0.wrapping_mul(ODD).wrapping_add(bucket.0);
             id.1 = id.1.wrapping_mul(ODD).wrapping_add(bucket.1);
             if !charge.demand.quota.is_concurrency() {

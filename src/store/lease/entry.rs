@@ -5,7 +5,7 @@
 use std::{borrow::Cow, mem};
 
 use crate::{
-    Decision, PolicyDecision, Quota, StoreError,
+    Decision, PolicyDecision, Quota, Source, StoreError,
     charge::{Charge, Demand, Operation},
     quota::{
         Params,
@@ -42,9 +42,9 @@ pub(super) struct Entry {
     /// The units that must be refunded.
     ended: u64,
     /// The charge of the last lease, or of the first one while that is under way.
-    charge: Option<Box<Charge<'static>>>,
+    pub(super) charge: Option<Box<Charge<'static>>>,
     /// Whether a round trip is under way. There is at most one.
-    in_flight: bool,
+    pub(super) in_flight: bool,
     /// How often its bucket was reset. Leases from before a reset are void.
     resets: u64,
     sweeps_since_asked: u8,
@@ -133,15 +133,6 @@ impl Entry {
         charge.demand = Cow::Owned(demand(&charge.demand.quota, wanted - left, wanted));
         self.charge.get_or_insert_with(|| Box::new(charge.clone()));
         Some(self.begin(Operation::Take, charge, now_us))
-    }
-
-    /// Returns the charge of the last lease, or of the first one while that is under way.
-    pub(super) fn charge(&self) -> Option<&Charge<'static>> {
-        self.charge.as_deref()
-    }
-
-    pub(super) const fn in_flight(&self) -> bool {
-        self.in_flight
     }
 
     /// Records the end of a round trip.
@@ -282,7 +273,7 @@ impl Grant {
                 hold: None,
             };
             let policy = PolicyDecision::new(rule, operation, charge, 1, now_us, &before);
-            Decision::of_one(operation, policy, 1, now_us).made_from_lease()
+            Decision::of_one(operation, policy, 1, now_us).made_from(Source::Lease)
         })
     }
 }

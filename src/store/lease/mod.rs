@@ -13,22 +13,29 @@
 //! no more than it used in a tenth of a second.
 
 mod entry;
-mod reset;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{slice, sync::Arc, time::Duration};
+use std::{
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 pub(crate) use self::table::Leases;
-use self::{entry::RoundTrip, reset::reset, table::Id};
-use super::{Answer, Fallback, Store, tasks::Tasks};
+use self::{entry::RoundTrip, table::Id};
+use super::{Answer, Fallback, Store, StoreFuture, tasks::Tasks};
 use crate::{
-    Decision, Fingerprint, Key,
+    Decision, Fingerprint, Key, StoreError,
     charge::{Charge, Check, Operation},
     metrics::store::StoreMetrics,
+    util::on_drop::OnDrop,
 };
 
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
@@ -79,14 +86,13 @@ impl LeasingStore {
         for (id, trip) in self.leases.close() {
             self.send(id, trip);
         }
-        let any_in_flight = || self.leases.any_in_flight();
-        self.leases.wait_for_round_trips(any_in_flight).await;
+        self.leases.wait_for_round_trips(None).await;
     }
 
     #[cold]
     fn send(&self, id: Id, trip: RoundTrip) {
         let trips = self.clone().make_round_trips(id, trip);
-        self.tasks.spawn(self.leases.runtime(), trips);
+        self.tasks.spawn(&self.leases.runtime, trips);
     }
 
     /// Makes round trips, and sends each once. If a reply is lost, its units stay taken and are
@@ -126,7 +132,7 @@ impl Store for LeasingStore {
             self.send(found.id, *trip);
         }
         if found.begins_sweeping {
-            self.leases.runtime().spawn(self.clone().sweep());
+            self.leases.runtime.spawn(self.clone().sweep());
         }
         if let Some(grant) = found.grant {
             return Answer::Now(Ok(grant.decision(charge)));
@@ -175,6 +181,28 @@ impl Store for LeasingStore {
             ..self.store.metrics()
         }
     }
+}
+
+/// Waits for the round trips of these buckets, then for `answer`, which resets them. Their
+/// leases are void then, unless nothing was reset. No round trip of them begins meanwhile.
+async fn reset(
+    leases: Arc<Leases>,
+    ids: Vec<Id>,
+    answer: StoreFuture<()>,
+    longest_trip: Duration,
+) -> Result<(), StoreError> {
+    let may_have_run = AtomicBool::new(false);
+    leases.begin_resets(&ids);
+    let _end = OnDrop::new(|| leases.end_resets(&ids, may_have_run.load(Ordering::Relaxed)));
+    let _ = timeout(longest_trip, leases.wait_for_round_trips(Some(&ids))).await;
+    may_have_run.store(true, Ordering::Relaxed);
+    let answer = answer.await;
+    if let Err(error) = &answer {
+        // A connection whose replies are out of step may have run it.
+        let may_run = error.may_have_run() || error.is_foreign_reply();
+        may_have_run.store(may_run, Ordering::Relaxed);
+    }
+    answer
 }
 
 /// Returns the charge of a check that leased units may decide.

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Leases {
     table: Mutex<Table>,
     process: ProcessContext,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     /// Notified when a round trip ends.
     ends: Notify,
 }
@@ -33,8 +33,7 @@ struct Table {
     is_closed: bool,
 }
 
-/// 128 bits of a keyed hash. Without the process's key, no client can make two callers
-/// collide.
+/// Of a bucket.
 pub(super) type Id = (u64, u64);
 
 const MOST: usize = 4_096;
@@ -57,10 +56,6 @@ impl Leases {
             runtime,
             ends: Notify::new(),
         }
-    }
-
-    pub(super) const fn runtime(&self) -> &Handle {
-        &self.runtime
     }
 
     pub(super) fn look_up(&self, charge: &Charge<'_>) -> Lookup {
@@ -140,30 +135,27 @@ impl Leases {
         table.resets.retain(|_, resets| *resets > 0);
     }
 
-    pub(super) fn in_flight(&self, id: Id) -> bool {
-        let table = self.table();
-        table.entries.get(&id).is_some_and(Entry::in_flight)
-    }
-
-    pub(super) fn any_in_flight(&self) -> bool {
-        self.table().entries.values().any(Entry::in_flight)
-    }
-
     /// Returns how many units are leased and not used.
     pub(super) fn units(&self) -> u64 {
         self.table().entries.values().map(Entry::left).sum()
     }
 
-    /// Waits until round trips have ended.
-    pub(super) async fn wait_for_round_trips(&self, any_in_flight: impl Fn() -> bool) {
+    /// Waits until round trips have ended: those of some buckets, or of all.
+    pub(super) async fn wait_for_round_trips(&self, of: Option<&[Id]>) {
         loop {
             // Registered before the check, so that no end is missed.
             let end = self.ends.notified();
-            if !any_in_flight() {
+            if !self.any_in_flight(of) {
                 return;
             }
             end.await;
         }
+    }
+
+    pub(super) fn any_in_flight(&self, of: Option<&[Id]>) -> bool {
+        let table = self.table();
+        let mut entries = table.entries.iter();
+        entries.any(|(id, entry)| entry.in_flight && of.is_none_or(|ids| ids.contains(id)))
     }
 
     /// Returns the refunds that are due. `None`: nothing is left to sweep, so the sweeping ends.
@@ -202,18 +194,14 @@ impl Leases {
     }
 
     pub(super) fn id(&self, charge: &Charge<'_>) -> Id {
-        self.process.hash.hash_128(
-            charge.policy.hash,
-            charge.demand.quota.letter(),
-            charge.key_bytes(),
-        )
+        self.process.id(charge)
     }
 
     /// Returns the entries whose leases have such a charge.
     pub(super) fn ids_of(&self, is_such: impl Fn(&Charge<'_>) -> bool) -> Vec<Id> {
         let table = self.table();
         let entries = table.entries.iter();
-        let such = entries.filter(|(_, entry)| entry.charge().is_some_and(&is_such));
+        let such = entries.filter(|(_, entry)| entry.charge.as_deref().is_some_and(&is_such));
         such.map(|(id, _)| *id).collect()
     }
 

@@ -83,6 +83,10 @@ impl Drained {
 }
 
 impl Words {
+    fn new(state: State, drained_at_us: u64) -> Self {
+        Self::few(&state, drained_at_us).unwrap_or_else(|| Self::many(state, drained_at_us))
+    }
+
     /// Returns `None` for more than two words, or for two that are not a window.
     #[inline(always)]
     fn few(state: &State, drained_at_us: u64) -> Option<Self> {
@@ -141,9 +145,7 @@ impl Entry {
     /// Returns `None` if there is nothing to keep.
     #[inline]
     pub(super) fn new(id: BucketId, mut bucket: BucketWords) -> Option<Self> {
-        let (state, drained_at_us) = (all(&mut bucket)?, bucket.drained_at_us?);
-        let words = Words::few(&state, drained_at_us);
-        let words = words.unwrap_or_else(|| Words::many(state, drained_at_us));
+        let words = Words::new(all(&mut bucket)?, bucket.drained_at_us?);
         Some(Self { id, words })
     }
 
@@ -182,10 +184,7 @@ impl Entry {
     pub(super) fn put(&mut self, mut bucket: BucketWords) {
         let state = all(&mut bucket).unwrap_or_default();
         match (bucket.drained_at_us, &mut self.words) {
-            (Some(drained_at_us), words) => {
-                let few = Words::few(&state, drained_at_us);
-                *words = few.unwrap_or_else(|| Words::many(state, drained_at_us));
-            }
+            (Some(drained_at_us), words) => *words = Words::new(state, drained_at_us),
             (None, Words::Many(many)) => many.state = state,
             (None, Words::Few { .. }) => {}
         }

@@ -131,7 +131,7 @@ fn one_policy_name_with_two_quotas_on_one_store_is_logged_once() {
         built.push(RateLimitLayer::new(api(TokenBucket::per_second(10))).store(store.clone()));
         built.push(RateLimitLayer::new(api(TokenBucket::per_minute(30))).store(store.clone()));
     });
-    assert_one_line(&log, r#""api"|10-per-second|30-per-minute|charged twice"#);
+    assert_one_line(&log, r#""api"|10 per second|30 per minute|charged twice"#);
     let log = building(|| {
         for limit in 1..100 {
             let limiter = Limiter::new(store.clone(), api(TokenBucket::per_second(limit)));

@@ -124,6 +124,10 @@ impl Server {
         self.leases().id(&self.charge())
     }
 
+    fn is_in_flight(&self) -> bool {
+        self.leases().any_in_flight(Some(&[self.id()]))
+    }
+
     /// Checks; `None` if the server must decide.
     fn check_leased(&self) -> Option<Decision> {
         match self.take() {
@@ -154,7 +158,7 @@ impl Server {
                 break;
             }
         }
-        while self.leases().in_flight(self.id()) {
+        while self.is_in_flight() {
             yield_now().await;
         }
         self.close();
@@ -171,7 +175,7 @@ impl Server {
 
     /// Uses leased units until a new lease is under way, which the gate delays.
     async fn begin_lease(&self) {
-        while !self.leases().in_flight(self.id()) {
+        while !self.is_in_flight() {
             drop(self.check_leased());
         }
         yield_now().await;
@@ -246,7 +250,7 @@ async fn a_reset_waits_for_a_refund_that_is_under_way() {
         server.leasing.send(id, trip);
     }
     yield_now().await;
-    assert!(server.leases().in_flight(server.id()));
+    assert!(server.is_in_flight());
     let reset = server.begin_reset();
     yield_now().await;
     server.open();
@@ -273,7 +277,7 @@ async fn no_round_trip_begins_during_a_reset() {
     yield_now().await;
     // Leased units may be used during the reset, but no new lease begins.
     while server.check_leased().is_some() {}
-    assert!(!server.leases().in_flight(server.id()));
+    assert!(!server.is_in_flight());
     server.clock.advance(Duration::from_secs(1));
     assert!(server.leases().sweep().is_none_or(|trips| trips.is_empty()));
     finish.send(()).expect("the reset waits");
@@ -292,7 +296,7 @@ async fn a_round_trip_without_reply_delays_a_reset_until_its_deadline_at_most() 
     reset.await.expect("no panic").expect("a reset");
     assert!(server.check_leased().is_none(), "a void lease is used");
     server.open();
-    while server.leases().in_flight(server.id()) {
+    while server.is_in_flight() {
         yield_now().await;
     }
     assert!(
@@ -342,7 +346,7 @@ async fn only_a_reset_that_may_have_run_voids_leases() {
     reset.abort();
     assert!(reset.await.is_err());
     server.open();
-    while server.leases().in_flight(server.id()) {
+    while server.is_in_flight() {
         yield_now().await;
     }
     assert!(server.check_leased().is_some());
