@@ -30,7 +30,7 @@ pub(super) fn unsplittable(error: StoreError) -> StoreError {
 pub(crate) enum Redirect {
     /// The slot has another owner.
     Moved(Address),
-    /// The slot is being moved, and the key is there already, or will be.
+    /// The slot is being moved, and a key of this call is there already, or will be.
     Ask(Address),
     /// Of the keys of this call, some are still here and some there.
     TryAgain,
@@ -88,14 +88,16 @@ impl Cluster {
                     mode = SendMode::Batched;
                     self.record_move(slot, &address)
                 }
+                // The other checks of the batch may be the cause, or the shadows. Before Redis 7, a
+                // node replies ASK even if it lacks only some of the keys. At the other node, a
+                // check would then find the keys that are here empty.
+                Some(Redirect::Ask(_) | Redirect::TryAgain) if mode == SendMode::Batched => {
+                    mode = SendMode::Alone;
+                    Some(to)
+                }
                 Some(Redirect::Ask(address)) => {
                     mode = SendMode::Asking;
                     self.member(&address)
-                }
-                // The other checks of the batch may be the cause.
-                Some(Redirect::TryAgain) if mode == SendMode::Batched => {
-                    mode = SendMode::Alone;
-                    Some(to)
                 }
                 Some(Redirect::TryAgain) => return Err(error),
                 None => {
