@@ -20,8 +20,8 @@ impl io::Write for ToLog {
     }
 }
 
-/// Returns all lines that this thread logs while `run` runs.
-pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
+/// Starts the log of this thread anew.
+pub(crate) fn start() {
     static INIT: Once = Once::new();
     INIT.call_once(|| {
         tracing_subscriber::fmt()
@@ -32,7 +32,16 @@ pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
             .init();
     });
     LOG.take();
+}
+
+/// Returns what this thread has logged since its log was started.
+pub(crate) fn so_far() -> String {
+    LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap())
+}
+
+/// Returns all lines that this thread logs while `run` runs.
+pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
+    start();
     run();
-    let text = String::from_utf8(LOG.take()).unwrap();
-    text.lines().map(str::to_owned).collect()
+    so_far().lines().map(str::to_owned).collect()
 }

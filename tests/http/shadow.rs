@@ -67,35 +67,6 @@ fn shadow_with_headers_announces_shadow_policies_under_their_names() {
 }
 
 #[test]
-fn shadow_all_denies_no_request() {
-    let deny = OnStoreFailure::Deny;
-    let strict = Policy::new("strict", FixedWindow::per_hour(0)).on_store_failure(deny);
-    let (layer, _) = layer_with([old(), strict.shared()], |builder| builder.shadow_all());
-    for number in 1..=6 {
-        let answer = ask(&layer, plain());
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.names(), [] as [&str; 0]);
-        let decision = answer.decision.expect("a decision");
-        let denied = decision.shadow_denied().map(|policy| policy.name());
-        let expected = if number > 4 {
-            &["old", "strict"][..]
-        } else {
-            &["strict"]
-        };
-        assert_eq!(denied.collect::<Vec<_>>(), expected);
-    }
-    assert_eq!(checks_of(&layer, "strict").shadow_denied, 6);
-    // Nor while the store fails.
-    let failing = layer.store(Down);
-    assert_eq!(ask(&failing, plain()).status, 200);
-    let unknown = ["old", "strict"].map(|policy| checks_of(&failing, policy).unknown);
-    assert_eq!(unknown, [1, 1]);
-    let permits = RateLimitLayer::builder().policy(Policy::new("permits", Concurrency::new(1)));
-    let start = r#"policy "permits": a shadow policy cannot have a Concurrency quota"#;
-    assert_config_error(permits.shadow_all().build(), "cannot-shadow", start);
-}
-
-#[test]
 fn a_request_without_the_key_of_a_shadow_policy_passes_and_is_counted() {
     let keyed = || Policy::new("new", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
     // A layer that cannot read the peer's address answers with 500 only for enforced policies.

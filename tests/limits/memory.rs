@@ -317,22 +317,3 @@ fn callers_of_two_tiers_share_no_cells() {
     assert!(!is_admitted(&free, 1_000_000));
     assert!(is_admitted(&paid, 1_000_000));
 }
-
-#[test]
-fn check_now_decides_as_check_does_or_returns_unsupported() {
-    let (store, _) = store(1_024);
-    let limiter = Limiter::new(store, TokenBucket::per_minute(4));
-    for allowed in [true, true, false] {
-        assert_eq!(is_admitted(&limiter, 1), allowed);
-        assert_eq!(now(limiter.check(1)).is_allowed(), allowed);
-    }
-    // It must never be polled.
-    let remote = wrapped(MemoryStore::new(), |_, _| {
-        Answer::Later(Box::pin(async { panic!("the answer was awaited") }))
-    });
-    let limiter = Limiter::new(remote, TokenBucket::per_minute(4));
-    let error = limiter
-        .check_now(1)
-        .expect_err("an answer that comes later");
-    assert!(error.is_unsupported(), "{error}");
-}

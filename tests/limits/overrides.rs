@@ -6,13 +6,12 @@ use std::{
 };
 
 use tower_throttle::{
-    Fingerprint, LimiterBuilder, Lists,
+    LimiterBuilder, Lists,
     control::{Control, Mode},
 };
 
 use crate::support::overlaid::{Asked, KEYS, POLICIES, Told, quota, seen};
 use crate::support::prelude::*;
-use crate::support::web::Down;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -111,18 +110,6 @@ async fn random_documents_decide_like_limits_in_code() {
             );
         }
     }
-}
-
-#[tokio::test]
-async fn an_override_ends_by_itself() {
-    let plan = Policy::new("plan", FixedWindow::per_day(1));
-    let (limiter, control, _, clock) = controlled([plan], |builder| builder);
-    let raised = control.override_quota("plan", "ann", quota_of(FixedWindow::per_day(9)));
-    raised.until(HOUR).await.expect("an override");
-    assert_eq!(limit(&limiter, "ann"), 9);
-    clock.advance(HOUR);
-    control.refresh().await.expect("in memory");
-    assert_eq!(limit(&limiter, "ann"), 1);
 }
 
 #[tokio::test]
@@ -247,38 +234,6 @@ async fn lists_by_hand_stand_beside_those_of_the_limiter() {
     control.remove_all().await.expect("in memory");
     let listed = ["ann", "bob", "cat", "dan"].map(|key| admitted(&limiter, key));
     assert_eq!(listed, [100, 0, 0, 1]);
-}
-
-#[test]
-fn a_document_with_another_secret_is_an_error() {
-    let store = Guarded::new(MemoryStore::new());
-    let limiter = Limiter::builder()
-        .store(store)
-        .policy(TokenBucket::per_hour(1));
-    assert!(limiter.control(Control::in_memory()).build().is_ok());
-    #[derive(Debug)]
-    struct Secret(Down);
-    impl Store for Secret {
-        fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-            self.0.check(check)
-        }
-
-        fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-            self.0.reset(charges)
-        }
-
-        fn fingerprint(&self, key: &Key) -> Fingerprint {
-            Fingerprint::from(&Key::from((key.clone(), "secret")))
-        }
-    }
-    let limiter = Limiter::builder().store(Secret(Down));
-    let limiter = limiter.policy(TokenBucket::per_hour(1));
-    let limiter = limiter.control(Control::in_memory());
-    assert_config_error(
-        limiter.build(),
-        "control-secret",
-        "the control document names callers with another secret",
-    );
 }
 
 /// Threads take while the document changes: no unit is granted twice, and none is lost.

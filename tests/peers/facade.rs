@@ -1,23 +1,11 @@
 //! The publisher, with a recorder that keeps what it gets.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
 use ::metrics::{set_global_recorder, with_local_recorder};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::{task::yield_now, time::timeout};
-use tower_throttle::{
-    Limiter, TokenBucket,
-    metrics::{self, Publisher},
-};
+use tower_throttle::metrics::{self, Publisher};
 
-use crate::support::{
-    DEADLINE,
-    limiters::{acquire, paused_store},
-};
+use crate::support::prelude::*;
 
 fn limiter(name: &str, tokens: u64) -> Limiter {
     let builder = Limiter::builder().name(name);

@@ -1,14 +1,6 @@
 //! A client that opens very many HTTP/2 streams, and hangs up on all of them, costs no other
 //! caller a decision.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-
 use axum::{Router, extract::Request, middleware::map_request, routing::get};
 use http_body_util::Empty;
 use hyper::client::conn::http2::{SendRequest, handshake};
@@ -17,15 +9,10 @@ use hyper_util::{
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
-use tower_throttle::{
-    Concurrency, OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key,
-};
+use tokio::net::{TcpListener, TcpStream};
+use tower_throttle::RedisStore;
 
-use crate::support::{DEADLINE, RedisServer, eventually_async};
+use crate::support::prelude::*;
 
 const STREAMS: usize = 1_000;
 /// The number of streams that are opened at a time.

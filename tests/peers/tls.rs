@@ -9,11 +9,7 @@ use std::{
     iter::successors,
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
+    sync::atomic::AtomicU32,
 };
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -26,9 +22,9 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{ServerConfig, crypto::ring, pki_types::PrivatePkcs8KeyDer},
 };
-use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, Source};
+use tower_throttle::RedisStore;
 
-use crate::support::{RedisServer, eventually_async};
+use crate::support::prelude::*;
 
 /// Far longer than an attempt to connect takes. No test waits for it to pass.
 const DEADLINE: Duration = Duration::from_secs(60);

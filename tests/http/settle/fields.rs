@@ -132,22 +132,6 @@ fn each_policy_has_the_fields_of_its_own_settlement() {
 }
 
 #[test]
-fn a_denial_tells_what_is_left_beside_what_is_held() {
-    let policy = window("units", 10).cost(6);
-    let policy = policy.settle_by(|_: &Outcome<'_>| Settle::AtEnd);
-    let (layer, _) = layer_of([policy]);
-    let first = super::dropped::begin(&layer);
-    let denied = ask(&layer, plain());
-    assert_eq!(denied.status, 429);
-    assert_eq!(denied.number("retry-after"), 1);
-    assert_eq!(
-        denied.field("ratelimit").as_deref(),
-        Some(r#""units";r=4;t=1"#)
-    );
-    drop(first);
-}
-
-#[test]
 fn partition_keys_are_those_of_the_policies() {
     let partitions = |policies: [Policy; 2]| -> Vec<String> {
         let (layer, _) = layer_with(policies, |builder| builder.partition_key_secret(b"secret"));

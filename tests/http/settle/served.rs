@@ -11,7 +11,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::{Frames, Part, left_of, window};
+use super::{Frames, Part, window};
 use crate::prelude::*;
 
 /// What was known at the end: bytes, whether that was all, and the checksum in the trailers.
@@ -149,40 +149,6 @@ async fn a_client_that_leaves_and_a_body_that_fails_are_not_complete() {
     assert_eq!(ends.next().await, (4, false, None));
 }
 
-/// After an upgrade, the task that serves the connection settles.
-#[tokio::test]
-async fn a_connection_that_is_upgraded_is_settled_by_its_task() {
-    let policy = window("messages", 100).cost(20);
-    let (layer, _) = layer_of([policy.settle_by(|_: &Outcome<'_>| Settle::AtEnd)]);
-    let upgrade = async move |mut request: Request<Body>| {
-        let hold: Hold = request.extensions().get().cloned().expect("a handle");
-        let upgraded = hyper::upgrade::on(&mut request);
-        tokio::spawn(async move {
-            let io = upgraded.await.expect("a connection");
-            let (mut io, mut messages) = (hyper_util::rt::TokioIo::new(io), Vec::new());
-            io.read_to_end(&mut messages).await.expect("messages");
-            assert!(hold.settle("messages", messages.len() as u64));
-        });
-        let fields = [("connection", "upgrade"), ("upgrade", "test")];
-        (StatusCode::SWITCHING_PROTOCOLS, fields)
-    };
-    let app = Router::new().route("/", get(upgrade)).layer(layer.clone());
-    let mut stream = TcpStream::connect(listen(app).await)
-        .await
-        .expect("a connection");
-    let request = "GET / HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: test\r\n\r\n";
-    stream
-        .write_all(request.as_bytes())
-        .await
-        .expect("it reads");
-    let head = read_until(&mut stream, "\r\n\r\n").await;
-    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
-    assert_eq!(left_of(&layer), 80);
-    stream.write_all(b"12345").await.expect("it reads");
-    drop(stream);
-    eventually_async("the settlement", async || left_of(&layer) == 95).await;
-}
-
 /// In Redis, too, the fields tell what is left after the settlement, which is sent in the
 /// background.
 #[tokio::test]
@@ -210,7 +176,7 @@ async fn in_redis_the_fields_tell_what_is_left_afterwards() {
         eventually_async("the settlement", async || {
             let buckets = layer.buckets(&(&Request::new(())).into()).expect("a key");
             let decision = buckets.peek().await.expect("a decision");
-            crate::support::left_of(&decision) == [remaining]
+            left_of(&decision) == [remaining]
         })
         .await;
     }

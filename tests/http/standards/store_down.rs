@@ -57,21 +57,6 @@ Retry-After: 5
 }
 
 #[test]
-fn deciding_in_this_process_is_the_default() {
-    let layer = layer_on(Down, api());
-    for left in (0..100).rev() {
-        let answer = ask(&layer, plain());
-        assert_eq!(answer.status, StatusCode::OK);
-        assert_eq!(answer.decision.as_ref().unwrap().source(), Source::Local);
-        let limit = answer.field("ratelimit").unwrap();
-        assert!(limit.starts_with(&format!("\"api\";r={left};")), "{limit}");
-    }
-    let denied = ask(&layer, plain());
-    assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(denied.decision.unwrap().source(), Source::Local);
-}
-
-#[test]
 fn jitter_is_added_for_a_failing_store_too() {
     let (layer, _) = layer_with([api()], |builder| {
         let deny = builder.on_store_failure(OnStoreFailure::Deny);

@@ -5,7 +5,7 @@
 
 use std::future::{pending, poll_fn};
 
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::time::sleep;
 
 use crate::support::prelude::*;
 
@@ -17,8 +17,6 @@ pub(super) enum Does {
     AnswersLater(u32),
     /// Executes the check, and answers after this time.
     AnswersAfter(Duration),
-    /// Executes the check, and answers when the gate gives a permit.
-    WaitsAtGate,
     Fails(StoreError),
     FailsLater(StoreError),
     /// Executes the check, and never answers.
@@ -53,7 +51,6 @@ struct Inner {
     fallback: Fallback,
     does: Mutex<Does>,
     calls: AtomicU64,
-    gate: Arc<Semaphore>,
 }
 
 impl Switch {
@@ -65,7 +62,6 @@ impl Switch {
             fallback: Fallback::with_clock(clock.clone()),
             does: Mutex::new(Does::Answers),
             calls: AtomicU64::new(0),
-            gate: Arc::new(Semaphore::new(0)),
         }))
     }
 
@@ -88,10 +84,6 @@ impl Switch {
         self.0.calls.load(Ordering::SeqCst)
     }
 
-    pub(super) fn open_gate(&self, permits: usize) {
-        self.0.gate.add_permits(permits);
-    }
-
     /// Returns a limiter that bypasses the switch, to read what the store itself holds.
     pub(super) fn looking<const N: usize>(&self, policies: [Policy; N]) -> Limiter {
         limiter_of(self.memory().clone(), policies)
@@ -112,10 +104,6 @@ impl Switch {
             Does::Answers => act(),
             Does::AnswersLater(polls) => later(act(), pauses(polls)),
             Does::AnswersAfter(wait) => later(act(), sleep(wait)),
-            Does::WaitsAtGate => {
-                let gate = Arc::clone(&self.0.gate);
-                later(act(), async move { gate.acquire().await.unwrap().forget() })
-            }
             Does::Fails(error) => Answer::Now(Err(error)),
             Does::FailsLater(error) => later(Answer::Now(Err(error)), pauses(1)),
             Does::ActsAndIsSilent => later(act(), pending()),

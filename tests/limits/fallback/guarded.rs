@@ -45,18 +45,6 @@ async fn the_deadline_is_exact() {
     }
 }
 
-#[test]
-fn an_immediate_answer_needs_no_runtime() {
-    let store = switch();
-    let limiter = denying(Guarded::new(Guarded::new(store.clone())));
-    assert!(finish(limiter.check("ann")).unwrap().is_allowed());
-    store.now(unavailable());
-    for _ in 0..100 {
-        assert!(finish(limiter.check("ann")).unwrap_err().is_unavailable());
-        assert!(finish(limiter.reset("ann")).unwrap_err().is_unavailable());
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn five_failures_in_a_row_open_the_breaker() {
     let store = switch();
@@ -106,53 +94,6 @@ async fn opened(store: &Switch, limiter: &Limiter) {
     eventually_async("an open breaker", is_open).await;
 }
 
-/// Real threads race, in real time: whatever the machine does, the breaker lets one call through
-/// for each second that no probe has ended.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn one_of_many_racing_tasks_probes_and_all_pass_after_its_reply() {
-    let store = switch();
-    let limiter = denying(Guarded::new(store.clone()).timeout(Duration::from_secs(600)));
-    opened(&store, &limiter).await;
-    // A probe waits until the gate opens.
-    store.now(Does::WaitsAtGate);
-    let (before, started) = (store.calls(), Instant::now());
-    let is_over = Arc::new(AtomicBool::new(false));
-    let refused = Arc::new(AtomicU64::new(0));
-    let tasks = (0..64).map(|_| {
-        let (limiter, is_over) = (limiter.clone(), Arc::clone(&is_over));
-        let refused = Arc::clone(&refused);
-        async move {
-            let mut admitted = 0_u64;
-            while !is_over.load(Ordering::Relaxed) {
-                match limiter.check("ann").await {
-                    Ok(_) => admitted += 1,
-                    Err(error) => {
-                        assert!(error.is_unavailable(), "{error}");
-                        refused.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                tokio::task::yield_now().await;
-            }
-            admitted
-        }
-    });
-    let tasks = JoinSet::from_iter(tasks);
-    // For many times the first pause, and for many checks.
-    eventually_async("a probe, and many refusals", || async {
-        let probes = store.calls() - before;
-        let (waited, refused) = (started.elapsed(), refused.load(Ordering::Relaxed));
-        assert!(probes <= 1 + waited.as_secs(), "{probes} in {waited:?}");
-        probes > 0 && waited > ms(300) && refused > 1_000
-    })
-    .await;
-    store.now(Does::Answers);
-    store.open_gate(64);
-    eventually_async("all of them", || async { store.calls() > before + 64 * 10 }).await;
-    is_over.store(true, Ordering::Relaxed);
-    let admitted: u64 = tasks.join_all().await.iter().sum();
-    assert!(admitted > 600, "{admitted}");
-}
-
 /// Callers that leave do not end its pauses either: a probe goes on without its caller.
 #[tokio::test(start_paused = true)]
 async fn a_probe_whose_caller_leaves_still_ends() {
@@ -195,19 +136,4 @@ async fn nested_guards_decide_as_one() {
         store.now(Does::Answers);
         soon(ms(4_000), async || limiter.check("ann").await.is_ok()).await;
     }
-}
-
-/// While the breaker is open, no caller with local room is denied.
-#[tokio::test(start_paused = true)]
-async fn an_open_guard_decides_in_this_process() {
-    let store = switch();
-    let guarded = Guarded::new(store.clone()).timeout(ms(5));
-    let limiter = Limiter::new(guarded, TokenBucket::per_hour(1_000));
-    store.now(Does::IsSilent);
-    let mut admitted = 0;
-    for _ in 0..2_000 {
-        admitted += u64::from(check(&limiter, "ann").await.is_allowed());
-    }
-    assert_eq!(admitted, 1_000);
-    assert_eq!(store.calls(), 5);
 }

@@ -1,6 +1,6 @@
 //! One check of policies with different choices for a failure of the store.
 
-use super::fake_store::{Does, Switch, finish, unavailable, unavailable_later};
+use super::fake_store::{Switch, finish, unavailable, unavailable_later};
 use crate::support::prelude::*;
 use crate::support::web::{ask_service, layer_on};
 
@@ -100,20 +100,4 @@ fn stacked_layers_report_the_worst_source() {
         assert_eq!(Some(decision.source()), worst);
         assert_eq!(decision.verdict(), Verdict::Allowed);
     }
-}
-
-/// Either the store decides for all policies, or this process does.
-#[test]
-fn a_store_that_answers_again_decides_on_all() {
-    let store = Switch::down(&Arc::new(ManualClock::new()));
-    let limiter = limiter_of(store.clone(), [policy(0), policy(2)]);
-    for _ in 0..4 {
-        drop(finish(check(&limiter, "ann")));
-    }
-    assert_eq!(left_locally(&store), [0, 5, 4]);
-    store.now(Does::Answers);
-    let decision = finish(check(&limiter, "ann"));
-    assert_eq!(decision.source(), Source::Store);
-    assert_eq!(left_of(&decision), [2, 6]);
-    assert_eq!(left_locally(&store), [0, 5, 4], "kept for the next failure");
 }

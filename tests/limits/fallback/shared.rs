@@ -120,18 +120,3 @@ fn a_share_of_0_is_an_error_that_names_the_setting() {
     let mended = policy().on_store_failure(OnStoreFailure::local());
     assert!(limiter(mended).on_store_failure(none).build().is_ok());
 }
-
-/// The error of an impossible operation is returned, whatever the policy chose for failures.
-#[test]
-fn permits_cannot_be_checked_in_an_outage_either() {
-    let limiter = Limiter::new(down(), Concurrency::new(3));
-    let credit = limiter.credit("ann", 1);
-    for answer in [
-        finish(limiter.check("ann")),
-        finish(limiter.take_up_to("ann", 1)),
-        finish(limiter.debit("ann", 1)),
-        finish(credit).map(|refund| refund.decision().clone()),
-    ] {
-        assert!(answer.is_err_and(|error| error.is_unsupported()));
-    }
-}

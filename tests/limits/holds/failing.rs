@@ -96,18 +96,3 @@ async fn a_settlement_waits_for_a_shadow_check_and_ends_with_it() {
     let policy = decision.shadow_policies().next().expect("a policy");
     assert_eq!(policy.remaining(), 90);
 }
-
-/// A caller that leaves takes nothing, although its check is under way.
-#[tokio::test(start_paused = true)]
-async fn a_reservation_whose_future_is_dropped_holds_nothing() {
-    let store = Watched::new();
-    let limiter = limiter(&store);
-    store.set(Operation::Take, Some(Fate::Late));
-    let mut reserving = Box::pin(reserve(&limiter, 40));
-    assert!(poll(&mut reserving).is_pending());
-    assert_eq!(remaining(&limiter).await, 60);
-    drop(reserving);
-    pass(LATE * 2).await;
-    assert_eq!(remaining(&limiter).await, 100);
-    assert_eq!(store.calls(Operation::Refund), 1);
-}

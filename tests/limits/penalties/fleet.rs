@@ -70,26 +70,6 @@ async fn the_strikes_of_one_process_are_counted_exactly() {
     assert_eq!(asked.count(), 2, "the first denial, and the ban");
 }
 
-/// Between two denials that Redis sees, the cached ones are sent with the later one.
-#[tokio::test(start_paused = true)]
-async fn cached_strikes_are_sent_when_the_cached_denial_ends() {
-    let redis = SimulatedRedis::new();
-    let limiter = process(&redis, striking(Penalty::after(1_000)));
-    assert!(check(&limiter, "ann").await.is_allowed());
-    for _ in 0..10 {
-        let _ = check(&limiter, "ann").await;
-        advance(TENTH).await;
-    }
-    let other = process(&redis, striking(Penalty::after(1_000)));
-    let known = peek(&other, "ann").await;
-    assert_eq!(strikes_left(&known), 999, "nine are in the other process");
-    let decision = check(&limiter, "ann").await;
-    assert_eq!(decision.source(), Source::Store);
-    assert_eq!(strikes_left(&decision), 989);
-    let known = peek(&other, "ann").await;
-    assert_eq!(strikes_left(&known), 989);
-}
-
 /// Others come meanwhile, whose cached denials end earlier or later.
 #[tokio::test(start_paused = true)]
 async fn other_callers_do_not_lose_a_callers_strikes() {
@@ -261,22 +241,6 @@ async fn while_the_store_fails_strikes_count_here_and_bans_by_hand_are_errors() 
         assert!(error.is_unavailable(), "{error}");
         assert!(check(&limiter, "bob").await.is_allowed());
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_the_store_fails_a_policy_may_deny_or_allow() {
-    let (redis, limiter) = failing(OnStoreFailure::Allow);
-    ban(&limiter, "ann", minutes(60)).await;
-    assert!(is_banned_now(&limiter, "ann").await);
-    redis.set_connected(false);
-    advance(Duration::from_secs(1)).await;
-    let decision = check(&limiter, "ann").await;
-    assert_eq!(decision.source(), Source::StoreFailure);
-    assert!(decision.is_allowed());
-
-    let (redis, limiter) = failing(OnStoreFailure::Deny);
-    redis.set_connected(false);
-    assert!(limiter.check("ann").await.is_err());
 }
 
 /// Denials of local buckets are strikes in local buckets, and each process starts bans of its own.

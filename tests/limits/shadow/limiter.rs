@@ -122,3 +122,18 @@ async fn each_policy_may_owe_its_own_debt_and_shadow_policies_lose_nothing() {
     let debit = limiter.debit("ann", 9).await.expect("charged");
     assert_eq!((debit.charged(), debit.uncharged()), (9, 0));
 }
+
+/// The two sides have the same buckets, so nothing is forgotten when the share grows.
+#[tokio::test]
+async fn a_caller_that_changes_sides_keeps_its_bucket() {
+    let store = MemoryStore::new();
+    let policy = || Policy::new("api", FixedWindow::per_hour(3));
+    let [before, after] =
+        [policy().shadow(), policy()].map(|policy| Limiter::new(store.clone(), policy));
+    for _ in 0..2 {
+        assert!(check(&before, "ann").await.is_allowed());
+    }
+    assert!(check(&after, "ann").await.is_allowed());
+    assert!(!check(&after, "ann").await.is_allowed());
+    assert_eq!(check(&before, "ann").await.shadow_denied().count(), 1);
+}

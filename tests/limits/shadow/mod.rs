@@ -2,7 +2,6 @@
 
 mod beside;
 mod limiter;
-mod share;
 
 use crate::support::prelude::*;
 use crate::support::trace;
@@ -32,47 +31,25 @@ fn errors_of_shadow_policies_are_reported_at_build() {
     }
     let failure = r#"policy "new": a shadow policy cannot have `on_store_failure(..)`"#;
     let held = r#"policy "permits": a shadow policy cannot have a Concurrency quota, because its units are held"#;
-    let outside = r#"policy "new": `enforce_for_percent(0)` is outside 1 to 100"#;
-    for (wrong, code, start) in [
-        (
-            alone(new().shadow().on_store_failure(deny)),
-            "cannot-shadow",
-            failure,
-        ),
-        (
-            alone(new().shadow().on_store_failure(share)),
-            "cannot-shadow",
-            failure,
-        ),
-        (alone(permits().shadow()), "cannot-shadow", held),
-        (
-            alone(permits().enforce_for_percent(50)),
-            "cannot-shadow",
-            held,
-        ),
-        (alone(permits()).shadow_all(), "cannot-shadow", held),
-        (
-            alone(new().enforce_for_percent(0)),
-            "percent-out-of-range",
-            outside,
-        ),
-        (
-            alone(new().enforce_for_percent(101)),
-            "percent-out-of-range",
-            r#"policy "new": `enforce_for_percent(101)` is"#,
-        ),
-        (
-            alone(new().shared().enforce_for_percent(10)),
-            "shared-percent",
-            r#"policy "new": `enforce_for_percent(..)` chooses among keys"#,
-        ),
-        // Two policies of one name would share their buckets, whatever they do.
-        (
-            alone(new()).policy(new().shadow()),
-            "duplicate-policy",
-            "two policies",
-        ),
+    for (wrong, start) in [
+        (alone(new().shadow().on_store_failure(deny)), failure),
+        (alone(new().shadow().on_store_failure(share)), failure),
+        (alone(permits().shadow()), held),
+        (alone(permits().enforce_for_percent(50)), held),
+        (alone(permits()).shadow_all(), held),
     ] {
-        assert_config_error(wrong.build(), code, start);
+        assert_config_error(wrong.build(), "cannot-shadow", start);
     }
+    for percent in [0, 101] {
+        let wrong = alone(new().enforce_for_percent(percent)).build();
+        let start =
+            format!(r#"policy "new": `enforce_for_percent({percent})` is outside 1 to 100"#);
+        assert_config_error(wrong, "percent-out-of-range", &start);
+    }
+    let shared = alone(new().shared().enforce_for_percent(10)).build();
+    let start = r#"policy "new": `enforce_for_percent(..)` chooses among keys"#;
+    assert_config_error(shared, "shared-percent", start);
+    // Two policies of one name would share their buckets, whatever they do.
+    let twice = alone(new()).policy(new().shadow()).build();
+    assert_config_error(twice, "duplicate-policy", "two policies");
 }

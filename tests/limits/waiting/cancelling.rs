@@ -5,7 +5,6 @@ use tokio::time::{Instant, sleep};
 use super::fixtures::whole_ms;
 use crate::support::limiters::START_US;
 use crate::support::prelude::*;
-use crate::support::web::Slow;
 
 const INTERVAL_MS: u64 = 10;
 
@@ -109,35 +108,6 @@ async fn random_arrivals_and_departures_leave_the_exact_level() {
         come_and_go(&mut random, quota, burst, false).await;
         let queue = LeakyBucket::per_second(100).queue(200);
         come_and_go(&mut random, queue.try_into().unwrap(), 201, true).await;
-    }
-}
-
-/// The store has taken the unit, but its answer has not arrived.
-#[tokio::test(start_paused = true)]
-async fn leaving_before_the_answer_arrives_refunds() {
-    let mut random = Random::new();
-    let store = paused_store();
-    let slow = Slow::new(store.clone());
-    let bucket = || Policy::new("bucket", TokenBucket::per_hour(1_000).burst(100));
-    let (asking, looking) = (
-        Limiter::new(slow.clone(), bucket()),
-        Limiter::new(store, bucket()),
-    );
-    let waiting = (0..500).map(|_| come(&asking, ms(100_000_000)));
-    let waiting: Vec<_> = waiting.collect();
-    // The first hundred do not wait, so their units are used.
-    let waiting = waiting.into_iter().enumerate();
-    let stays = |(place, _): &(usize, _)| *place < 100 || random.below(2) == 0;
-    let mut waiting: Vec<_> = waiting.filter(stays).map(|(_, future)| future).collect();
-    slow.gate.add_permits(100_000);
-    // The units of callers that left are refunded when their answers arrive.
-    let stay = ms(waiting.len() as u64 * 3_600);
-    let mut turns = 0;
-    while taken(&looking).await != stay {
-        waiting.retain_mut(|future| poll(future).is_pending());
-        turns += 1;
-        assert!(turns < 1_000, "not refunded");
-        tokio::task::yield_now().await;
     }
 }
 

@@ -107,26 +107,6 @@ async fn an_error_releases_the_permit_though_its_future_is_kept() {
     assert_eq!(left(&limiter, "").await, 1, "held by a future that is done");
 }
 
-#[tokio::test(start_paused = true)]
-async fn permits_are_released_and_units_of_a_bucket_are_not() {
-    let store = paused_store();
-    let bucket = Policy::new("bucket", TokenBucket::per_hour(3)).shared();
-    let builder = RateLimitLayer::builder().store(store.clone());
-    let builder = builder.policy(few(2)).policy(bucket.clone());
-    let layer = builder.build().unwrap();
-    let [permits, tokens] = [few(2), bucket].map(|policy| Limiter::new(store.clone(), policy));
-    for (status, remaining) in [(200, 2), (200, 1), (200, 0), (429, 0)] {
-        let response = layer.layer(tower::service_fn(hello)).oneshot(plain()).await;
-        let response = response.unwrap();
-        assert_eq!(response.status(), status);
-        let held = u64::from(status == 200);
-        assert_eq!(left(&permits, "").await, 2 - held, "{status}");
-        drop(response.into_body().collect().await.unwrap());
-        assert_eq!(left(&permits, "").await, 2);
-        assert_eq!(left(&tokens, "").await, remaining);
-    }
-}
-
 type Inner = Pin<Box<dyn Future<Output = Result<Response<Channel>, BoxError>> + Send>>;
 
 /// Each request ends in a random way. In the end no permit is held.

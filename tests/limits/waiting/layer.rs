@@ -6,7 +6,6 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::fixtures::whole_ms;
 use crate::support::prelude::*;
-use crate::support::web::Slow;
 
 fn queue(units: u64) -> Policy {
     Policy::new("queue", LeakyBucket::per_second(10).queue(units)).shared()
@@ -77,37 +76,6 @@ async fn inner_calls_are_spaced_and_requests_beyond_the_bound_are_denied_at_once
     assert_eq!(send(&layer(window, ms(399)), 5).await, (2, vec![0, 0]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_dropped_request_refunds_its_reservation() {
-    let store = paused_store();
-    let layer = RateLimitLayer::new(queue(3)).store(store.clone());
-    let limiter = Limiter::new(store, queue(3));
-    let (sender, mut called) = mpsc::unbounded_channel();
-    let request = || {
-        let sender = sender.clone();
-        let inner = tower::service_fn(move |_| hello_at(sender.clone()));
-        Box::pin(layer.layer(inner).oneshot(plain()))
-    };
-    assert!(poll(&mut request()).is_ready());
-    let mut waiting = vec![request(), request(), request()];
-    for one in &mut waiting {
-        assert!(poll(one).is_pending());
-    }
-    assert_eq!(left(&limiter, "").await, 0);
-    assert_eq!(request().await.unwrap().status(), 429);
-    drop(waiting.pop());
-    assert_eq!(left(&limiter, "").await, 1);
-    let mut another = request();
-    assert!(poll(&mut another).is_pending());
-    assert_eq!(left(&limiter, "").await, 0);
-    drop((waiting, another));
-    assert_eq!(left(&limiter, "").await, 3);
-    drop(sender);
-    assert!(called.recv().await.is_some());
-    let call = called.recv().await;
-    assert_eq!(call, None, "called for a caller that left");
-}
-
 /// The turn counts from the call, whenever the future is first polled.
 #[tokio::test(start_paused = true)]
 async fn a_future_that_is_polled_late_is_ready_at_once() {
@@ -119,48 +87,4 @@ async fn a_future_that_is_polled_late_is_ready_at_once() {
     tokio::time::sleep(ms(60)).await;
     assert_eq!(second.await.unwrap().status(), 200);
     assert_eq!(whole_ms(started.elapsed()), 100);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_decision_of_a_caller_that_waited_reports_each_policy() {
-    let layer = RateLimitLayer::builder()
-        .store(paused_store())
-        .policy(Policy::new("bucket", TokenBucket::per_second(10).burst(1)).shared())
-        .policy(queue(9))
-        .policy(Policy::new("few", Concurrency::new(3)).shared())
-        .policy(Policy::new("window", FixedWindow::per_hour(7)).shared())
-        .wait_up_to(ms(1_000))
-        .decision_in_extensions()
-        .build()
-        .unwrap();
-    for (turn, waits) in [[0; 2], [100; 2]].into_iter().enumerate() {
-        let response = layer.layer(tower::service_fn(hello)).oneshot(plain()).await;
-        let response = response.unwrap();
-        assert!(response.headers().contains_key("ratelimit"));
-        let decision: &Decision = response.extensions().get().unwrap();
-        let delays = decision.policies().map(|policy| policy.delay());
-        let delays: Vec<_> = delays.collect();
-        assert_eq!(delays[..2], waits.map(ms));
-        assert_eq!(delays[2..], [ms(0); 2]);
-        assert_eq!((decision.delay(), decision.charged()), (ms(waits[0]), 1));
-        assert_eq!(left_of(decision)[2..], [2, 6 - turn as u64]);
-    }
-}
-
-/// The store answers late. The request is still held for the whole delay.
-#[tokio::test(start_paused = true)]
-async fn a_slow_store_admits_no_caller_early() {
-    let slow = Slow::new(paused_store());
-    let layer = RateLimitLayer::new(queue(3)).store(slow.clone());
-    let mut service = layer.layer(tower::service_fn(hello));
-    let started = Instant::now();
-    slow.gate.add_permits(1);
-    drop(service.call(plain()).await.unwrap());
-    let gate = slow.gate.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(ms(30)).await;
-        gate.add_permits(1);
-    });
-    assert_eq!(service.call(plain()).await.unwrap().status(), 200);
-    assert!(started.elapsed() >= ms(100));
 }

@@ -41,34 +41,3 @@ async fn a_thousand_wait_in_order_each_until_its_moment() {
         assert_eq!(admitted_ms(&limiter).await, expected, "{policy:?}");
     }
 }
-
-/// Arrivals at random moments, with random costs, against a bucket that is computed here.
-#[tokio::test(start_paused = true)]
-async fn random_arrivals_are_admitted_when_the_refill_allows() {
-    let mut random = Random::new();
-    for _ in 0..20 {
-        let (burst, interval_ms) = (1 + random.below(8), 1 + random.below(40));
-        let bucket = TokenBucket::new(1, ms(interval_ms)).burst(burst);
-        let limiter = Limiter::new(paused_store(), bucket);
-        let mut tasks = JoinSet::new();
-        let started = Instant::now();
-        // Each caller has a bucket of its own.
-        let mut full_at = [0; 2];
-        for _ in 0..300 {
-            tokio::time::sleep(ms(random.below(60))).await;
-            let (now, cost) = (whole_ms(started.elapsed()), 1 + random.below(burst));
-            let key = random.below(2);
-            let full_at = &mut full_at[key as usize];
-            *full_at = now.max(*full_at) + cost * interval_ms;
-            let expected = now.max(full_at.saturating_sub(burst * interval_ms));
-            let limiter = limiter.clone();
-            tasks.spawn(async move {
-                let permit = limiter.acquire_n(key, cost, WAIT).await.unwrap();
-                assert!(permit.is_allowed());
-                assert_eq!(whole_ms(started.elapsed()), expected);
-            });
-            tokio::task::yield_now().await;
-        }
-        tasks.join_all().await;
-    }
-}

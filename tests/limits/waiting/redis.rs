@@ -11,37 +11,6 @@ fn connect(server: &RedisServer) -> RedisStore {
     store.connect(&server.url()).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_are_admitted_at_their_moments_and_never_early() {
-    let server = RedisServer::start();
-    let policies = [
-        Policy::new("bucket", TokenBucket::per_second(1_000).burst(1)),
-        Policy::new("queue", LeakyBucket::per_second(1_000).queue(300)),
-    ];
-    for policy in policies {
-        let limiter = limiter_of(connect(&server), [policy]);
-        let mut tasks = JoinSet::new();
-        for _ in 0..300 {
-            let limiter = limiter.clone();
-            tasks.spawn(async move {
-                let asked = std::time::Instant::now();
-                let permit = acquire(&limiter, "ann", HOUR).await;
-                assert!(permit.is_allowed());
-                let decision = permit.decision();
-                assert!(asked.elapsed() >= decision.delay());
-                Duration::from_micros(decided_at_us(decision)) + decision.delay()
-            });
-        }
-        let mut moments = tasks.join_all().await;
-        moments.sort_unstable();
-        for (earlier, later) in moments.iter().zip(&moments[1..]) {
-            // Each is exact to the microsecond in which clocks tick.
-            assert!(*later - *earlier >= Duration::from_micros(998));
-        }
-    }
-    server.assert_all_keys_expire();
-}
-
 /// Callers leave at any moment: before the check is sent, while it or its answer is in flight,
 /// and while they wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,27 +60,4 @@ async fn leaving_at_random_moments_refunds_everything() {
     drop(permits);
     eventually_async("the permits", || stands(0)).await;
     server.assert_all_keys_expire();
-}
-
-/// For each millisecond of many lifetimes.
-#[cfg(feature = "testing")]
-#[tokio::test(start_paused = true)]
-async fn a_permit_in_redis_is_renewed_as_long_as_it_is_held() {
-    let redis = tower_throttle::testing::SimulatedRedis::new();
-    redis.set_delay(ms(3));
-    let policy = || Concurrency::new(5).lifetime(ms(300));
-    let process = || {
-        let store = RedisStore::builder().simulated(&redis.over_another_network());
-        Limiter::new(store.unwrap(), policy())
-    };
-    let (here, there) = (process(), process());
-    let ours = here.acquire("ann", HOUR).await.unwrap();
-    assert!(ours.is_allowed());
-    for _ in 0..3_000 {
-        assert_eq!(left(&there, "ann").await, 4);
-        tokio::time::sleep(ms(1)).await;
-    }
-    drop(ours);
-    tokio::time::sleep(ms(3)).await;
-    assert_eq!(left(&there, "ann").await, 5);
 }

@@ -1,13 +1,5 @@
 //! A gRPC method behind the layer, and how clients call it.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-
 use axum::{Router, body::Body};
 use bytes::{Buf, BufMut, Bytes};
 use http::{HeaderMap, HeaderValue, Response, uri::PathAndQuery};
@@ -20,9 +12,8 @@ use tonic::{
     transport::Channel,
 };
 use tonic_types::StatusExt;
-use tower_throttle::{Policy, RateLimitLayer, TokenBucket};
 
-use crate::support::web::cost_in;
+use crate::support::{prelude::*, web::cost_in};
 
 /// A codec that passes messages on unchanged.
 #[derive(Clone, Copy, Default)]

@@ -75,21 +75,6 @@ async fn a_client_reads_resource_exhausted_with_the_time_to_wait() {
     assert_eq!(call(&mut client, 1).await.unwrap(), "hello");
 }
 
-#[tokio::test]
-async fn a_client_gets_no_retry_time_for_an_impossible_cost() {
-    let (layer, _) = layer_of([one_in_12_seconds()]);
-    let (address, calls) = serve(layer).await;
-    let status = call(&mut connect(&address).await, 250).await.unwrap_err();
-    assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(status.message(), r#"Cost 250 exceeds policy "api" (1)."#);
-    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("-1"));
-    assert_eq!(metadata(&status, "grpc-status-details-bin"), None);
-    assert!(status.details().is_empty());
-    assert_eq!(retry_delay(&status), None);
-    assert_eq!(metadata(&status, "ratelimit"), Some(r#""api";r=1"#));
-    assert_eq!(calls.load(Ordering::SeqCst), 0);
-}
-
 /// A missing key, an application without peer addresses, and a name with signs that are encoded.
 #[tokio::test]
 async fn each_denial_has_a_status_of_its_own() {

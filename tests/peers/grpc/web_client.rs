@@ -1,25 +1,16 @@
 //! A gRPC-Web client, as in a browser, over HTTP/1.1. The layer comes before or after the
 //! translation of gRPC-Web.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use tonic::{Code, body::Body, client::Grpc};
 use tonic_web::{GrpcWebCall, GrpcWebClientLayer, GrpcWebClientService, GrpcWebLayer};
-use tower::Layer;
-use tower_throttle::{GrpcDenials, ManualClock};
+use tower_throttle::GrpcDenials;
 
 use super::calls::{call, metadata, one_in_12_seconds, retry_delay, serve_behind};
-use crate::support::web::layer_with;
+use crate::support::{prelude::*, web::layer_with};
 
 type WebClient = Grpc<GrpcWebClientService<Client<HttpConnector, GrpcWebCall<Body>>>>;
 

@@ -2,7 +2,6 @@
 
 mod access;
 mod api;
-mod cluster;
 #[path = "../../../../tests/http/logged.rs"]
 mod logged;
 mod operator;

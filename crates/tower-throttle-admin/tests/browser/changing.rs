@@ -57,31 +57,6 @@ fn a_caller_that_is_denied_is_reset_and_given_another_limit_until_it_is_removed(
 }
 
 #[test]
-fn a_ban_denies_a_caller_until_it_is_removed() {
-    let Some((app, mut tab)) = page::open(Options::with_redis()) else {
-        return;
-    };
-    look_up(&tab, "ann");
-    let fields = [
-        ("for", "1h"),
-        ("reason", "ticket 4711"),
-        ("label", "Example Inc."),
-    ];
-    change(&tab, "burst", "Ban", &fields);
-    wait_for_verdict(&tab, "burst", "Banned");
-    assert_eq!([app.ask("ann"), app.ask("bob")], [429, 200]);
-    let entries = "document.querySelector('#entries tbody').innerText";
-    for part in ["ticket 4711", "Example Inc.", "loopback", "burst"] {
-        tab.wait_until(&format!("{entries}.includes('{part}')"));
-    }
-    change(&tab, "burst", "Unban", &[]);
-    wait_for_verdict(&tab, "burst", "Has room");
-    assert_eq!(app.ask("ann"), 200);
-    tab.wait_until(&format!("{entries}.includes('Nothing is changed')"));
-    assert_eq!(tab.problems(), [""; 0]);
-}
-
-#[test]
 fn a_policy_in_shadow_mode_denies_nothing() {
     let Some((app, mut tab)) = page::open(Options::with_redis()) else {
         return;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{ANN, App, RESET, SECRET, STATUS, get, post, secrets::Log};
+use super::{ANN, App, RESET, SECRET, STATUS, get, post};
+use crate::logged;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -110,10 +111,9 @@ async fn right_tokens_do_not_count() {
 
 #[tokio::test]
 async fn used_up_guesses_are_logged_once_a_minute() {
-    let log = Log::default();
-    let _guard = log.start();
+    logged::start();
     let warnings = || {
-        let text = log.text();
+        let text = logged::so_far();
         let lines = text.lines().filter(|line| line.contains("WARN"));
         let of_all = lines
             .clone()
@@ -125,12 +125,12 @@ async fn used_up_guesses_are_logged_once_a_minute() {
         assert!(is_compared(&app, "203.0.113.9:1").await);
         app.clock.advance(Duration::from_secs(12));
     }
-    assert_eq!(warnings(), (2, 0), "{}", log.text());
-    assert!(log.text().contains("peer=203.0.113.9"));
+    assert_eq!(warnings(), (2, 0), "{}", logged::so_far());
+    assert!(logged::so_far().contains("peer=203.0.113.9"));
 
     for second in 0..120 {
         guess_from(&app, second * 100..(second + 1) * 100).await;
         app.clock.advance(Duration::from_secs(1));
     }
-    assert_eq!(warnings(), (4, 2), "{}", log.text());
+    assert_eq!(warnings(), (4, 2), "{}", logged::so_far());
 }

@@ -5,6 +5,7 @@ use tower_throttle::key::PeerAddr;
 use tower_throttle_admin::Access;
 
 use super::{ANN, App, Asked, RESET, SECRET, STATUS, get, post};
+use crate::logged;
 
 #[tokio::test]
 async fn programs_on_this_machine_have_access() {
@@ -48,15 +49,10 @@ async fn the_page_says_that_it_is_open_to_all_users_of_the_machine() {
 
 #[tokio::test]
 async fn changes_on_loopback_are_asked_for_by_name() {
-    let log = super::secrets::Log::default();
-    let guard = log.start();
+    logged::start();
     let app = App::new(Access::loopback());
-    drop(guard);
-    assert!(
-        log.text().contains("Access::loopback_with_changes()"),
-        "{}",
-        log.text()
-    );
+    let log = logged::so_far();
+    assert!(log.contains("Access::loopback_with_changes()"), "{log}");
     app.ask(&get(STATUS)).await.assert_done();
     app.ask(&post(RESET, ANN)).await.assert_is(403, "read-only");
     assert!(app.ask(&get("/admin")).await.body.contains("read-only"));

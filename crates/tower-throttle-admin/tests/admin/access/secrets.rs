@@ -1,13 +1,9 @@
 //! Texts that hold no secret: those of `Debug`, of errors and of the log.
 
-use std::io;
-
 use tower_throttle_admin::{Access, Admin};
-use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::{App, SECRET, STATUS, get, post};
-use crate::support::prelude::*;
+use crate::{logged, support::prelude::*};
 
 #[test]
 fn no_debug_output_holds_the_secret() {
@@ -29,50 +25,9 @@ fn no_debug_output_holds_the_secret() {
     }
 }
 
-/// Keeps what is logged.
-#[derive(Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Keeps what this thread logs until the guard is dropped.
-    pub(super) fn start(&self) -> DefaultGuard {
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(self.clone())
-            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-            .with_ansi(false)
-            .finish();
-        tracing::subscriber::set_default(subscriber)
-    }
-
-    pub(super) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn no_log_and_no_error_holds_the_secret_or_a_guess() {
-    let log = Log::default();
-    let _guard = log.start();
-
+    logged::start();
     let app = App::bearer();
     let session = app.log_in().await;
     let (_, mac) = session.split_once('.').unwrap();
@@ -89,7 +44,7 @@ async fn no_log_and_no_error_holds_the_secret_or_a_guess() {
     ] {
         answers.push(app.ask(&post("/admin/session", body)).await);
     }
-    let log = log.text();
+    let log = logged::so_far();
     assert!(log.contains("admin session began peer=127.0.0.1"), "{log}");
     assert!(log.contains("too many wrong tokens"), "{log}");
     let texts = answers.iter().map(|answer| format!("{answer:?}"));

@@ -10,61 +10,11 @@ use super::{ask_times, page, plan, status};
 use crate::support::prelude::*;
 use crate::{
     operator::{Operator, parts},
-    support::web::{NOW_S, layer_of, layer_with},
+    support::web::{NOW_S, layer_of},
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn remaining(state: &Value) -> &Value {
-    &state["policies"][0]["remaining"]
-}
-
-#[tokio::test]
-async fn a_reset_lets_the_next_request_in() {
-    let (layer, _) = layer_of([plan()]);
-    let ann = Operator::new(&layer);
-    let reset = async || {
-        ann.post("reset", json!({ "caller": "k1", "policy": "plan" }))
-            .await
-    };
-    assert_eq!(reset().await["changed"], false);
-    ask_times(&layer, "k1", 3);
-    status(&layer, "k2");
-    assert_eq!(status(&layer, "k1"), 429);
-    let done = reset().await;
-    assert_eq!(
-        parts(
-            &done,
-            "changed before.policies.0.remaining after.policies.0.remaining"
-        ),
-        json!([true, 0, 2])
-    );
-    assert_eq!(status(&layer, "k1"), 200);
-    let other = ann.look_up("k2").await;
-    assert_eq!(remaining(&other), 1);
-}
-
-#[tokio::test]
-async fn a_reset_of_all_policies_leaves_shared_buckets() {
-    let all = Policy::new("all", TokenBucket::per_day(10)).shared();
-    let (layer, _) = layer_of([plan(), all]);
-    let ann = Operator::new(&layer);
-    status(&layer, "k1");
-    let done = ann.post("reset", json!({ "caller": "k1" })).await;
-    let after = &done["after"]["policies"];
-    assert_eq!(parts(after, "0.remaining 1.remaining"), json!([2, 9]));
-    // One caller cannot be meant.
-    let (code, ..) = ann
-        .fails("reset", json!({ "caller": "k1", "policy": "all" }))
-        .await;
-    assert_eq!(code, 409);
-    let done = ann
-        .post("reset", json!({ "caller": "everyone:", "policy": "all" }))
-        .await;
-    assert_eq!(remaining(&done["after"]), 10);
-}
-
-/// The list of entries and that of offenders name a bucket by its fingerprint only.
 #[tokio::test]
 async fn a_shared_bucket_can_be_named_by_its_fingerprint() {
     let all = Policy::new("all", TokenBucket::per_day(10)).shared();
@@ -158,77 +108,13 @@ async fn an_unban_also_lifts_the_ban_of_a_penalty() {
 }
 
 #[tokio::test]
-async fn an_override_gives_a_caller_another_quota() {
-    let (layer, _, ann) = page([plan()]);
-    let body = json!({ "caller": "k1", "policy": "plan", "quota": "fixed window of 5 per hour", "for": "1 minute" });
-    let made = ann.post("override", body).await;
-    let (before, after) = (
-        &made["before"]["policies"][0],
-        &made["after"]["policies"][0],
-    );
-    assert_eq!((&before["limit"], &after["limit"]), (&json!(2), &json!(5)));
-    assert_eq!(
-        parts(after, "quota entries.0.until_ms"),
-        json!(["fixed window of 5 per hour", (NOW_S + 60) * 1_000])
-    );
-    let admitted = (0..9).filter(|_| status(&layer, "k1") == 200).count();
-    assert_eq!(admitted, 5);
-    let clear = async || {
-        ann.post(
-            "clear-override",
-            json!({ "caller": "k1", "policy": "plan" }),
-        )
-        .await
-    };
-    let cleared = clear().await;
-    assert_eq!(
-        parts(&cleared, "changed after.policies.0.limit"),
-        json!([true, 2])
-    );
-    assert_eq!(clear().await["changed"], false);
-    let penalty = "penalty after 3 strikes, lasting 1 minute";
-    let body = json!({ "caller": "k1", "policy": "plan", "quota": penalty, "for": "1h" });
-    ann.denied("override", body, (409, "cannot-override")).await;
-}
-
-#[tokio::test]
-async fn a_mode_is_switched_and_cleared() {
-    let (layer, _, ann) = page([plan()]);
-    ask_times(&layer, "k1", 3);
-    let made = ann.post("mode", json!({ "policy": "plan", "mode": "shadow", "for": "15 minutes", "reason": "denies too much" })).await;
-    assert_eq!(
-        parts(&made, "changed before.0.mode after.0.mode"),
-        json!([true, "enforce", "shadow"])
-    );
-    let by_hand = &made["after"][0]["by_hand"];
-    assert_eq!(
-        parts(by_hand, "author until_ms"),
-        json!(["ann", (NOW_S + 900) * 1_000])
-    );
-    assert_eq!(status(&layer, "k1"), 200);
-    // Without an end, it stays until it is cleared.
-    let made = ann
-        .post("mode", json!({ "policy": "plan", "mode": "off" }))
-        .await;
-    assert_eq!(
-        parts(&made, "after.0.mode after.0.by_hand.until_ms"),
-        json!(["off", null])
-    );
-    let cleared = ann.post("clear-mode", json!({ "policy": "plan" })).await;
-    assert_eq!(
-        parts(&cleared, "changed after.0.mode"),
-        json!([true, "enforce"])
-    );
-    assert_eq!(status(&layer, "k1"), 429);
-    let cleared = ann.post("clear-mode", json!({ "policy": "plan" })).await;
-    assert_eq!(cleared["changed"], false);
-}
-
-#[tokio::test]
-async fn a_policy_that_cannot_be_a_shadow_policy_keeps_its_mode() {
+async fn a_policy_keeps_a_mode_and_a_quota_that_cannot_be_replaced() {
     let (_, control, ann) = page([Policy::new("slots", Concurrency::new(2)).shared()]);
     let body = json!({ "policy": "slots", "mode": "shadow" });
     ann.denied("mode", body, (409, "cannot-shadow")).await;
+    let penalty = "penalty after 3 strikes, lasting 1 minute";
+    let body = json!({ "caller": "everyone:", "policy": "slots", "quota": penalty, "for": "1h" });
+    ann.denied("override", body, (409, "cannot-override")).await;
     assert_eq!(control.status().version, 0);
     let made = ann
         .post("mode", json!({ "policy": "slots", "mode": "off" }))
@@ -263,16 +149,6 @@ async fn without_a_document_callers_can_be_reset_and_nothing_else() {
         ann.denied(path, body, (409, "not-followed")).await;
     }
     assert_eq!(other.status().version, 0);
-}
-
-/// One of two layers with a policy of this name follows the document.
-#[tokio::test]
-async fn a_change_has_an_effect_where_the_document_is_followed() {
-    let (layer, _, ann) = page([plan()]);
-    let (deaf, _) = layer_with([plan()], |builder| builder.name("deaf"));
-    let body = json!({ "caller": "k1", "policy": "plan", "for": "1h" });
-    ann.also(&deaf).post("ban", body).await;
-    assert_eq!([status(&layer, "k1"), status(&deaf, "k1")], [429, 200]);
 }
 
 #[tokio::test]

@@ -56,25 +56,6 @@ fn a_link_that_points_elsewhere_is_followed() {
 }
 
 #[test]
-fn a_file_that_is_being_written_is_not_taken() {
-    let (folder, limits) = deployed();
-    let whole = format!("{}[layer.default]\npolicies = [\"burst\"]\n", of(20));
-    // Each part alone is a correct file.
-    let parts = [&of(20)[..], &whole[..], &whole[..]];
-    for (index, part) in parts.into_iter().enumerate() {
-        assert_eq!(standing(&limits), (1, false, 10), "part {index}");
-        folder.write("limits.toml", part);
-        limits.shared.poll();
-    }
-    assert_eq!(standing(&limits), (2, false, 20));
-    let changes = limits.status().changes;
-    assert!(
-        changes.to_string().contains("layer \"default\""),
-        "{changes}"
-    );
-}
-
-#[test]
 fn a_file_that_is_gone_changes_nothing_and_is_loud() {
     let (folder, limits) = deployed();
     let path = folder.path("limits.toml");
@@ -104,24 +85,17 @@ fn a_file_that_must_not_be_read_changes_nothing() {
 }
 
 #[test]
-fn what_is_no_file_is_rejected() {
+fn what_is_no_file_or_too_large_is_rejected() {
     let (folder, limits) = deployed();
+    let large = format!("{}{}", of(20), "#".repeat(MAX_BYTES));
+    folder.write("limits.toml", &large);
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (1, true, 10));
+    assert_rejected(&limits, "(file-too-large)");
     let path = folder.path("limits.toml");
     fs::remove_file(&path).expect("removed");
     fs::create_dir(&path).expect("a folder");
     poll_twice(&limits);
     assert_eq!(standing(&limits), (1, true, 10));
     assert_rejected(&limits, "not a regular file");
-}
-
-#[test]
-fn a_file_that_is_too_large_is_rejected() {
-    let (folder, limits) = deployed();
-    folder.write(
-        "limits.toml",
-        &format!("{}{}", of(20), "#".repeat(MAX_BYTES)),
-    );
-    poll_twice(&limits);
-    assert_eq!(standing(&limits), (1, true, 10));
-    assert_rejected(&limits, "(file-too-large)");
 }
