@@ -27,6 +27,8 @@ const CALLERS: u64 = 8;
 /// 2005 to 2105: from the first times at which windows take 13 digits.
 const FIRST_US: u64 = 1_104_537_600_000_000;
 const LAST_US: u64 = 4_260_211_200_000_000;
+/// In April 1970: a bucket of 104 days, the deepest, is not written with a time before 1970.
+const EARLIEST_US: u64 = 9_100_000_000_000;
 /// A window of 100 years that starts then ends before 2^53 microseconds.
 const END_US: u64 = 5_800_000_000_000_000;
 /// Longer steps of the clock are rare.
@@ -209,7 +211,7 @@ impl<'b> Walk<'b> {
             _ if self.course == Course::Forwards => now_us + 1,
             _ => {
                 let by_us = random.magnitude(1, scale_us.saturating_mul(3));
-                now_us.saturating_sub(by_us).max(1)
+                now_us.saturating_sub(by_us).max(EARLIEST_US)
             }
         };
         if next_us < now_us && self.course == Course::Backwards {
