@@ -95,7 +95,8 @@ async fn retry_after_stops_a_fleet_until_its_end() {
     for (name, processes) in [("memory", in_memory), ("Redis", on_redis)] {
         let mut refuses_at = vec![30 * SECOND, 10 * SECOND];
         let partner = Partner::new(move |seen| {
-            match refuses_at.pop_if(|refuses_at| seen.at >= *refuses_at) {
+            let is_due = refuses_at.last().is_some_and(|at| seen.at >= *at);
+            match is_due.then(|| refuses_at.pop()) {
                 Some(_) => answer(429, &[("retry-after", "3")]),
                 None => answer(200, &[]),
             }
