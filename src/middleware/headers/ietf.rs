@@ -25,19 +25,24 @@ pub(super) fn write(
     if existing == SetBy::InnerService && headers.iter().any(is_no_list) {
         return;
     }
-    let granting = || {
-        let shadows = decision.shadow_policies().filter(|_| with_shadows);
-        decision.policies().chain(shadows).filter(grants)
+    let granting = |write: fn(&PolicyDecision, &mut InlineText)| match with_shadows {
+        true => {
+            let policies = decision.policies().chain(decision.shadow_policies());
+            list(policies.filter(grants), write)
+        }
+        false => list(decision.policies().filter(grants), write),
     };
     let policy = match policy {
         Some(known) => Some(known.clone()),
-        None => list(granting(), write_policy),
+        None => granting(write_policy),
     };
     add(headers, RATELIMIT_POLICY, policy, existing);
-    let write = |policy: &_, text: &mut _| write_limit(policy, decision.verdict(), text);
-    let limits = match decision.is_allowed() {
-        true => list(granting(), write),
-        false => list(decision.denied_by(), write),
+    let limits = if decision.is_allowed() {
+        granting(write_limit)
+    } else {
+        list(decision.denied_by(), |policy, text| {
+            write_denied_limit(policy, decision.verdict(), text);
+        })
     };
     add(headers, RATELIMIT, limits, existing);
 }
@@ -117,13 +122,21 @@ fn write_quota(
     write_partition_key(partition_key, text);
 }
 
+fn write_limit(policy: &PolicyDecision, text: &mut InlineText) {
+    write_remaining(policy, effective_us(policy), text);
+}
+
 /// If one policy makes the request impossible, waiting for another one does not help.
-fn write_limit(policy: &PolicyDecision, verdict: Verdict, text: &mut InlineText) {
+fn write_denied_limit(policy: &PolicyDecision, verdict: Verdict, text: &mut InlineText) {
     let wait_us = effective_us(policy).filter(|_| verdict != Verdict::Impossible);
+    write_remaining(policy, wait_us, text);
+}
+
+fn write_remaining(policy: &PolicyDecision, effective_us: Option<u64>, text: &mut InlineText) {
     text.push(policy.quoted_name())
         .push(";r=")
         .push_number(policy.remaining());
-    if let Some(us) = wait_us {
+    if let Some(us) = effective_us {
         text.push(";t=").push_number(us.div_ceil(1_000_000));
     }
     write_partition_key(policy.partition(), text);

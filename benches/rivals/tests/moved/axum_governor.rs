@@ -24,7 +24,7 @@ fn before() -> GovernorLayer<IpAddr> {
 
 fn after() -> Result<RateLimitLayer, ConfigError> {
     let client = key::peer().ipv6_prefix(56);
-    let posts = Policy::new("posts", TokenBucket::per_hour(10)).key(client);
+    let posts = Policy::new("posts", TokenBucket::per_hour(10)).key(client.clone());
     let others = Policy::new("others", TokenBucket::per_hour(60).burst(5)).key(client);
     RateLimitLayer::builder()
         .policy(posts.when(|head| head.method() == Method::POST))
