@@ -1,20 +1,16 @@
-//! One call: its key, its cost, its response or error, and what repeats it.
+//! One call: its key, its cost, its response or error.
 
 use std::{error::Error, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
-use tower::{
-    Layer, ServiceExt,
-    retry::{RetryLayer, budget::TpsBudget},
-    service_fn,
-};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     Concurrency, FixedWindow, Key, Limiter, MemoryStore, OnStoreFailure, Pause, Policy, RedisStore,
     TokenBucket, store::Store, testing::SimulatedRedis,
 };
-use tower_throttle_client::{OutboundBody, OutboundError, OutboundLayer, RetryRefused};
+use tower_throttle_client::{OutboundBody, OutboundError, OutboundLayer};
 
 use crate::partner::{Partner, TokioClock, answer};
 
@@ -35,7 +31,7 @@ fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
     limiter_on(store, policies)
 }
 
-fn layer(policies: impl IntoIterator<Item = Policy>) -> OutboundLayer {
+pub(crate) fn layer(policies: impl IntoIterator<Item = Policy>) -> OutboundLayer {
     OutboundLayer::new(limiter(policies)).unwrap()
 }
 
@@ -50,7 +46,7 @@ async fn call(layer: &OutboundLayer, partner: &Partner, request: Request<()>) ->
     layer.layer(client).oneshot(request).await
 }
 
-fn get(uri: &str) -> Request<()> {
+pub(crate) fn get(uri: &str) -> Request<()> {
     Request::get(uri).body(()).unwrap()
 }
 
@@ -58,7 +54,7 @@ fn agrees() -> Partner {
     Partner::new(|_| answer(200, &[]))
 }
 
-fn refuses(fields: &'static [(&str, &str)]) -> Partner {
+pub(crate) fn refuses(fields: &'static [(&str, &str)]) -> Partner {
     Partner::new(move |_| answer(429, fields))
 }
 
@@ -328,86 +324,4 @@ async fn errors_of_the_client_and_of_the_store_are_told_apart() {
             .to_string()
             .contains("add `Policy::new(\"partner-pauses\", Pause)`")
     );
-}
-
-/// Sends a request through the retries and the layer. Returns the status and the number of calls.
-async fn retried(retries: RetryRefused, partner: &Partner, request: Request<()>) -> (u16, usize) {
-    let calls = || {
-        [200, 429, 503]
-            .map(|status| partner.calls(status).len())
-            .iter()
-            .sum::<usize>()
-    };
-    let before = calls();
-    let client = partner.clone();
-    let client = layer([]).layer(service_fn(move |request| client.clone().call(request)));
-    let client = RetryLayer::new(retries).layer(client);
-    let status = client.oneshot(request).await.unwrap().status();
-    (status.as_u16(), calls() - before)
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_what_is_safe_is_repeated_after_the_pause() {
-    let refuses_two = |status| {
-        let mut refusals = 2;
-        Partner::new(move |_| match refusals {
-            0 => answer(200, &[]),
-            _ => {
-                refusals -= 1;
-                answer(status, &[("retry-after", "3")])
-            }
-        })
-    };
-    for (method, status, repeats) in [
-        ("GET", 429, 3),
-        ("HEAD", 429, 3),
-        ("PUT", 429, 3),
-        ("DELETE", 503, 3),
-        ("GET", 500, 3),
-        ("POST", 429, 1),
-        ("PATCH", 503, 1),
-    ] {
-        let (partner, begin) = (refuses_two(status), Instant::now());
-        let request = Request::builder().method(method).uri("/").body(()).unwrap();
-        let (last, calls) = retried(RetryRefused::at_most(3), &partner, request).await;
-        let others = partner.calls(500).len();
-        assert_eq!(calls + others, repeats, "{method} {status}");
-        assert_eq!(
-            last,
-            if repeats == 3 { 200 } else { status },
-            "{method} {status}"
-        );
-        assert_eq!(
-            begin.elapsed() > 6 * SECOND,
-            repeats == 3,
-            "it waits for both pauses"
-        );
-    }
-    let named = Request::post("/")
-        .header("idempotency-key", "\"7\"")
-        .body(())
-        .unwrap();
-    assert_eq!(
-        retried(RetryRefused::at_most(3), &refuses_two(429), named).await,
-        (200, 3)
-    );
-    assert_eq!(
-        retried(RetryRefused::at_most(1), &refuses_two(429), get("/")).await,
-        (429, 2)
-    );
-    let unavailable = Partner::new(|_| answer(503, &[]));
-    assert_eq!(
-        retried(RetryRefused::at_most(3), &unavailable, get("/")).await,
-        (503, 1)
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn repetitions_are_within_the_budget_of_all_calls() {
-    let partner = refuses(&[("retry-after", "1")]);
-    let retries = RetryRefused::at_most(1_000).budget(TpsBudget::new(10 * SECOND, 1, 0.0));
-    let begin = Instant::now();
-    let (status, calls) = retried(retries, &partner, get("/")).await;
-    assert_eq!(status, 429);
-    assert!(calls <= 12 + begin.elapsed().as_secs() as usize, "{calls}");
 }

@@ -3,3 +3,4 @@
 mod calls;
 mod fleet;
 mod partner;
+mod retries;
