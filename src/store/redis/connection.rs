@@ -155,18 +155,14 @@ impl Connection {
         let mut reply = self.run("EVALSHA", words(), mode, deadline).await;
         if is_unknown_script(&reply) {
             // Nothing ran. One call at a time sends the text, which loads the script for all.
-            let mut alone = loading.try_lock().ok();
-            if alone.is_none() {
-                // A caller that holds the lock and is never polled again must not block the others.
-                let longest = Instant::now() + remaining(deadline) / 2;
-                alone = Box::pin(timeout_at(longest, loading.lock())).await.ok();
-                reply = Box::pin(self.run("EVALSHA", words(), mode, deadline)).await;
-            }
+            // A caller that holds the lock and is never polled again must not block the others.
+            let longest = Instant::now() + remaining(deadline) / 2;
+            let _loading = Box::pin(timeout_at(longest, loading.lock())).await;
+            reply = Box::pin(self.run("EVALSHA", words(), mode, deadline)).await;
             if is_unknown_script(&reply) {
                 let words = script_words(&script.text, call);
                 reply = Box::pin(self.run("EVAL", words, mode, deadline)).await;
             }
-            drop(alone);
         }
         reply.map_err(store_error)
     }
