@@ -21,7 +21,7 @@ pub(crate) mod wait_queue;
 
 pub(crate) use self::shadows::Shadows;
 use self::{
-    refund::{HeldCharges, RefundGuard, Takes},
+    refund::{HeldCharges, HeldPermits, RefundGuard, Takes},
     wait_queue::windows::WindowWaiter,
 };
 use crate::{
@@ -105,7 +105,7 @@ enum Stage {
 const SHORTEST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
-type Admitted = Result<(Decision, Option<RefundGuard>), StoreError>;
+type Admitted = Result<(Decision, HeldPermits), StoreError>;
 
 impl Admission {
     /// Asks the store at once. The admission then waits for at most `wait`, and `waits` counts it
@@ -173,7 +173,7 @@ impl Admission {
         if !decision.is_allowed() {
             let Some(wait) = self.worth_waiting(&held, &decision) else {
                 (self.permit, self.window) = (None, None);
-                return Poll::Ready(Ok((decision, None)));
+                return Poll::Ready(Ok((decision, HeldPermits::new())));
             };
             self.shadow_outcomes = decision.shadows().to_vec();
             self.held = Some(held);
@@ -197,7 +197,7 @@ impl Admission {
         self.held = (is_delayed && held.may_be_paused()).then(|| held.clone());
         let taken = RefundGuard::new(held, permits, &decision, turn_at, self.runtime.clone());
         if !is_delayed {
-            return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
+            return Poll::Ready(Ok((decision, kept(taken))));
         }
         self.begin_wait();
         self.stage = Stage::Delayed {
@@ -210,6 +210,11 @@ impl Admission {
     fn begin_wait(&mut self) {
         self.wait.get_or_insert_with(|| self.waits.begin());
     }
+}
+
+/// Leaves the units taken, and returns the permits.
+fn kept(taken: Option<RefundGuard>) -> HeldPermits {
+    taken.map(RefundGuard::kept).unwrap_or_default()
 }
 
 /// Returns whether a store has denied. If it failed, it has not.
@@ -260,7 +265,7 @@ impl Admission {
                     if let Stage::Delayed { admitted, .. } = stage {
                         let Some(held) = &this.held else {
                             let (decision, taken) = *admitted;
-                            return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
+                            return Poll::Ready(Ok((decision, kept(taken))));
                         };
                         let answer = held.peek_at_pauses();
                         this.stage = Stage::Confirming { answer, admitted };
@@ -275,7 +280,7 @@ impl Admission {
                     if let Stage::Confirming { admitted, .. } = stage {
                         let (decision, taken) = *admitted;
                         if !is_paused {
-                            return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
+                            return Poll::Ready(Ok((decision, kept(taken))));
                         }
                         if let Some(taken) = taken {
                             taken.give_up_turn();

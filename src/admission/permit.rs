@@ -1,6 +1,6 @@
 //! What [`Limiter::acquire`](crate::Limiter::acquire) returns.
 
-use super::refund::RefundGuard;
+use super::refund::HeldPermits;
 use crate::Decision;
 
 /// The outcome of [`Limiter::acquire`](crate::Limiter::acquire): an admission or a denial.
@@ -27,14 +27,14 @@ use crate::Decision;
 #[must_use = "it may be a denial: check `is_allowed()`; dropping it releases its permits"]
 pub struct Permit {
     decision: Decision,
-    _taken: Option<RefundGuard>,
+    _permits: HeldPermits,
 }
 
 impl Permit {
-    pub(crate) const fn new(decision: Decision, taken: Option<RefundGuard>) -> Self {
+    pub(crate) const fn new(decision: Decision, permits: HeldPermits) -> Self {
         Self {
             decision,
-            _taken: taken,
+            _permits: permits,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Refunds of units that were taken and are not used.
 
-use std::{fmt, time::Duration};
+use std::{fmt, mem, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
@@ -226,7 +226,8 @@ impl HeldCharges {
 #[derive(Debug, Default)]
 pub(crate) struct Takes(SmallVec<[Take; 1]>);
 
-type HeldPermits = SmallVec<[HeldPermit; 1]>;
+/// What a caller keeps after its admission. It is released when it is dropped.
+pub(crate) type HeldPermits = SmallVec<[HeldPermit; 1]>;
 
 impl Takes {
     /// Returns the permits that are held after an answer to `held`.
@@ -340,12 +341,11 @@ impl RefundGuard {
         }
     }
 
-    /// Leaves the units taken, because the caller continues. Only permits are still released when
-    /// the result is dropped; `None` if there are none.
-    pub(crate) fn kept(mut self) -> Option<Self> {
+    /// Leaves the units taken, because the caller continues. Only permits are still released.
+    pub(crate) fn kept(mut self) -> HeldPermits {
         self.reservation = None;
         self.held.charges = Vec::new();
-        (!self.permits.is_empty()).then_some(self)
+        mem::take(&mut self.permits)
     }
 }
 

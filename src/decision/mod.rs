@@ -139,7 +139,7 @@ impl Decision {
             return self;
         }
         let all = Many {
-            enforced: self.policies.as_slice().iter().cloned().collect(),
+            enforced: self.policies.as_slice().to_vec(),
             units: self.policies.unlimited().unwrap_or(0),
             shadows,
         };

@@ -2,8 +2,6 @@
 
 use std::{slice, sync::Arc};
 
-use smallvec::SmallVec;
-
 use super::{policy::PolicyDecision, shadow::ShadowOutcome};
 
 /// One policy is stored inline: an `Arc` would cost each request an allocation and a count.
@@ -19,7 +17,7 @@ pub(super) enum Policies {
 /// Several policies, or shadow policies.
 #[derive(Clone, Default)]
 pub(super) struct Many {
-    pub(super) enforced: SmallVec<[PolicyDecision; 4]>,
+    pub(super) enforced: Vec<PolicyDecision>,
     /// If no policy is enforced, this many units pass.
     pub(super) units: u64,
     /// In the order of configuration.

@@ -3,7 +3,7 @@
 use std::{fmt, mem};
 
 use super::{Holds, Settlement};
-use crate::{Decision, StoreError, admission::refund::RefundGuard};
+use crate::{Decision, StoreError, admission::refund::HeldPermits};
 
 /// The outcome of [`Limiter::reserve`](crate::Limiter::reserve): held units, or a denial.
 ///
@@ -37,7 +37,7 @@ pub struct Reserved {
     /// `None`: nothing is held.
     holds: Option<Holds>,
     /// The permits of other policies.
-    _taken: Option<RefundGuard>,
+    _permits: HeldPermits,
     on_drop: Settlement,
 }
 
@@ -45,12 +45,12 @@ impl Reserved {
     pub(crate) const fn new(
         decision: Decision,
         holds: Option<Holds>,
-        taken: Option<RefundGuard>,
+        permits: HeldPermits,
     ) -> Self {
         Self {
             decision,
             holds,
-            _taken: taken,
+            _permits: permits,
             on_drop: Settlement::Full,
         }
     }

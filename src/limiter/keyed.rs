@@ -16,10 +16,10 @@ use crate::{
 impl Engine {
     /// Checks a caller: for `units`, or for each policy's own cost. The answer is not counted.
     pub(super) fn ask_for(&self, operation: Operation, key: &Key, units: Option<u64>) -> Checked {
-        let charges = match self.charges_or_decision(operation, key, units) {
-            Ok(charges) => charges,
-            Err(decision) => return Checked::Now(Ok(*decision)),
-        };
+        let mut charges = Charges::default();
+        if let Some(decision) = self.add_charges(operation, key, units, &mut charges) {
+            return Checked::Now(Ok(decision));
+        }
         if let Err(error) = check_quotas(operation, &charges) {
             return Checked::Now(Err(error));
         }
@@ -40,34 +40,33 @@ impl Engine {
         Some(decision)
     }
 
-    /// Returns the charges of a caller, or the decision if a list, a ban or the lack of policies
+    /// Adds the charges of a caller. Returns the decision if a list, a ban or the lack of policies
     /// decides.
-    pub(super) fn charges_or_decision<'a>(
+    pub(super) fn add_charges<'a>(
         &'a self,
         operation: Operation,
         key: &'a Key,
         units: Option<u64>,
-    ) -> Result<Charges<'a>, Box<Decision>> {
+        charges: &mut Charges<'a>,
+    ) -> Option<Decision> {
         let overrides = self.store.overrides();
         let passing = || units.unwrap_or_else(|| self.own_cost());
         if let Some(list) = self.list_of(&overrides, key) {
-            return Err(Box::new(Decision::by_list(list, passing())));
+            return Some(Decision::by_list(list, passing()));
         }
-        let charges = self.charges(&overrides, key, units);
-        match charges.decision_by_bans(operation) {
-            Some(decision) => Err(Box::new(decision)),
-            None if charges.is_empty() => Err(Box::new(Decision::unlimited(passing()))),
-            None => Ok(charges),
-        }
+        self.add_charges_under(&overrides, key, units, charges);
+        let by_bans = charges.decision_by_bans(operation);
+        by_bans.or_else(|| charges.is_empty().then(|| Decision::unlimited(passing())))
     }
 
-    pub(super) fn charges<'a>(
+    /// Adds the charges of a caller, whatever the lists say.
+    pub(super) fn add_charges_under<'a>(
         &'a self,
         overrides: &SeenOverrides,
         key: &'a Key,
         units: Option<u64>,
-    ) -> Charges<'a> {
-        let mut charges = Charges::default();
+        charges: &mut Charges<'a>,
+    ) {
         for policy in &*self.policies {
             let given = overrides.policy(&policy.name.text);
             let Some(enforcement) = policy.enforcement_under(given) else {
@@ -82,10 +81,9 @@ impl Engine {
                     (None, None) => Cow::Borrowed(&policy.demand),
                     (quota, units) => Cow::Owned(policy.demand.chosen(quota, units)),
                 },
-                &mut charges,
+                charges,
             );
         }
-        charges
     }
 
     /// Returns the list that a key is on.

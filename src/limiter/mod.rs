@@ -14,7 +14,7 @@ use self::keyed::awaited;
 use crate::{
     Buckets, Decision, Key, Policy, StoreError,
     charge::Operation,
-    engine::{Engine, Live},
+    engine::{Charges, Engine, Live},
     error::StoreErrorKind,
     metrics::{Recorder, Snapshot},
     store::{Store, checked::Checked},
@@ -204,7 +204,9 @@ impl Limiter {
         let (engine, key) = (self.engine.load(), key.into());
         let overrides = engine.store.overrides();
         let list = engine.list_of(&overrides, &key);
-        Buckets::new(&engine, &engine.charges(&overrides, &key, None), list)
+        let mut charges = Charges::default();
+        engine.add_charges_under(&overrides, &key, None, &mut charges);
+        Buckets::new(&engine, &charges, list)
     }
 
     /// Returns the Redis keys of this caller's buckets, one for each policy, to inspect them

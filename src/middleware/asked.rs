@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use super::{settings::Settings, settling::Settling};
 use crate::{
     Decision, StoreError,
-    admission::{Admission, refund::RefundGuard},
+    admission::{Admission, refund::HeldPermits},
     engine::Charges,
     holds::Holds,
     policy_name::Name,
@@ -28,8 +28,8 @@ pub(super) enum Wait {
 /// The partition key of each policy that charges, if the layer sends them.
 pub(super) type PartitionKeys = Option<Box<[(Name, [u8; 12])]>>;
 
-/// The answer, and the permits and units taken if it allows the request.
-pub(super) type Answered = (Decision, Option<RefundGuard>, Option<Holds>);
+/// The answer, and the permits and units that the request holds if it is allowed.
+pub(super) type Answered = (Decision, HeldPermits, Option<Holds>);
 
 /// A check until it is answered.
 ///
@@ -66,7 +66,9 @@ impl Asked {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answered, StoreError>> {
         self.is_polled = true;
         let answer = match self.wait.as_mut().expect("polled after completion") {
-            Wait::Answer(answer) => ready!(Pin::new(answer).poll(cx)).map(|found| (found, None)),
+            Wait::Answer(answer) => {
+                ready!(Pin::new(answer).poll(cx)).map(|decision| (decision, HeldPermits::new()))
+            }
             Wait::Admission(admission) => ready!(Pin::new(admission).poll(cx)),
         };
         self.wait = None;

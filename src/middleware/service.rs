@@ -18,7 +18,10 @@ use super::{
     settings::Settings,
     settling::{Settling, Taken},
 };
-use crate::{RequestHead, engine::Live, metrics::Awaited, util::interned::Interned};
+use crate::{
+    RequestHead, admission::refund::HeldPermits, engine::Live, metrics::Awaited,
+    util::interned::Interned,
+};
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -80,7 +83,7 @@ where
         let extensions = settings.share(&decision, request.extensions_mut());
         let settling = Settling::new(settings, holds, &mut request);
         let future = inner.call(request);
-        let taken = Taken::new(None, settling);
+        let taken = Taken::new(HeldPermits::new(), settling);
         let fields = settings.fields_under(&overrides);
         let admitted = Admitted::new(decision, extensions, fields, settings);
         ResponseFuture::calling(future, admitted, taken)

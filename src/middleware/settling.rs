@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Decision, Hold,
-    admission::refund::RefundGuard,
+    admission::refund::HeldPermits,
     holds::{Holds, Settlement},
     policy::Compiled,
     telemetry,
@@ -31,18 +31,15 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Taken {
     /// Releases permits when it is dropped.
-    permits: Option<RefundGuard>,
+    permits: HeldPermits,
     /// Boxed, because few requests have one, and all others would copy its place.
     settling: Option<Box<Settling>>,
 }
 
 impl Taken {
     /// Returns `None` if nothing is left to do when the response has ended.
-    pub(super) fn new(
-        permits: Option<RefundGuard>,
-        settling: Option<Box<Settling>>,
-    ) -> Option<Box<Self>> {
-        (permits.is_some() || settling.is_some()).then(|| Box::new(Self { permits, settling }))
+    pub(super) fn new(permits: HeldPermits, settling: Option<Box<Settling>>) -> Option<Box<Self>> {
+        (!permits.is_empty() || settling.is_some()).then(|| Box::new(Self { permits, settling }))
     }
 
     /// Settles what can be settled by the head of the response, and corrects `decision`, whose
@@ -58,7 +55,7 @@ impl Taken {
                 self.settling = None;
             }
         }
-        (self.permits.is_some() || self.settling.is_some()).then_some(self)
+        (!self.permits.is_empty() || self.settling.is_some()).then_some(self)
     }
 
     /// Records what a poll of the body has returned. `is_over`: nothing follows.

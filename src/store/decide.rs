@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::words::{Bucket, BucketWords};
 use crate::{
-    Decision, PolicyDecision, Verdict,
+    Decision, PolicyDecision,
     charge::{Charge, Check, Demand, Operation},
     decision::PolicyOutcome,
     quota::{
@@ -29,7 +29,12 @@ impl Check<'_> {
     #[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
     #[cfg(any(feature = "unstable-store", test, fuzzing))]
     pub fn decide(&self, now_us: u64, buckets: &mut [BucketWords]) -> Decision {
-        decide(self, now_us, buckets)
+        if buckets.len() != self.charges().len() {
+            return Decision::on_store_failure(crate::Verdict::Denied);
+        }
+        let mut readings = Readings::new();
+        let fitting = self.change(now_us, buckets, &mut readings);
+        self.decision(now_us, fitting, &readings)
     }
 }
 
@@ -133,24 +138,29 @@ fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
     }
 }
 
-/// Decides a check on the words of its buckets, in the order of its charges.
-pub(crate) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]) -> Decision {
-    let now_us = now_us.clamp(1, EXACT);
-    if buckets.len() != check.charges().len() {
-        return Decision::on_store_failure(Verdict::Denied);
+impl Check<'_> {
+    /// Changes the words of the buckets, one for each charge, or none of them: see [`change_all`].
+    pub(super) fn change(
+        &self,
+        now_us: u64,
+        buckets: &mut [BucketWords],
+        readings: &mut Readings,
+    ) -> u64 {
+        let offset_ms = |charge: &Charge<'_>| charge.demand.quota.offset_ms(charge.key_bytes());
+        let charges = self.charges().iter();
+        let demands = charges.map(|charge| (&*charge.demand, offset_ms(charge)));
+        let now_us = now_us.clamp(1, EXACT);
+        change_all(self.operation(), demands, buckets, now_us, readings)
     }
-    let operation = check.operation();
-    let offset_ms = |charge: &Charge<'_>| charge.demand.quota.offset_ms(charge.key_bytes());
-    let charges = check
-        .charges()
-        .iter()
-        .map(|charge| (&*charge.demand, offset_ms(charge)));
-    let mut readings = Readings::new();
-    let fitting = change_all(operation, charges, buckets, now_us, &mut readings);
-    let charges = check.charges().iter().zip(&*readings);
-    let policies = charges
-        .map(|(charge, reading)| policy_decision(charge, operation, fitting, now_us, reading));
-    Decision::new(operation, policies, fitting, now_us)
+
+    /// Returns the decision, by what was read and how much fits.
+    pub(super) fn decision(&self, now_us: u64, fitting: u64, readings: &[Reading]) -> Decision {
+        let (operation, now_us) = (self.operation(), now_us.clamp(1, EXACT));
+        let charges = self.charges().iter().zip(readings);
+        let policies = charges
+            .map(|(charge, reading)| policy_decision(charge, operation, fitting, now_us, reading));
+        Decision::new(operation, policies, fitting, now_us)
+    }
 }
 
 /// Returns a charge's part of a decision.

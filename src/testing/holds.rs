@@ -9,7 +9,7 @@ use crate::{
     charge::{Charge, Check, Operation},
     policy::Compiled,
     quota::hold::next_extension,
-    store::{BucketWords, Store, decide::decide},
+    store::{BucketWords, Store},
 };
 
 /// How many forms of quotas may hold.
@@ -277,7 +277,7 @@ impl<S: Store> Walk<S> {
         let stored = |charge| self.model.get(&bucket_of(charge)).cloned();
         let stored = check.charges().iter().map(stored);
         let mut words: Vec<BucketWords> = stored.map(Option::unwrap_or_default).collect();
-        let decision = decide(check, self.clock.now_us(), &mut words);
+        let decision = check.decide(self.clock.now_us(), &mut words);
         for (charge, mut words) in check.charges().iter().zip(words) {
             if words.drained_at_us.take().is_some() {
                 self.model.insert(bucket_of(charge), words);

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::{HeaderMap, StatusCode, header::HOST};
+use http::{HeaderMap, StatusCode, header::HOST, uri::Authority};
 use tower::Layer;
 use tower_throttle::{Algorithm, Key, Limiter, RequestHead};
 
@@ -111,18 +111,17 @@ impl Settings {
 
 /// The host that a request goes to, in lower case.
 fn host(head: &RequestHead<'_>) -> Key {
-    let named = head
-        .uri()
-        .authority()
-        .map(|authority| match authority.as_str().rsplit_once('@') {
-            Some((_, host)) => host,
-            None => authority.as_str(),
-        });
     let field = || head.headers().get(HOST)?.to_str().ok();
-    match named.or_else(field) {
-        Some(host) => host.to_ascii_lowercase().into(),
-        None => Key::everyone(),
+    let authority = head.uri().authority().map(Authority::as_str);
+    let Some(authority) = authority.or_else(field) else {
+        return Key::everyone();
+    };
+    let is_plain = |byte: u8| byte != b'@' && !byte.is_ascii_uppercase();
+    if authority.bytes().all(is_plain) {
+        return authority.into();
     }
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    host.to_ascii_lowercase().into()
 }
 
 impl<S> Layer<S> for OutboundLayer {

@@ -14,7 +14,6 @@ use crate::{
         each,
         penalty::PenaltyParams,
     },
-    store::decide::policy_decision,
     util::interned::Interned,
 };
 
@@ -140,9 +139,6 @@ fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyPa
 }
 
 fn denied(check: &Check<'_>, now_us: u64, readings: &[Reading]) -> Decision {
-    let operation = check.operation();
-    let charges = check.charges().iter().zip(readings);
-    let policies =
-        charges.map(|(charge, reading)| policy_decision(charge, operation, 0, now_us, reading));
-    Decision::new(operation, policies, 0, now_us).made_from(Source::Cache)
+    let decision = check.decision(now_us, 0, readings);
+    decision.made_from(Source::Cache)
 }

@@ -1,6 +1,7 @@
 //! All buckets, in shards with a lock each.
 
 use std::{
+    borrow::Cow,
     fmt, slice,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -17,7 +18,7 @@ use crate::{
     charge::{Charge, Check, Operation},
     clock,
     metrics::store::StoreMetrics,
-    store::{Answer, BucketWords, Store, decide::decide},
+    store::{Answer, BucketWords, Store, decide::Readings},
     util::{hash::SecretHasher, lock::lock},
 };
 
@@ -115,20 +116,19 @@ impl Buckets {
             buckets.push(self.open(check.operation(), charge, place, is_full, now_us, shard));
         }
         let has_own = |place: &Place| matches!(place.storage, Storage::Own);
-        if places.iter().all(has_own) {
-            let decision = decide(check, now_us, &mut buckets);
-            for (bucket, place) in buckets.into_iter().zip(&places) {
-                held_shard(&mut shards, place.held).put(place.id, bucket);
+        let charges = match places.iter().all(has_own) {
+            true => Cow::Borrowed(check.charges()),
+            false => {
+                let charges = check.charges().iter().zip(&places);
+                let effective = charges
+                    .map(|(charge, place)| effective_charge(charge, check.operation(), place));
+                Cow::Owned(effective.collect())
             }
-            return decision;
-        }
-        let places_of = check.charges().iter().zip(&places);
-        let charges =
-            places_of.map(|(charge, place)| effective_charge(charge, check.operation(), place));
-        let charges: Vec<_> = charges.collect();
-        let check = &Check::new(check.operation(), &charges);
-        let decision = decide(check, now_us, &mut buckets);
-        for ((mut bucket, place), charge) in buckets.into_iter().zip(places).zip(&charges) {
+        };
+        let check = Check::new(check.operation(), &charges);
+        let mut readings = Readings::new();
+        let fitting = check.change(now_us, &mut buckets, &mut readings);
+        for ((mut bucket, place), charge) in buckets.into_iter().zip(places).zip(&*charges) {
             let shard = held_shard(&mut shards, place.held);
             match place.storage {
                 Storage::Own => shard.put(place.id, bucket),
@@ -142,7 +142,9 @@ impl Buckets {
                 Storage::Nowhere => {}
             }
         }
-        decision
+        // The decision is made when other checks no longer wait for the buckets.
+        drop(shards);
+        check.decision(now_us, fitting, &readings)
     }
 
     /// Takes out the words of a charge's bucket. If there is no room for a bucket, it takes those

@@ -22,6 +22,9 @@ pub(crate) fn pause(
     headers: &HeaderMap,
     default: Duration,
 ) -> Option<Duration> {
+    if status != StatusCode::TOO_MANY_REQUESTS && !headers.keys().any(may_tell) {
+        return None;
+    }
     let now = headers.get(DATE).and_then(retry_after::date);
     let now = now.unwrap_or_else(SystemTime::now);
     let used_up = windows::read(headers, now).into_iter();
@@ -32,6 +35,20 @@ pub(crate) fn pause(
     }
     let asked = retry_after(headers, now).filter(|pause| !pause.is_zero());
     Some(asked.or(used_up).unwrap_or(default))
+}
+
+/// Returns whether a field may speak of limits. Most responses have none, and are not searched for
+/// each name: the rows "calls to a partner" of the benchmark show it.
+fn may_tell(name: &HeaderName) -> bool {
+    const STARTS: [&str; 5] = [
+        "retry-after",
+        "ratelimit",
+        "x-ratelimit",
+        "x-rate-limit",
+        "grpc-",
+    ];
+
+    STARTS.iter().any(|start| name.as_str().starts_with(start))
 }
 
 /// Returns whether a response refuses a call because of a limit, or for a time that it says.
