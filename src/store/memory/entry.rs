@@ -112,6 +112,10 @@ impl Words {
 }
 
 impl Many {
+    fn is_held(&self) -> bool {
+        Held::split(&self.state).1.is_some()
+    }
+
     /// Takes out the words of the bucket, and leaves what is held.
     fn take(&mut self) -> State {
         let state = mem::take(&mut self.state);
@@ -166,14 +170,18 @@ impl Entry {
         }
     }
 
-    /// Takes out its words until they are [put](Self::put) back.
+    /// Takes out its words until they are [put](Self::put) back. Of a bucket with held units, it
+    /// copies them: a check that changes nothing moves on the copy only.
     pub(super) fn take_words(&mut self) -> BucketWords {
-        let held = match &self.words {
-            Words::Few { .. } => None,
-            Words::Many(many) => Held::split(&many.state).1,
+        let (state, held) = match &self.words {
+            Words::Many(many) if many.is_held() => {
+                let (words, held) = Held::split(&many.state);
+                (Some(State::from_slice(words)), held)
+            }
+            _ => (self.take(), None),
         };
         BucketWords {
-            state: self.take().filter(|state| !state.is_empty()),
+            state: state.filter(|state| !state.is_empty()),
             held: held.map(Box::new),
             drained_at_us: None,
         }
@@ -182,11 +190,14 @@ impl Entry {
     /// Puts words back that were [taken](Self::take_words) out. If they are not new, the
     /// entry is as it was.
     pub(super) fn put(&mut self, mut bucket: BucketWords) {
-        let state = all(&mut bucket).unwrap_or_default();
         match (bucket.drained_at_us, &mut self.words) {
-            (Some(drained_at_us), words) => *words = Words::new(state, drained_at_us),
-            (None, Words::Many(many)) => many.state = state,
-            (None, Words::Few { .. }) => {}
+            (Some(drained_at_us), words) => {
+                *words = Words::new(all(&mut bucket).unwrap_or_default(), drained_at_us);
+            }
+            (None, Words::Many(many)) if !many.is_held() => {
+                many.state = bucket.state.unwrap_or_default();
+            }
+            (None, _) => {}
         }
     }
 }
@@ -217,7 +228,7 @@ impl Bucket for Entry {
     #[inline(always)]
     fn write(&mut self, state: State, drained_at_us: u64) {
         match (Words::few(&state, drained_at_us), &mut self.words) {
-            (_, Words::Many(many)) if Held::split(&many.state).1.is_some() => {
+            (_, Words::Many(many)) if many.is_held() => {
                 many.write(&state, drained_at_us);
             }
             (Some(few), words) => *words = few,
