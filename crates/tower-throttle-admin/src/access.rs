@@ -34,10 +34,6 @@ enum Kind {
 
 type Check = dyn Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync;
 
-/// The sender of a request, or `None` for a visitor that may log in; and the session, the user or
-/// the peer: calls under one key are counted together.
-pub(crate) type Visitor = (Option<Who>, Key);
-
 impl Access {
     /// Gives access to programs and browsers on the machine of the server.
     ///
@@ -185,13 +181,14 @@ impl Access {
         Code::HostNotListed.unless(is_known)
     }
 
-    /// Returns whose request it is.
+    /// Returns the sender of a request, or `None` for a visitor that may log in; and the session, the
+    /// user or the peer: calls under one key are counted together.
     pub(crate) async fn visitor(
         &self,
         head: &RequestHead<'_>,
         attempts: &Attempts,
         now_ms: u64,
-    ) -> Result<Visitor, Problem> {
+    ) -> Result<(Option<Who>, Key), Problem> {
         Ok(match &self.0 {
             Kind::Loopback { .. } => (Some(Who::new("loopback")), Key::everyone()),
             Kind::Check(check) => {
@@ -215,10 +212,10 @@ impl Access {
 
     /// Returns the secret, if there is one.
     pub(crate) fn secret(&self) -> Option<&Bearer> {
-        match &self.0 {
-            Kind::Bearer(bearer) => Some(bearer),
-            Kind::Loopback { .. } | Kind::Check(_) => None,
-        }
+        let Kind::Bearer(bearer) = &self.0 else {
+            return None;
+        };
+        Some(bearer)
     }
 }
 

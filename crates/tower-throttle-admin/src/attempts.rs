@@ -11,7 +11,6 @@ use tower_throttle::{
 };
 
 use super::{
-    access::Visitor,
     bearer::Bearer,
     events,
     problem::{Code, Problem},
@@ -103,12 +102,12 @@ impl Attempts {
     }
 
     /// Counts a call.
-    pub(crate) fn count_call(&self, (who, key): &Visitor) -> Result<(), Problem> {
-        let limiter = match who {
-            Some(_) => &self.known,
-            None => &self.strangers,
+    pub(crate) fn count_call(&self, is_known: bool, key: Key) -> Result<(), Problem> {
+        let limiter = match is_known {
+            true => &self.known,
+            false => &self.strangers,
         };
-        count(limiter, key.clone(), Code::TooManyCalls).map(drop)
+        count(limiter, key, Code::TooManyCalls).map(drop)
     }
 }
 
@@ -159,7 +158,7 @@ mod tests {
             let head = RequestHead::from(&request);
             let _ = attempts.check_token(&bearer, b"guess", &head).await;
             let key = super::peer(&head);
-            let _ = attempts.count_call(&(None, key));
+            let _ = attempts.count_call(false, key);
         }
         let kept = |limiter: &Limiter| limiter.metrics().store.memory_buckets;
         // At most as many as are remembered, and half as many cells.

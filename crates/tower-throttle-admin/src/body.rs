@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use http::HeaderMap;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
@@ -46,11 +46,10 @@ fn media_type(headers: &HeaderMap) -> String {
 }
 
 /// Reads a body.
-pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+pub(crate) async fn read(body: Body) -> Result<Bytes, Problem> {
     // What is announced as too large is not waited for.
-    let length = only(headers, "content-length").ok().flatten();
-    let length: Option<usize> = length.and_then(|length| length.parse().ok());
-    Code::TooLarge.unless(length.is_none_or(|length| length <= MOST_BYTES))?;
+    let announced = body.size_hint().lower();
+    Code::TooLarge.unless(announced <= MOST_BYTES as u64)?;
     let read = Limited::new(body, MOST_BYTES).collect();
     match timeout(LONGEST, read).await {
         Ok(Ok(read)) => Ok(read.to_bytes()),

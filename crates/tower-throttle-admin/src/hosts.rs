@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 /// Returns whether a host, with or without a port, is one of these names, which are in lower case.
-pub(crate) fn is_listed(names: &[String], host: &str) -> bool {
+pub(crate) fn is_listed(names: &[impl AsRef<str>], host: &str) -> bool {
     let name = name_of(host).map(str::to_ascii_lowercase);
-    name.is_some_and(|name| names.contains(&name))
+    name.is_some_and(|name| names.iter().any(|known| known.as_ref() == name))
 }
 
 /// Returns whether a host is `localhost` or an address: what no other site can let its own name
@@ -17,9 +17,7 @@ pub(crate) fn is_address(host: &str) -> bool {
 
 /// Returns whether a host is this machine.
 pub(crate) fn is_local(host: &str) -> bool {
-    name_of(host).is_some_and(|name| {
-        name.eq_ignore_ascii_case("localhost") || ["127.0.0.1", "[::1]"].contains(&name)
-    })
+    is_listed(&["localhost", "127.0.0.1", "[::1]"], host)
 }
 
 /// Returns a host without its port. `None` if the port is not a number.

@@ -82,11 +82,11 @@ use std::{fmt, sync::Arc};
 
 use tower_throttle::{Clock, control::Control, inspect::Inspectable};
 
-use self::shared::{Settings, Shared};
 pub use self::{
     access::{Access, AccessError},
     who::Who,
 };
+use self::{attempts::Attempts, shared::Shared};
 
 /// The version that the page and the API show.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -104,16 +104,17 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// ```
 #[must_use = "it is served once `into_router` made a router of it"]
 pub struct Admin<A = ()> {
-    settings: Settings,
+    shared: Shared,
     access: A,
 }
 
 impl Admin {
     /// Starts with a layer, a limiter, or all of a configuration file.
     pub fn new(target: &(impl Inspectable + Clone)) -> Self {
-        let settings = Settings::default();
+        // It is replaced before there is a router.
+        let shared = Shared::new(Access::check(|_| None));
         let access = ();
-        Self { settings, access }.target(target)
+        Self { shared, access }.target(target)
     }
 }
 
@@ -121,7 +122,7 @@ impl<A> Admin<A> {
     /// Adds another layer or limiter, or all of another configuration file. The page shows a target
     /// once, even if it was added twice.
     pub fn target(mut self, target: &(impl Inspectable + Clone)) -> Self {
-        self.settings.targets.push(target.clone());
+        self.shared.targets.push(target.clone());
         self
     }
 
@@ -129,22 +130,22 @@ impl<A> Admin<A> {
     /// configuration file, if one was given and its store has one. Without a document, the page can
     /// only look callers up and reset them.
     pub fn control(mut self, control: &Control) -> Self {
-        self.settings.control = Some(control.clone());
+        self.shared.control = Some(control.clone());
         self
     }
 
     /// Chooses who may see the page, and who may make changes if
     /// [`allow_changes`](Self::allow_changes) is set.
     pub fn access(self, access: Access) -> Admin<Access> {
-        let settings = self.settings;
-        Admin { settings, access }
+        let shared = self.shared;
+        Admin { shared, access }
     }
 
     /// Allows changes: to reset and ban callers, override quotas, and switch modes of policies.
     /// Default: the page is read-only. With [`Access::loopback`] it stays read-only: use
     /// [`Access::loopback_with_changes`].
     pub const fn allow_changes(mut self) -> Self {
-        self.settings.changes = true;
+        self.shared.changes = true;
         self
     }
 
@@ -160,14 +161,16 @@ impl<A> Admin<A> {
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let hosts = hosts.into_iter();
         let hosts = hosts.map(|host| host.as_ref().to_ascii_lowercase());
-        self.settings.hosts.extend(hosts);
+        self.shared.hosts.extend(hosts);
         self
     }
 
     /// Reads the time from `clock`, in tests for example: for the end of sessions and for the limits
     /// of the page itself. Default: the machine's clock.
     pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
-        self.settings.clock = Some(clock);
+        let clock: Arc<dyn Clock> = clock;
+        self.shared.attempts = Attempts::new(Some(&clock));
+        self.shared.clock = Some(clock);
         self
     }
 }
@@ -175,22 +178,21 @@ impl<A> Admin<A> {
 impl Admin<Access> {
     /// Returns the page and its API as a router.
     pub fn into_router(self) -> axum::Router {
-        let (mut settings, access) = (self.settings, self.access);
-        if settings.changes && !access.may_change() {
-            settings.changes = false;
+        let (mut shared, access) = (self.shared, self.access);
+        if shared.changes && !access.may_change() {
+            shared.changes = false;
             events::changes_not_allowed();
         }
-        if settings.control.is_none() {
-            settings.control = settings.targets.control();
+        if shared.control.is_none() {
+            shared.control = shared.targets.control();
         }
-        router::build(Shared::new(settings, access))
+        shared.access = access;
+        router::build(shared)
     }
 }
 
 impl<A> fmt::Debug for Admin<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admin")
-            .field("allows_changes", &self.settings.changes)
-            .finish_non_exhaustive()
+        f.debug_struct("Admin").finish_non_exhaustive()
     }
 }

@@ -13,8 +13,8 @@
 //!      is `application/json`. Elsewhere it may be a form, too (`body::is_form`).
 //! 3. An error is a [`Problem`].
 //!
-//! Paths are those below the place where the router is nested. A `POST` below `/api/`, except those
-//! in [`READS`], is a change: the guards deny it without `allow_changes()`. No path has other methods
+//! Paths are those below the place where the router is nested. A `POST` below `/api/`, except the
+//! one to [`LOOK_UP`], is a change: the guards deny it without `allow_changes()`. No path has other methods
 //! than `GET` and `POST`.
 
 use std::sync::Arc;
@@ -39,8 +39,8 @@ use super::{
     who::Who,
 };
 
-/// The paths whose `POST` changes nothing.
-const READS: [&str; 1] = ["/api/v1/lookup"];
+/// The path below `/api/` whose `POST` changes nothing.
+const LOOK_UP: &str = "/api/v1/lookup";
 /// What a visitor without access can request to log in, and what it can send.
 const OPEN: [&str; 5] = ["/", "/admin.css", "/admin.js", "/admin.svg", "/session"];
 const OPEN_TO_POST: [&str; 2] = ["/session", "/session-end"];
@@ -77,14 +77,13 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
     shared.access.check_way(&head, host, &shared.hosts)?;
     origin::check(&head, host)?;
     let (attempts, now_ms) = (&shared.attempts, shared.now_ms());
-    let visitor = shared.access.visitor(&head, attempts, now_ms).await?;
-    attempts.count_call(&visitor)?;
-    let (who, _) = visitor;
+    let (who, key) = shared.access.visitor(&head, attempts, now_ms).await?;
+    attempts.count_call(who.is_some(), key)?;
     Code::NoToken.unless(who.is_some() || is_open(&head))?;
     if head.method() == Method::POST {
         body::check(&head)?;
         Code::ReadOnly.unless(shared.changes || !is_change(&head))?;
-        body = Body::from(body::read(head.headers(), body).await?);
+        body = Body::from(body::read(body).await?);
     }
     let base = Base::of(&parts);
     parts.extensions.insert(base);
@@ -108,7 +107,7 @@ fn is_open(head: &RequestHead<'_>) -> bool {
 /// Returns whether a `POST` changes something.
 fn is_change(head: &RequestHead<'_>) -> bool {
     let path = head.uri().path();
-    path.starts_with("/api/") && !READS.contains(&path)
+    path.starts_with("/api/") && path != LOOK_UP
 }
 
 const HEADERS: [(&str, &str); 7] = [

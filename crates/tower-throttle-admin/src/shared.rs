@@ -1,7 +1,6 @@
 //! What all handlers share.
 
 use std::{
-    ops::Deref,
     sync::{Arc, Mutex},
     time::SystemTime,
 };
@@ -18,9 +17,7 @@ use super::{
 /// The state of the router: handlers take `State<Handle>`.
 pub(crate) type Handle = Arc<Shared>;
 
-/// What the application has chosen.
-#[derive(Default)]
-pub(crate) struct Settings {
+pub(crate) struct Shared {
     /// The layers and limiters that are shown.
     pub(crate) targets: Targets,
     /// Where bans, overrides and modes are made.
@@ -32,10 +29,6 @@ pub(crate) struct Settings {
     pub(crate) hosts: Vec<String>,
     /// `None`: the machine's.
     pub(crate) clock: Option<Arc<dyn Clock>>,
-}
-
-pub(crate) struct Shared {
-    settings: Settings,
     pub(crate) access: Access,
     pub(crate) attempts: Attempts,
     /// Looks at the numbers once a second, while an operator looks at the page.
@@ -43,12 +36,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Settings, access: Access) -> Self {
+    /// Creates the state of a page that shows nothing yet.
+    pub(crate) fn new(access: Access) -> Self {
         Self {
+            targets: Targets::default(),
+            control: None,
+            changes: false,
+            hosts: Vec::new(),
+            clock: None,
             access,
-            attempts: Attempts::new(settings.clock.as_ref()),
+            attempts: Attempts::new(None),
             samples: Mutex::default(),
-            settings,
         }
     }
 
@@ -58,13 +56,5 @@ impl Shared {
             Some(clock) => clock.now_us() / 1_000,
             None => epoch_ms(SystemTime::now()),
         }
-    }
-}
-
-impl Deref for Shared {
-    type Target = Settings;
-
-    fn deref(&self) -> &Settings {
-        &self.settings
     }
 }

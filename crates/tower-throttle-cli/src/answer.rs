@@ -11,10 +11,8 @@ use tower_throttle_config::ConfigErrors;
 
 use crate::time::span;
 
-/// Why a command could not do what it was asked for. The exit code is 2.
-pub(crate) type Failure = Box<dyn Error + Send + Sync>;
-
-pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+/// An error is why a command could not do what it was asked for. The exit code is 2.
+pub(crate) type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// The answer of a command that did what it was asked for.
 pub(crate) struct Answer {

@@ -1,13 +1,16 @@
 //! `check`, `diff` and `schema`: look at a file alone, without a request and without Redis.
 
-use std::path::{Path, PathBuf};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use serde_json::{Value, json};
 use tower_throttle_config::{Change, Config, ConfigErrors, Effect, ReaderName};
 
 use crate::{
-    answer::{Answer, Failure, Result, lines, problems},
+    answer::{Answer, Result, lines, problems},
     readers::{parse_name, read_file, stand_ins},
 };
 
@@ -65,7 +68,7 @@ impl Check {
 }
 
 /// Returns the mistakes of a file that can be read.
-fn mistakes(failure: Failure) -> Result<Answer> {
+fn mistakes(failure: Box<dyn Error + Send + Sync>) -> Result<Answer> {
     let errors = failure.downcast::<ConfigErrors>()?;
     let mut found = errors.problems().iter();
     if found.any(|problem| problem.code() == "file-unreadable") {

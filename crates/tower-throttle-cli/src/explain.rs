@@ -15,11 +15,11 @@ use tower_throttle::{
     inspect::ExplainedPolicy,
     key::{KeyError, PeerAddr},
 };
-use tower_throttle_config::{FoundCondition, FoundPolicy};
+use tower_throttle_config::{FoundCondition, FoundPolicy, ReaderName};
 
 use crate::{
     answer::{Answer, Result, lines},
-    readers::{ReaderValue, parse_value, read_file},
+    readers::{parse_value, read_file},
 };
 
 #[derive(Args, Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Explain {
     /// What a reader of the application returns: `key:tenant=42`, `quota:plan=paid`,
     /// `when:internal=false`, `cost:size=5`. Give it several times for several.
     #[arg(long = "reader", value_name = "KIND:NAME=VALUE", value_parser = parse_value)]
-    readers: Vec<ReaderValue>,
+    readers: Vec<(ReaderName, String)>,
 }
 
 fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue)> {

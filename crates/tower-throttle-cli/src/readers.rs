@@ -12,9 +12,6 @@ use tower_throttle_config::{Config, ReaderName, Readers};
 
 use crate::answer::Result;
 
-/// A reader, and the value that it returns.
-pub(crate) type ReaderValue = (ReaderName, String);
-
 /// Parses `key:tenant`.
 pub(crate) fn parse_name(text: &str) -> Result<ReaderName, String> {
     let name = text
@@ -24,21 +21,21 @@ pub(crate) fn parse_name(text: &str) -> Result<ReaderName, String> {
     name.ok_or_else(|| format!("write KIND:NAME with one of {kinds}"))
 }
 
-/// Parses `key:tenant=42`.
-pub(crate) fn parse_value(text: &str) -> Result<ReaderValue, String> {
+/// Parses `key:tenant=42`: a reader, and the value that it returns.
+pub(crate) fn parse_value(text: &str) -> Result<(ReaderName, String), String> {
     let (name, value) = text.split_once('=').ok_or("write KIND:NAME=VALUE")?;
     Ok((parse_name(name)?, value.to_owned()))
 }
 
 /// Reads a file, with stand-ins for the readers that it names: only the application has them.
-pub(crate) fn read_file(path: &Path, values: &[ReaderValue]) -> Result<Config> {
+pub(crate) fn read_file(path: &Path, values: &[(ReaderName, String)]) -> Result<Config> {
     let config = Config::from_path(path)?;
     let readers = stand_ins(&config.reader_names(), values)?;
     Ok(config.readers(readers))
 }
 
 /// Registers something under each name, which returns the value if there is one.
-pub(crate) fn stand_ins(names: &[ReaderName], values: &[ReaderValue]) -> Result<Readers> {
+pub(crate) fn stand_ins(names: &[ReaderName], values: &[(ReaderName, String)]) -> Result<Readers> {
     if let Some((unknown, _)) = values.iter().find(|(name, _)| !names.contains(name)) {
         let ReaderName { kind, name, .. } = unknown;
         return Err(format!("--reader: the file names no {kind} reader {name:?}").into());

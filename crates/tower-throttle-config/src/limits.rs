@@ -140,12 +140,7 @@ impl Limits {
     pub fn explain(&self, layer: &str, head: &RequestHead<'_>) -> Result<Explanation, UnknownName> {
         let explained = self.layer(layer)?.explain(head);
         let config = self.shared.live().config.clone();
-        let (conditions, policies) = config.find(layer, head);
-        Ok(Explanation {
-            layer: explained,
-            conditions,
-            policies,
-        })
+        Ok(config.explain(layer, explained, head))
     }
 
     /// Returns the store of the file.
@@ -310,7 +305,7 @@ impl Limits {
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut text = metrics::to_prometheus(&self.snapshots());
-        self.shared.live().numbers().add_to(&mut text);
+        self.shared.live().add_numbers_to(&mut text);
         text
     }
 
@@ -318,7 +313,7 @@ impl Limits {
     #[must_use]
     pub fn to_openmetrics(&self) -> String {
         let mut text = metrics::to_openmetrics(&self.snapshots());
-        self.shared.live().numbers().add_to(&mut text);
+        self.shared.live().add_numbers_to(&mut text);
         text
     }
 
@@ -330,7 +325,7 @@ impl Limits {
     pub fn publisher(&self) -> metrics::Publisher {
         let limits = self.clone();
         metrics::Publisher::new(move || {
-            limits.shared.live().numbers().publish();
+            limits.shared.live().publish();
             limits.snapshots()
         })
     }
@@ -347,13 +342,9 @@ impl fmt::Debug for Limits {
     }
 }
 
-/// The error for a name that no layer or limiter has.
+/// The error for a name that no layer or limiter has. It displays the names that there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownName {
-    kind: &'static str,
-    name: String,
-    known: Vec<String>,
-}
+pub struct UnknownName(String);
 
 fn find<T: Clone, B>(
     all: &BTreeMap<String, (T, B)>,
@@ -361,19 +352,16 @@ fn find<T: Clone, B>(
     name: &str,
 ) -> Result<T, UnknownName> {
     let found = all.get(name).map(|(found, _)| found.clone());
-    found.ok_or_else(|| UnknownName {
-        kind,
-        name: name.to_owned(),
-        known: all.keys().cloned().collect(),
+    found.ok_or_else(|| {
+        let known: Vec<_> = all.keys().map(String::as_str).collect();
+        let proposal = proposal(name, &known);
+        UnknownName(format!("the file has no {kind} {name:?}{proposal}"))
     })
 }
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, name, known } = self;
-        let known: Vec<_> = known.iter().map(String::as_str).collect();
-        let proposal = proposal(name, &known);
-        write!(f, "the file has no {kind} {name:?}{proposal}")
+        f.write_str(&self.0)
     }
 }
 

@@ -1,12 +1,6 @@
 //! [`Live`]: the version in force, and how another one takes its place.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsStr,
-    path::Path,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeMap, ffi::OsStr, path::Path, sync::Arc, time::SystemTime};
 
 use blake3::Hash;
 use tokio::task::AbortHandle;
@@ -18,7 +12,7 @@ use super::{
     document::At,
     problem::Problem,
 };
-use crate::{metrics::FileNumbers, telemetry};
+use crate::telemetry;
 use tower_throttle::{
     Limiter, LimiterBuilder, RateLimitLayer, RateLimitLayerBuilder, Replacement, control::Control,
     store::Store,
@@ -26,18 +20,18 @@ use tower_throttle::{
 
 pub(super) struct Live {
     /// The name of the first file, or `none`.
-    file: String,
+    pub(super) file: String,
     pub(super) config: Config,
     pub(super) layers: BTreeMap<String, (RateLimitLayer, RateLimitLayerBuilder)>,
     pub(super) limiters: BTreeMap<String, (Limiter, LimiterBuilder)>,
     /// The control document of the store, once it is followed.
     pub(super) control: Option<Control>,
-    version: u64,
+    pub(super) version: u64,
     /// Of the files. `None`: the version is not from there.
     pub(super) hash: Option<Hash>,
-    applied_at: SystemTime,
+    pub(super) applied_at: SystemTime,
     changes: Changes,
-    rejected: Option<(Hash, Rejected)>,
+    pub(super) rejected: Option<(Hash, Rejected)>,
     pub(super) read_at: Option<SystemTime>,
     pub(super) watcher: Option<AbortHandle>,
 }
@@ -216,16 +210,6 @@ impl Live {
             rejected: self.rejected.as_ref().map(|(_, rejected)| rejected.clone()),
             is_watching: watcher.is_some_and(|task| !task.is_finished()),
             read_at: self.read_at,
-        }
-    }
-
-    pub(super) fn numbers(&self) -> FileNumbers {
-        let applied = self.applied_at.duration_since(UNIX_EPOCH);
-        FileNumbers {
-            file: self.file.clone(),
-            version: self.version,
-            is_rejected: self.rejected.is_some(),
-            applied_at: applied.unwrap_or_default().as_secs_f64(),
         }
     }
 }

@@ -1,32 +1,22 @@
 //! The numbers of a file: which version of it is in force.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::UNIX_EPOCH};
 
-/// Which version of a file is in force.
-#[derive(Debug)]
-pub(crate) struct FileNumbers {
-    /// The name of the file, or `none`: the label `file`.
-    pub(crate) file: String,
-    pub(crate) version: u64,
-    /// Whether the files are not what is in force.
-    pub(crate) is_rejected: bool,
-    /// In seconds since the UNIX epoch.
-    pub(crate) applied_at: f64,
-}
+use crate::live::Live;
 
-impl FileNumbers {
-    /// Returns the gauges: their names, help texts and values.
+impl Live {
     #[rustfmt::skip]
     fn gauges(&self) -> [(&'static str, &'static str, f64); 3] {
+        let applied_at = self.applied_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         [
             ("tower_throttle_config_version", "The number of the version that is in force. 1 is that of the start.", self.version as f64),
-            ("tower_throttle_config_rejected", "Whether the configuration file has been rejected.", f64::from(u8::from(self.is_rejected))),
-            ("tower_throttle_config_applied_timestamp_seconds", "When the version that is in force was applied.", self.applied_at),
+            ("tower_throttle_config_rejected", "Whether the configuration file has been rejected.", f64::from(u8::from(self.rejected.is_some()))),
+            ("tower_throttle_config_applied_timestamp_seconds", "When the version that is in force was applied.", applied_at.as_secs_f64()),
         ]
     }
 
     /// Adds the numbers to a text for Prometheus or OpenMetrics.
-    pub(crate) fn add_to(&self, text: &mut String) {
+    pub(crate) fn add_numbers_to(&self, text: &mut String) {
         const END: &str = "# EOF\n";
 
         let is_open_metrics = text.ends_with(END);

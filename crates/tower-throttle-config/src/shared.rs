@@ -17,28 +17,21 @@ use super::{
     content::Content,
     document::At,
     live::Live,
-    poll::{Due, Poller},
+    poll::Poller,
     problem::Problem,
 };
-use crate::{lock::lock, telemetry};
+use crate::lock::lock;
 
 pub(super) struct Shared {
     /// Each clone of the limits has one.
     pub(super) in_use: Arc<()>,
     /// Held while files are read and applied, so that none is applied after a newer one.
-    pub(super) files: Option<Mutex<Watched>>,
+    pub(super) files: Option<Mutex<Poller>>,
     /// Held while a version is checked and applied: that may wait for the file system.
     turn: Mutex<()>,
     /// Not held for long: [`status`](super::Limits::status) and others wait for it.
     live: Mutex<Live>,
     pub(super) open: OpenStore,
-}
-
-pub(super) struct Watched {
-    path: Arc<Path>,
-    poller: Poller,
-    /// Whether it is reported that the file of lists changes at each reading.
-    is_restless: bool,
 }
 
 impl Shared {
@@ -57,14 +50,10 @@ impl Shared {
         let next = (builders.layers, builders.limiters);
         let live = Live::first(config, next, &open.store, hash)?;
         config.warn_of_proxies();
-        let watched = |path| Watched {
-            path,
-            poller: Poller::new(hash),
-            is_restless: false,
-        };
+        let poller = |path| Poller::new(path, hash);
         Ok(Self {
             in_use: Arc::default(),
-            files: path.map(watched).map(Mutex::new),
+            files: path.map(poller).map(Mutex::new),
             turn: Mutex::default(),
             live: Mutex::new(live),
             open,
@@ -85,19 +74,13 @@ impl Shared {
         let Some(files) = &self.files else {
             return;
         };
-        let mut watched = lock(files);
-        let content = self.read(&watched);
-        let due = watched.poller.is_due(content.main_hash, content.hash);
-        if due == Due::No || (!watched.poller.is_old() && self.takes_away(&content)) {
-            return;
+        let mut poller = lock(files);
+        let content = self.read(&poller);
+        let is_due = poller.is_due(content.main_hash, content.hash);
+        if is_due && (poller.is_old() || !self.takes_away(&content)) {
+            // A failure is in the status and in the log.
+            let _ = self.take(&mut poller, &content);
         }
-        let is_restless = due == Due::Restless;
-        if is_restless && !watched.is_restless {
-            telemetry::restless();
-        }
-        watched.is_restless = is_restless;
-        // A failure is in the status and in the log.
-        let _ = self.take(&mut watched, &content);
     }
 
     /// Returns whether something in force is not in this content: perhaps not yet, as half a file
@@ -117,22 +100,22 @@ impl Shared {
         before: Option<Hash>,
     ) -> Result<ControlFlow<Changes, Hash>, ReloadError> {
         let files = self.files.as_ref().ok_or(ReloadError::NoFile)?;
-        let mut watched = lock(files);
-        let content = self.read(&watched);
+        let mut poller = lock(files);
+        let content = self.read(&poller);
         if before != Some(content.hash) {
             return Ok(ControlFlow::Continue(content.hash));
         }
-        Ok(ControlFlow::Break(self.take(&mut watched, &content)?))
+        Ok(ControlFlow::Break(self.take(&mut poller, &content)?))
     }
 
-    fn read(&self, watched: &Watched) -> Content {
-        let content = Content::read(&watched.path);
+    fn read(&self, poller: &Poller) -> Content {
+        let content = Content::read(&poller.path);
         self.live().read_at = Some(SystemTime::now());
         content
     }
 
-    fn take(&self, watched: &mut Watched, content: &Content) -> Result<Changes, ConfigErrors> {
-        watched.poller.take(content.hash);
+    fn take(&self, poller: &mut Poller, content: &Content) -> Result<Changes, ConfigErrors> {
+        poller.take(content.hash);
         let _turn = lock(&self.turn);
         if self.live().keeps(content.hash) {
             return Ok(Changes::default());

@@ -267,11 +267,7 @@ impl Change {
 }
 
 fn joined(summaries: impl Iterator<Item = String>) -> String {
-    let all: Vec<_> = summaries.collect();
-    match all.is_empty() {
-        true => "no policy of this name here".to_owned(),
-        false => all.join("; "),
-    }
+    summaries.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns whether a caller has used anything. An unknown bucket may be a used one.
@@ -283,13 +279,8 @@ fn has_used(one: &CallerPolicy) -> bool {
 }
 
 fn not_reset(error: &StoreError) -> Problem {
-    let is_in_doubt = error.may_have_run();
-    let what = match is_in_doubt {
-        true => "may have been",
-        false => "was not",
-    };
     Problem {
-        is_in_doubt,
-        ..Code::StoreUnavailable.because(format!("the caller {what} reset ({error})"))
+        is_in_doubt: error.may_have_run(),
+        ..Code::StoreUnavailable.because(format!("the reset is not confirmed ({error})"))
     }
 }

@@ -55,27 +55,28 @@ impl Body {
     }
 }
 
-/// So many names are not listed.
-const TOO_MANY: usize = 33;
+/// So many names are listed at most.
+const MOST_NAMES: usize = 32;
 
 /// Keeps those that have a name, if one is wanted. If none has it, the problem lists the names that
-/// there are, unless they are many.
+/// there are.
 fn retain(
     inspected: &mut Vec<Inspect>,
     wanted: Option<&String>,
     names: impl Fn(&Inspect) -> Vec<String>,
     code: Code,
 ) -> Result<(), Problem> {
+    let Some(wanted) = wanted else {
+        return Ok(());
+    };
     let known: BTreeSet<String> = inspected.iter().flat_map(&names).collect();
-    inspected.retain(|one| wanted.is_none_or(|wanted| names(one).contains(wanted)));
-    match known.len() {
-        _ if wanted.is_none() || !inspected.is_empty() => Ok(()),
-        0 | TOO_MANY.. => Err(code.into()),
-        _ => {
-            let (problem, known) = (Problem::from(code), Vec::from_iter(known).join(", "));
-            Err(code.because(format!("{}; there are {known}", problem.detail)))
-        }
+    inspected.retain(|one| names(one).contains(wanted));
+    if known.contains(wanted) {
+        return Ok(());
     }
+    let known: Vec<_> = known.into_iter().take(MOST_NAMES).collect();
+    let (what, known) = (Problem::from(code).detail, known.join(", "));
+    Err(code.because(format!("{what}; there are {known}")))
 }
 
 /// Returns the hash of the caller's key, if all policies with a bucket for each caller read the same.
@@ -121,13 +122,9 @@ impl CallerPolicy {
     pub(super) fn summary(&self) -> String {
         let state = &self.state;
         let quota = state.quota.map(|quota| format!("{quota}, "));
-        let left = match &state.bucket {
-            Ok(bucket) => {
-                let found = &bucket.decision;
-                format!("{} of {} left", found.remaining(), found.capacity())
-            }
-            Err(why) => format!("unknown, because {why}"),
-        };
+        let left = self.decision();
+        let left = left.map(|found| format!("{} of {} left", found.remaining(), found.capacity()));
+        let left = left.unwrap_or_else(|| "unknown".to_owned());
         let ban = self.ban();
         let ban = ban.map(|(by, until)| format!(", banned by {by} until {}", epoch_ms(until)));
         let (quota, ban) = (quota.unwrap_or_default(), ban.unwrap_or_default());

@@ -42,9 +42,6 @@ use super::{
 const USUAL_TOP: u64 = 20;
 const MOST_TOP: u64 = 1_000;
 
-/// What most handlers return.
-type Answer = Result<Json<Value>, Problem>;
-
 /// Returns all routes below `/api/v1/`.
 pub(super) fn routes() -> Router<Handle> {
     let api = Router::new()
@@ -84,13 +81,13 @@ async fn get_metrics(State(shared): State<Handle>) -> Json<Value> {
     Json(shared.targets.all().iter().map(numbers::metrics).collect())
 }
 
-async fn get_top(State(shared): State<Handle>, uri: Uri) -> Answer {
+async fn get_top(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
     let limit = number(&uri, "limit=", 1..=MOST_TOP, USUAL_TOP)?;
     let top = numbers::top(&shared.targets.all(), usize::try_from(limit).unwrap_or(0));
     Ok(Json(top.iter().map(numbers::top_json).collect()))
 }
 
-async fn get_denials(State(shared): State<Handle>, uri: Uri) -> Answer {
+async fn get_denials(State(shared): State<Handle>, uri: Uri) -> Result<Json<Value>, Problem> {
     let since = number(&uri, "since=", 0..=u64::MAX, 0)?;
     let denials = numbers::denials(&shared.targets.all(), since);
     Ok(Json(denials.iter().map(numbers::denial_json).collect()))
@@ -115,7 +112,7 @@ fn number(uri: &Uri, name: &str, range: RangeInclusive<u64>, usual: u64) -> Resu
     number.ok_or_else(|| Code::Malformed.because(usage))
 }
 
-async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Answer {
+async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Result<Json<Value>, Problem> {
     let question = request::read(&body, OF_CALLER)?;
     let found = question.look_up(&shared).await?;
     Ok(Json(look_up::json(&found)))
@@ -123,18 +120,19 @@ async fn post_look_up(State(shared): State<Handle>, body: Bytes) -> Answer {
 
 /// Returns the route of a change.
 fn change(action: Action) -> MethodRouter<Handle> {
-    let make = async move |State(shared), Extension(who), body: Bytes| -> Answer {
-        let body = request::read(&body, action.row().1)?;
-        let change = Change {
-            action,
-            body,
-            shared,
-            who,
+    let make =
+        async move |State(shared), Extension(who), body: Bytes| -> Result<Json<Value>, Problem> {
+            let body = request::read(&body, action.row().1)?;
+            let change = Change {
+                action,
+                body,
+                shared,
+                who,
+            };
+            // It is logged even if the client hangs up.
+            let made = tokio::spawn(change.make().in_current_span()).await;
+            made.map_err(|_| Code::Panicked)?.map(Json)
         };
-        // It is logged even if the client hangs up.
-        let made = tokio::spawn(change.make().in_current_span()).await;
-        made.map_err(|_| Code::Panicked)?.map(Json)
-    };
     post(make)
 }
 

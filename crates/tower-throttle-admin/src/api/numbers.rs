@@ -14,22 +14,16 @@ use super::{epoch_ms, ms};
 /// The most denials of all layers.
 const MOST_DENIALS: usize = 1_000;
 
-/// The name of a layer or limiter, and a caller that it often denies.
-pub(crate) type Top = (String, Offender);
-
-/// The name of a layer, and a request that it denied a moment ago.
-pub(crate) type Denial = (String, RecentDenial);
-
-/// Returns the callers that are denied most.
-pub(crate) fn top(inspected: &[Inspect], most: usize) -> Vec<Top> {
+/// Returns the callers that are denied most, each with the name of its layer or limiter.
+pub(crate) fn top(inspected: &[Inspect], most: usize) -> Vec<(String, Offender)> {
     let mut all = of_all(inspected, |one| one.top_denied(most).offenders);
     all.sort_by_key(|(_, offender)| Reverse((offender.at_least(), offender.last_seen)));
     all.truncate(most);
     all
 }
 
-/// Returns the denials after a time, the latest first.
-pub(crate) fn denials(inspected: &[Inspect], since_ms: u64) -> Vec<Denial> {
+/// Returns the denials after a time, the latest first, each with the name of its layer.
+pub(crate) fn denials(inspected: &[Inspect], since_ms: u64) -> Vec<(String, RecentDenial)> {
     let mut all = of_all(inspected, Inspect::recent_denials);
     all.retain(|(_, denial)| epoch_ms(denial.at) > since_ms);
     all.sort_by_key(|(_, denial)| Reverse(denial.at));
@@ -46,7 +40,7 @@ fn of_all<T>(inspected: &[Inspect], list: impl Fn(&Inspect) -> Vec<T>) -> Vec<(S
     each.collect()
 }
 
-pub(super) fn top_json((limiter, offender): &Top) -> Value {
+pub(super) fn top_json((limiter, offender): &(String, Offender)) -> Value {
     json!({
         "limiter": limiter,
         "policy": offender.policy,
@@ -59,7 +53,7 @@ pub(super) fn top_json((limiter, offender): &Top) -> Value {
     })
 }
 
-pub(super) fn denial_json((limiter, denial): &Denial) -> Value {
+pub(super) fn denial_json((limiter, denial): &(String, RecentDenial)) -> Value {
     let callers = callers(denial);
     let callers = callers
         .map(|(policy, fingerprint)| json!({ "policy": policy, "fingerprint": fingerprint }));

@@ -93,22 +93,21 @@ pub(crate) fn subject(entry: &Entry) -> (&'static str, Option<&str>, Option<Fing
 
 pub(super) fn entry_json(entry: &Entry) -> Value {
     let (kind, policy, caller) = subject(entry);
-    let (mut quota, mut mode, mut on_list) = (None, None, (None, None));
-    match &entry.action {
-        Action::Override { quota: given, .. } => quota = Some(given.to_string()),
-        Action::Mode { mode: given, .. } => mode = Some(given.name()),
-        Action::ListKey { list, .. } => on_list = (Some(list.name()), None),
-        Action::ListIp { list, range, .. } => on_list = (Some(list.name()), Some(range)),
-        _ => {}
-    }
+    let (quota, mode, list, range) = match &entry.action {
+        Action::Override { quota, .. } => (Some(quota.to_string()), None, None, None),
+        Action::Mode { mode, .. } => (None, Some(mode.name()), None, None),
+        Action::ListKey { list, .. } => (None, None, Some(list.name()), None),
+        Action::ListIp { list, range, .. } => (None, None, Some(list.name()), Some(range)),
+        _ => (None, None, None, None),
+    };
     json!({
         "kind": kind,
         "policy": policy,
         "fingerprint": caller.map(|one| one.to_string()),
         "quota": quota,
         "mode": mode,
-        "list": on_list.0,
-        "range": on_list.1,
+        "list": list,
+        "range": range,
         "until_ms": entry.until.map(epoch_ms),
         "created_ms": epoch_ms(entry.created),
         "author": entry.author,

@@ -4,18 +4,15 @@ use std::collections::BTreeMap;
 
 use tower_throttle::metrics::{Checks, Snapshot, StoreMetrics};
 
-/// Numbers with names.
-type Counts = BTreeMap<&'static str, u64>;
-
 /// What all layers and limiters counted in some seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     /// How long that was. 0: since the process started.
     pub(crate) seconds: f64,
     /// Requests by their outcome, and decisions by where they came from.
-    pub(crate) counts: Counts,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
     /// Failures of stores by their kind.
-    pub(crate) failures: Counts,
+    pub(crate) failures: BTreeMap<&'static str, u64>,
 }
 
 impl Totals {
@@ -63,24 +60,15 @@ impl Totals {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// Says why most of the decisions that no store made were not made.
+    /// Returns the most frequent kind of failure, as metrics name it.
     pub(crate) fn failure(&self) -> Option<&'static str> {
         let most = self.failures.iter().filter(|(_, count)| **count > 0);
-        let (kind, _) = most.max_by_key(|(_, count)| **count)?;
-        Some(match *kind {
-            "timeout" => "timed out",
-            "unavailable" => "lost their connection",
-            "not_sent" => "were not sent",
-            "not_connected" => "had no connection",
-            "overloaded" => "were too many",
-            "refused" => "were refused",
-            _ => "failed",
-        })
+        most.max_by_key(|(_, count)| **count).map(|(kind, _)| *kind)
     }
 }
 
-fn add(sums: &mut Counts, counts: impl IntoIterator<Item = (&'static str, u64)>) {
-    for (name, count) in counts {
+fn add<'a>(sums: &mut BTreeMap<&'a str, u64>, more: impl IntoIterator<Item = (&'a str, u64)>) {
+    for (name, count) in more {
         *sums.entry(name).or_default() += count;
     }
 }

@@ -27,9 +27,7 @@ use crate::shared::Shared;
 const SECOND: Duration = Duration::from_secs(1);
 /// How long samples are kept.
 const HISTORY: Duration = Duration::from_secs(300);
-/// The most samples that are kept, and the most bytes of all of them. A sample takes about 400 bytes,
-/// and 80 for each policy.
-const MOST_SAMPLES: usize = 300;
+/// The most bytes of all samples that are kept. A sample takes about 400 bytes, and 80 for each policy.
 const MOST_BYTES: usize = 8 << 20;
 /// How long sampling continues after the last look.
 const LINGER: Duration = Duration::from_secs(15 * 60);
@@ -139,8 +137,7 @@ impl Samples {
     fn keep(&mut self, sample: Sample) {
         self.history.push_back(sample);
         let mut bytes = 0;
-        let kept = self.history.iter().rev().take(MOST_SAMPLES);
-        let kept = kept.take_while(|sample| {
+        let kept = self.history.iter().rev().take_while(|sample| {
             bytes += sample.json.len();
             sample.taken.elapsed() < HISTORY && bytes <= MOST_BYTES
         });

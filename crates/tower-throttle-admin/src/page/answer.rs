@@ -39,20 +39,20 @@ pub(super) fn answer(ask: &Ask, found: &[CallerPolicy], view: &View) -> Markup {
 }
 
 fn headline(found: &[CallerPolicy]) -> (Tone, String) {
-    let denying: Vec<_> = found.iter().filter(|one| denies(one)).collect();
-    let names = denying.iter().take(3);
-    let names: Vec<_> = names.map(|one| format!("“{}”", one.state.policy)).collect();
-    let more = match denying.len().saturating_sub(3) {
-        0 => String::new(),
-        more => format!(" and {}", plural(more as u64, "other", "others")),
-    };
+    let denying = found.iter().filter(|one| denies(one));
+    let denying: Vec<_> = denying
+        .map(|one| format!("“{}”", one.state.policy))
+        .collect();
     let unknown = found.iter().filter(|one| verdict(one).1 == UNKNOWN);
     match (denying.len(), unknown.count() as u64, found.len()) {
-        (1.., ..) => (Tone::Bad, format!("Denied by {}{more}.", names.join(", "))),
+        (1..=3, ..) => (Tone::Bad, format!("Denied by {}.", denying.join(", "))),
+        (many @ 4.., ..) => (Tone::Bad, format!("Denied by {many} policies.")),
         (0, unknown @ 1.., _) => {
             let unknown = plural(unknown, "policy", "policies");
-            let text = format!("Unknown for {unknown}; no other denies it.");
-            (Tone::Warn, text)
+            (
+                Tone::Warn,
+                format!("Unknown for {unknown}; no other denies it."),
+            )
         }
         (0, 0, 1) => (Tone::Good, "The policy lets it in.".to_owned()),
         (0, 0, all) => (Tone::Good, format!("Let in by all {all} policies.")),

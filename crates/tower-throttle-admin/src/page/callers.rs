@@ -1,6 +1,7 @@
 //! The tables of callers: recent denials, and those denied most.
 
 use maud::{Markup, html};
+use tower_throttle::{Offender, RecentDenial};
 
 use super::{
     View,
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::api::{
     ms,
-    numbers::{self, Denial, Top, callers, reason},
+    numbers::{self, callers, reason},
 };
 
 /// How many different denials are shown.
@@ -36,7 +37,7 @@ pub(super) fn caller(of: (&str, Option<&str>, &str), name: Option<&str>) -> Mark
 
 /// Shows equal denials together. The list keeps still while the pointer is on it.
 pub(super) fn denials(view: &View) -> Markup {
-    let mut groups: Vec<(String, Denial, u64)> = Vec::new();
+    let mut groups: Vec<(String, (String, RecentDenial), u64)> = Vec::new();
     for denial in numbers::denials(&view.inspected, 0) {
         let key = key_of(&denial);
         match groups.iter_mut().find(|(other, ..)| *other == key) {
@@ -67,14 +68,15 @@ pub(super) fn note(missed: u64) -> Markup {
 }
 
 /// Returns what equal denials share.
-fn key_of((limiter, denial): &Denial) -> String {
-    let request = (denial.method, &denial.route);
-    let fingerprints = denial.fingerprints.iter().map(ToString::to_string);
-    let callers = (&denial.policies, fingerprints.collect::<Vec<_>>());
-    json(&(limiter, reason(denial.reason).1, request, callers))
+fn key_of((limiter, denial): &(String, RecentDenial)) -> String {
+    let request = (denial.reason, denial.method, &denial.route);
+    format!(
+        "{:?}",
+        (limiter, request, &denial.policies, &denial.fingerprints)
+    )
 }
 
-fn denial_row((key, (limiter, denial), times): &(String, Denial, u64)) -> Markup {
+fn denial_row((key, (limiter, denial), times): &(String, (String, RecentDenial), u64)) -> Markup {
     let mut known: Vec<(&str, String)> = Vec::new();
     for (policy, fingerprint) in callers(denial) {
         let fingerprint = fingerprint.filter(|one| known.iter().all(|(_, other)| other != one));
@@ -122,7 +124,7 @@ pub(super) fn top(view: &View) -> Markup {
     table.render(&html! {})
 }
 
-fn top_row((limiter, one): &Top, view: &View) -> Markup {
+fn top_row((limiter, one): &(String, Offender), view: &View) -> Markup {
     let fingerprint = one.fingerprint.to_string();
     html! {
         tr data-key={ (limiter) "/" (one.policy) "/" (one.shadow) "/" (fingerprint) } {

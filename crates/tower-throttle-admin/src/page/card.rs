@@ -52,9 +52,7 @@ impl Table<'_> {
 }
 
 fn heading(column: &str) -> Markup {
-    let is_number = column.starts_with('#');
-    let is_scripted = column.ends_with('*');
-    html! {
-        th.number[is_number].scripted[is_scripted] scope="col" { (column.trim_matches(['#', '*'])) }
-    }
+    let (is_number, is_scripted) = (column.starts_with('#'), column.ends_with('*'));
+    let name = column.trim_matches(['#', '*']);
+    html! { th.number[is_number].scripted[is_scripted] scope="col" { (name) } }
 }

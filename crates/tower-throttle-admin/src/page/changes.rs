@@ -29,10 +29,8 @@ pub(super) fn buttons(one: &CallerPolicy, view: &View) -> Markup {
     }
 }
 
-/// The fields of a dialog, each with what it holds at first. Those with `?` may be left empty.
-type Fields<'a> = &'a [(&'a str, &'a str)];
-
-/// Returns all dialogs, for the script.
+/// Returns all dialogs, for the script. Each field has what it holds at first. Those with `?` may be
+/// left empty.
 pub(super) fn dialogs() -> Markup {
     let ban = [("for", "1h"), ("reason", ""), ("label?", "")];
     let given = [("quota", ""), ("for", "1d"), ("reason", ""), ("label?", "")];
@@ -55,7 +53,7 @@ pub(super) fn dialogs() -> Markup {
     }
 }
 
-fn dialog(name: &str, title: &str, submit: &str, fields: Fields<'_>, about: &str) -> Markup {
+fn dialog(name: &str, title: &str, submit: &str, fields: &[(&str, &str)], about: &str) -> Markup {
     html! {
         template id={ "change-" (name) } {
             dialog aria-labelledby="change-title" {

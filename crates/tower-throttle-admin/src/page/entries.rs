@@ -87,10 +87,9 @@ fn removal(kind: &str) -> Option<&'static str> {
 /// Shows what an entry changes.
 pub(super) fn what(entry: &Entry) -> Markup {
     let kind = subject(entry).0;
-    let tone = if kind == "ban" {
-        Tone::Bad
-    } else {
-        Tone::Quiet
+    let tone = match kind {
+        "ban" => Tone::Bad,
+        _ => Tone::Quiet,
     };
     html! {
         (badge(tone, kind)) " "

@@ -57,12 +57,8 @@ impl View {
     fn who(&self) -> Markup {
         let (who, changes) = (self.who.name(), self.shared.changes);
         html! {
-            @if self.shared.access.is_for_all_users() {
-                "open to all users of this machine"
-                // A reader without changes needs no name to sign with.
-                @if changes { ", as " (foreign(who)) }
-            } @else { "as " (foreign(who)) }
-            " "
+            @if self.shared.access.is_for_all_users() { "open to all users of this machine, " }
+            "as " (foreign(who)) " "
             @match changes {
                 true => (badge(Tone::Warn, "changes allowed")),
                 false => (badge(Tone::Quiet, "read-only")),
@@ -109,16 +105,11 @@ impl View {
     }
 
     fn traffic(&self) -> Markup {
-        let has_several = self.has_several_limiters();
         let (mut options, mut known) = (Vec::new(), HashSet::new());
         for policy in &self.policies {
-            let (limiter, name) = (policy.of.name(), &*policy.state.name);
-            let text = match has_several {
-                true => format!("{limiter}: {name}"),
-                false => name.to_owned(),
-            };
-            options.extend(has_several.then(|| (json(&[limiter]), limiter.to_owned())));
-            options.push((json(&[limiter, name]), text));
+            let (limiter, name) = (policy.of.name(), &policy.state.name);
+            options.push((json(&[limiter]), limiter.to_owned()));
+            options.push((json(&[limiter, name]), format!("{limiter}: {name}")));
         }
         options.retain(|(value, _)| known.insert(value.clone()));
         html! {
@@ -128,7 +119,7 @@ impl View {
                     label.inline {
                         "of "
                         select id="traffic-of" data-part {
-                            option value="" { @if has_several { "all limiters" } @else { "all requests" } }
+                            option value="" { "all requests" }
                             @for (value, names) in options { option value=(value) { (names) } }
                         }
                     }

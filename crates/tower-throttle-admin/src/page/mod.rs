@@ -95,11 +95,9 @@ struct View {
     stores: Vec<StoreMetrics>,
     who: Who,
     policies: Vec<Policy>,
-    asked: Option<Asked>,
+    /// What was asked, and the answer to it.
+    asked: Option<(Ask, Result<Vec<CallerPolicy>, String>)>,
 }
-
-/// What was asked, and the answer to it.
-type Asked = (Ask, Result<Vec<CallerPolicy>, String>);
 
 pub(super) async fn show(
     State(shared): State<Handle>,
@@ -107,7 +105,7 @@ pub(super) async fn show(
     who: Option<Extension<Who>>,
 ) -> Html<String> {
     match who {
-        Some(Extension(who)) => View::new(shared, who, None).render(&base),
+        Some(Extension(who)) => View::new(shared, who).render(&base),
         // There is nothing wrong with the request, and browsers report a page of another status than
         // 200 as an error in their consoles.
         None => login_page(&base, ""),
@@ -123,17 +121,15 @@ async fn look_up(
     form: Result<Form<Ask>, FormRejection>,
 ) -> Result<Html<String>, Problem> {
     let Form(mut ask) = form.map_err(|_| Problem::from(Code::Malformed))?;
-    let answer = match ask.question() {
-        Ok(question) => question.look_up(&shared).await,
-        Err(problem) => Err(problem),
-    };
-    let answer = answer.map_err(|problem| problem.detail.into_owned());
-    let view = View::new(shared, who, Some((ask, answer)));
+    let answer = async { ask.question()?.look_up(&shared).await }.await;
+    let answer = answer.map_err(|problem: Problem| problem.detail.into_owned());
+    let mut view = View::new(shared, who);
+    view.asked = Some((ask, answer));
     Ok(view.render(&base))
 }
 
 impl View {
-    fn new(shared: Handle, who: Who, asked: Option<Asked>) -> Self {
+    fn new(shared: Handle, who: Who) -> Self {
         shared.look();
         let inspected = shared.targets.all();
         let snapshots: Vec<_> = inspected.iter().map(Inspect::metrics).collect();
@@ -144,7 +140,7 @@ impl View {
             policies: policies::policies(&inspected, shared.control.as_ref()),
             shared,
             inspected,
-            asked,
+            asked: None,
         }
     }
 

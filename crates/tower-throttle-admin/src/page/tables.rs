@@ -7,7 +7,7 @@ use super::{
     RECENTLY, View,
     card::{Table, card},
     entries::author,
-    text::{Tone, badge, foreign, json, remarks, signed, until, with_code},
+    text::{Tone, badge, foreign, json, remarks, signed, until},
     words::{count, plural, share},
 };
 use crate::api::{policies::Policy, recent::outcomes_of};
@@ -62,7 +62,7 @@ fn policy_row(policy: &Policy, view: &View) -> Markup {
             td data-label="Counts by" {
                 @match &state.counts_by {
                     KeySource::Everyone => "one bucket for all callers",
-                    source => (with_code(&source.to_string())),
+                    source => (source.to_string().replace('`', "")),
                 }
             }
             td data-label="Quota" {

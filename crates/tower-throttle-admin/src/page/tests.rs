@@ -22,7 +22,7 @@ use crate::{
     access::Access,
     api::{look_up::CallerPolicy, recent::Totals},
     base::Base,
-    shared::{Settings, Shared},
+    shared::Shared,
     who::Who,
 };
 
@@ -64,9 +64,9 @@ fn each_source_of_decisions_has_a_name() {
 
 #[test]
 fn the_login_says_why_it_asks_again() {
-    let base = Base("./admin/".to_owned());
+    let base = Base("./\"><a/".to_owned());
     let page = login_page(&base, "the token is <wrong>").0;
-    assert!(page.contains("action=\"./admin/session\""));
+    assert!(page.contains("action=\"./&quot;&gt;&lt;a/session\""));
     assert!(page.contains(">the token is &lt;wrong&gt;</p>"));
     // It is for people who have never seen the code of the application.
     assert!(!page.contains("Access::") && !page.contains("<script"));
@@ -96,23 +96,24 @@ fn a_caller_of_several_parts_has_spaces_between_them() {
     }
 }
 
-fn stores(up: bool, is_redis: bool) -> [StoreMetrics; 1] {
+/// Returns what the tile says, if the store made that many of the last decisions, and that many were
+/// made without it.
+fn store_tile(
+    up: bool,
+    is_redis: bool,
+    decided: u64,
+    (failed, why): (u64, &'static str),
+) -> String {
     let mut store = StoreMetrics::new("main");
     store.is_up = up;
     store.breakers_open = is_redis.then_some(0);
-    [store]
-}
-
-/// Returns what the tile says, if that many of the last decisions were made by the store, and that
-/// many without it.
-fn store_tile(up: bool, decided: u64, failed: u64, why: &'static str) -> String {
     let recent = Totals {
         seconds: 10.0,
         // Lists decide without a store.
         counts: BTreeMap::from([("store", decided), ("local", failed), ("list", 40)]),
         failures: BTreeMap::from([(why, failed)]),
     };
-    let tile = tiles::store(&stores(up, true), &recent).into_string();
+    let tile = tiles::store(&[store], &recent).into_string();
     let (_, value) = tile.split_once("<p class=\"value ").unwrap();
     let (value, rest) = value.split_once("</p>").unwrap();
     assert_eq!(rest.contains("Down: <bdi>main</bdi>"), !up, "{tile}");
@@ -121,44 +122,28 @@ fn store_tile(up: bool, decided: u64, failed: u64, why: &'static str) -> String 
 
 #[test]
 fn the_tile_of_the_store_says_how_much_it_decides_and_why_not_all() {
-    for (up, decided, failed, why, text) in [
-        (true, 0, 0, "timeout", "Yes"),
-        (true, 100, 0, "timeout", "Yes"),
-        (true, 93, 7, "timeout", "Mostly (93 %, 7 % timed out)"),
-        (
-            true,
-            927,
-            73,
-            "refused",
-            "Mostly (92.7 %, 7.3 % were refused)",
-        ),
-        (
-            true,
-            10,
-            90,
-            "unavailable",
-            "No (10 %, 90 % lost their connection)",
-        ),
-        (false, 10, 90, "timeout", "No (10 %, 90 % timed out)"),
-        (false, 0, 50, "timeout", "No (100 % timed out)"),
-        (false, 0, 0, "timeout", "No: it did not answer"),
-        // Never yes beside a store that is down.
-        (false, 50, 0, "timeout", "Mostly: it answers again"),
-    ] {
-        assert_eq!(
-            store_tile(up, decided, failed, why),
-            text,
-            "{up} {decided} {failed}"
-        );
+    // Whether it is up, decisions with and without it, and the kind of the failures.
+    let tiles = "up 0 0 timeout = Yes
+        up 100 0 timeout = Yes
+        up 93 7 timeout = Mostly (93 %, 7 % failed: timeout)
+        up 927 73 refused = Mostly (92.7 %, 7.3 % failed: refused)
+        up 10 90 unavailable = No (10 %, 90 % failed: unavailable)
+        down 10 90 timeout = No (10 %, 90 % failed: timeout)
+        down 0 50 timeout = No (100 % failed: timeout)
+        down 0 0 timeout = No: it did not answer
+        down 50 0 timeout = Mostly: it answers again";
+    // Never yes beside a store that is down.
+    for tile in tiles.lines() {
+        let (given, expected) = tile.trim().split_once(" = ").unwrap();
+        let [up, decided, failed, why] = given.split(' ').collect::<Vec<_>>()[..] else {
+            unreachable!("{given}");
+        };
+        let failed = (failed.parse().unwrap(), why);
+        let shown = store_tile(up == "up", true, decided.parse().unwrap(), failed);
+        assert_eq!(shown, expected, "{given}");
     }
-    let in_memory = tiles::store(&stores(true, false), &Totals::default()).into_string();
-    assert!(in_memory.contains("No Redis: in memory"));
-}
-
-fn view() -> View {
-    let access = Access::check(|_| None);
-    let shared = Shared::new(Settings::default(), access);
-    View::new(shared.into(), Who::new("ann"), None)
+    let in_memory = store_tile(true, false, 9, (0, "timeout"));
+    assert_eq!(in_memory, "No Redis: in memory");
 }
 
 #[test]
@@ -190,18 +175,22 @@ async fn policies_without_news_take_a_line_at_the_end() {
     for (name, left) in [("full", 10), ("low", 2), ("empty", 0), ("half", 5)] {
         found.push(caller_policy(name, left).await);
     }
-    let shown = answer::answer(&Ask::default(), &found, &view()).into_string();
+    let access = Access::check(|_| None);
+    let shared = Shared::new(access);
+    let view = View::new(shared.into(), Who::new("ann"));
+    let shown = answer::answer(&Ask::default(), &found, &view).into_string();
     let cards = shown.split("<article class=\"").skip(1);
     let cards = cards.map(|card| {
         let (class, rest) = card.split_once('"').unwrap();
         let (_, name) = rest.split_once("data-policy=\"").unwrap();
-        format!("{class}: {}", name.split_once('"').unwrap().0)
+        (class, name.split_once('"').unwrap().0)
     });
+    let (whole, brief) = ("policy", "policy brief");
     let expected = [
-        "policy: empty",
-        "policy: low",
-        "policy brief: full",
-        "policy brief: half",
+        (whole, "empty"),
+        (whole, "low"),
+        (brief, "full"),
+        (brief, "half"),
     ];
     assert_eq!(cards.collect::<Vec<_>>(), expected);
     assert!(shown.contains("Denied by “empty”."));
@@ -209,16 +198,11 @@ async fn policies_without_news_take_a_line_at_the_end() {
 
 /// Reads what a browser reads: characters that are named, and the others as they are.
 fn read(markup: &str) -> String {
-    let named = [
-        ("&lt;", "<"),
-        ("&gt;", ">"),
-        ("&quot;", "\""),
-        ("&amp;", "&"),
-    ];
-    let each = named.iter();
-    each.fold(markup.to_owned(), |text, (name, character)| {
-        text.replace(name, character)
-    })
+    let quotes = markup
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"");
+    quotes.replace("&amp;", "&")
 }
 
 proptest! {

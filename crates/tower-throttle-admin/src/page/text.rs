@@ -53,15 +53,6 @@ pub(super) fn json(texts: &impl Serialize) -> String {
     serde_json::to_string(texts).unwrap_or_default()
 }
 
-/// Shows what is between backquotes as code.
-pub(super) fn with_code(text: &str) -> Markup {
-    html! {
-        @for (index, part) in text.split('`').enumerate() {
-            @if index % 2 == 1 { code { (part) } } @else { (part) }
-        }
-    }
-}
-
 /// Shows a text after the sign of its tone.
 pub(super) fn signed(tone: Tone, text: &str) -> Markup {
     html! {

@@ -39,8 +39,8 @@ pub(super) fn store(stores: &[StoreMetrics], recent: &Totals) -> Markup {
     let is_redis = stores.iter().any(|store| store.breakers_open.is_some());
     let (all, failed) = (recent.decisions(), recent.undecided());
     let decided = share(all - failed, all);
-    let why = recent.failure().unwrap_or("failed");
-    let why = format!("{} {why}", share(failed, all));
+    let kind = recent.failure().map(|kind| format!(": {kind}"));
+    let why = format!("{} failed{}", share(failed, all), kind.unwrap_or_default());
     let (tone, text) = match (all, failed) {
         _ if !is_redis && is_down => (Tone::Bad, "No: the store fails".to_owned()),
         _ if !is_redis => (Tone::Quiet, "No Redis: in memory".to_owned()),
@@ -60,11 +60,8 @@ pub(super) fn store(stores: &[StoreMetrics], recent: &Totals) -> Markup {
             }
         }
         @for store in down { p.bad { "Down: " (foreign(&store.name)) } }
-        @match (is_redis, tone) {
-            (false, Tone::Quiet) => p.note { "Each process counts for itself" },
-            (false, _) | (true, Tone::Good) => {},
-            (true, _) => p.note { "Each policy goes by its setting for failures" },
-        }
+        @if tone == Tone::Quiet { p.note { "Each process counts for itself" } }
+        @if is_redis && tone != Tone::Good { p.note { "Each policy goes by its setting for failures" } }
     }
 }
 

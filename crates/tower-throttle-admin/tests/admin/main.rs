@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod asked;
 #[path = "../../../../tests/http/logged.rs"]
 mod logged;
 mod operator;

@@ -1,101 +1,69 @@
 //! An operator who calls the API of the admin page.
 
-use std::{net::SocketAddr, sync::Arc};
-
-use axum::{Router, body::Body, extract::ConnectInfo};
-use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::BodyExt;
+use axum::Router;
 use serde_json::{Value, json};
-use tower::ServiceExt;
-use tower_throttle::{control::Control, inspect::Inspectable};
 use tower_throttle_admin::{Access, Admin, Who};
 
-/// An operator called ann, who may change things.
-pub(crate) struct Operator {
-    targets: Vec<Arc<dyn Inspectable>>,
-    control: Option<Control>,
-    may_change: bool,
-}
+use crate::asked::{Answer, Asked, get, post};
+use crate::support::prelude::*;
 
-/// What the API answers.
-#[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) text: String,
+/// An operator called ann.
+pub(crate) struct Operator {
+    router: Router,
+    clock: Arc<ManualClock>,
 }
 
 impl Operator {
-    pub(crate) fn new(target: &(impl Inspectable + Clone)) -> Self {
-        Self {
-            targets: vec![Arc::new(target.clone())],
-            control: None,
-            may_change: true,
-        }
+    /// Returns one who may change things.
+    pub(crate) fn new(admin: Admin) -> Self {
+        Self::of(admin.allow_changes())
     }
 
-    pub(crate) fn also(mut self, target: &(impl Inspectable + Clone)) -> Self {
-        self.targets.push(Arc::new(target.clone()));
-        self
-    }
-
-    pub(crate) fn with(mut self, control: &Control) -> Self {
-        self.control = Some(control.clone());
-        self
-    }
-
-    pub(crate) fn who_only_looks(mut self) -> Self {
-        self.may_change = false;
-        self
-    }
-
-    /// Returns a new page.
-    pub(crate) fn router(&self) -> Router {
-        let (first, others) = self.targets.split_first().expect("a target");
-        let admin = others
-            .iter()
-            .fold(Admin::new(first), |admin, other| admin.target(other));
-        let admin = match &self.control {
-            Some(control) => admin.control(control),
-            None => admin,
-        };
-        let admin = match self.may_change {
-            true => admin.allow_changes(),
-            false => admin,
-        };
+    pub(crate) fn of(admin: Admin) -> Self {
+        let clock = Arc::new(ManualClock::new());
         let access = Access::check(|_| Some(Who::new("ann")));
-        admin.access(access).into_router()
+        let router = admin.clock(clock.clone()).access(access).into_router();
+        Self { router, clock }
+    }
+
+    pub(crate) fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Sends a request when the calls before it count no more.
+    async fn send(&self, asked: Asked) -> Answer {
+        self.clock.advance(Duration::from_secs(6));
+        asked.send(&self.router).await
+    }
+
+    /// Asks for a path of the API.
+    pub(crate) async fn read(&self, path: &str) -> Answer {
+        self.send(get(&format!("/api/v1/{path}"))).await
+    }
+
+    /// Sends a body to a path of the API.
+    pub(crate) async fn call(&self, path: &str, body: impl ToString) -> Answer {
+        self.send(post(&format!("/api/v1/{path}"), body)).await
     }
 
     /// Asks for a path of the API, and expects success.
     pub(crate) async fn get(&self, path: &str) -> Value {
-        let said = self.call(Method::GET, path, "").await;
-        assert_eq!(said.status, 200, "{path}: {}", said.text);
-        said.json()
+        let answer = self.read(path).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json()
     }
 
     /// Sends a body, and expects success.
     pub(crate) async fn post(&self, path: &str, body: Value) -> Value {
-        let said = self.call(Method::POST, path, body.to_string()).await;
-        assert_eq!(said.status, 200, "{path} {body}: {}", said.text);
-        said.json()
+        let answer = self.call(path, &body).await;
+        assert_eq!(answer.status, 200, "{path} {body}: {answer:?}");
+        answer.json()
     }
 
     /// Looks a caller up, in all policies.
     pub(crate) async fn look_up(&self, caller: impl Into<Value>) -> Value {
         let body = json!({ "caller": caller.into() });
         self.post("lookup", body).await
-    }
-
-    /// Sends a body, and expects a problem. Returns its status, code and detail.
-    pub(crate) async fn fails(&self, path: &str, body: impl ToString) -> (u16, String, String) {
-        let body = body.to_string();
-        let said = self.call(Method::POST, path, body.clone()).await;
-        let problem = said.json();
-        let text = |name: &str| problem[name].as_str().expect("a text").to_owned();
-        assert_eq!(problem["status"], said.status.as_u16(), "{body}");
-        assert_eq!(said.kind(), "application/problem+json");
-        (said.status.as_u16(), text("code"), text("detail"))
     }
 
     /// Sends a body, and expects a problem of this status and code. Returns its detail.
@@ -105,43 +73,17 @@ impl Operator {
         body: impl ToString,
         (status, code): (u16, &str),
     ) -> String {
-        let found = self.fails(path, body).await;
-        assert_eq!((found.0, &*found.1), (status, code), "{path}: {found:?}");
-        found.2
-    }
-
-    /// Sends a request to the API.
-    pub(crate) async fn call(&self, method: Method, path: &str, body: impl Into<Body>) -> Said {
-        self.send(method, &format!("/api/v1/{path}"), body).await
-    }
-
-    /// Sends a request to a page of its own, whose limits no other call has used.
-    pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Said {
-        send(&self.router(), request(method, path, body)).await
-    }
-}
-
-/// Sends a request to a page.
-pub(crate) async fn send(router: &Router, request: Request<Body>) -> Said {
-    let response = router.clone().oneshot(request).await;
-    let (head, body) = response.expect("a response").into_parts();
-    let body = body.collect().await.expect("a body").to_bytes();
-    Said {
-        status: head.status,
-        headers: head.headers,
-        text: String::from_utf8(body.to_vec()).expect("text"),
+        let answer = self.call(path, body).await;
+        answer.assert_is(status, code);
+        answer.json()["detail"].as_str().expect("a text").to_owned()
     }
 }
 
 /// Returns the samples of a page.
 pub(crate) async fn samples(router: &Router, query: &str) -> Vec<Value> {
-    let path = format!("/api/v1/samples{query}");
-    let said = send(router, request(Method::GET, &path, "")).await;
-    assert_eq!(
-        (said.status.as_u16(), said.kind()),
-        (200, "application/json")
-    );
-    serde_json::from_str(&said.text).expect("a list")
+    let answer = get(&format!("/api/v1/samples{query}")).send(router).await;
+    assert_eq!(answer.field("content-type"), "application/json");
+    serde_json::from_str(&answer.body).expect("a list")
 }
 
 /// Returns parts of a value: `"a b.0"` for `[value["a"], value["b"][0]]`.
@@ -154,27 +96,18 @@ pub(crate) fn parts(value: &Value, names: &str) -> Value {
     all.collect()
 }
 
-/// A request as the page sends it.
-pub(crate) fn request(method: Method, path: &str, body: impl Into<Body>) -> Request<Body> {
-    let peer: SocketAddr = "127.0.0.1:50000".parse().expect("an address");
-    Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "localhost")
-        .header("content-type", "application/json")
-        .header("x-tower-throttle", "1")
-        .extension(ConnectInfo(peer))
-        .body(body.into())
-        .expect("a request")
+/// Returns parts of each value of a list.
+pub(crate) fn each(list: &Value, names: &str) -> Vec<Value> {
+    let list = list.as_array().expect("a list").iter();
+    list.map(|one| parts(one, names)).collect()
 }
 
-impl Said {
-    pub(crate) fn kind(&self) -> &str {
-        let kind = self.headers.get("content-type").expect("a type");
-        kind.to_str().expect("text")
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
-    }
+/// Asserts the parts of a value, or those of each value of a list.
+#[track_caller]
+pub(crate) fn assert_parts(value: &Value, names: &str, expected: &Value) {
+    let found = match value.is_array() {
+        true => each(value, names).into(),
+        false => parts(value, names),
+    };
+    assert_eq!(&found, expected, "{value:#}");
 }

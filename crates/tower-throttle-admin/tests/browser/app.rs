@@ -6,6 +6,7 @@ use axum::{
     Router,
     extract::Request,
     middleware::{Next, from_fn},
+    response::Html,
     routing::get,
 };
 use tokio::{net::TcpListener, runtime::Runtime};
@@ -19,9 +20,8 @@ use crate::support::prelude::*;
 pub(crate) struct Options {
     pub(crate) access: Access,
     pub(crate) changes: bool,
-    pub(crate) redis: bool,
-    /// The timeout of calls to Redis.
-    pub(crate) timeout: Duration,
+    /// The timeout of calls to Redis; `None`: a store in memory.
+    pub(crate) redis: Option<Duration>,
     /// The name of the policy that denies.
     pub(crate) policy: &'static str,
     pub(crate) limiter: &'static str,
@@ -34,8 +34,7 @@ impl Default for Options {
         Self {
             access: Access::loopback_with_changes(),
             changes: true,
-            redis: false,
-            timeout: DEADLINE,
+            redis: None,
             policy: "burst",
             limiter: "api",
             port: 0,
@@ -47,7 +46,7 @@ impl Options {
     /// A store that an outage can reach, on a server of its own.
     pub(crate) fn with_redis() -> Self {
         Self {
-            redis: true,
+            redis: Some(DEADLINE),
             ..Self::default()
         }
     }
@@ -55,10 +54,26 @@ impl Options {
     /// The same, of which an outage shows after seconds.
     pub(crate) fn with_outages() -> Self {
         Self {
-            timeout: Duration::from_secs(2),
-            ..Self::with_redis()
+            redis: Some(Duration::from_secs(2)),
+            ..Self::default()
         }
     }
+}
+
+/// Listens on a port of the loopback, while the runtime lives.
+pub(crate) fn listen(runtime: &Runtime, port: u16, app: Router) -> SocketAddr {
+    let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let listener = runtime.block_on(listening).expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    runtime.spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+/// Answers each request with this page, until the process ends.
+pub(crate) fn serve_page(page: &'static str) -> SocketAddr {
+    let runtime = Box::leak(Box::new(Runtime::new().expect("a runtime")));
+    listen(runtime, 0, Router::new().fallback(async move || Html(page)))
 }
 
 /// A running application. Each key has five requests, and one more in an hour. The admin page
@@ -77,13 +92,13 @@ impl App {
     pub(crate) fn start(options: Options) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let _entered = runtime.enter();
-        if !options.redis {
+        let Some(timeout) = options.redis else {
             let store = MemoryStore::new();
             let control = store.control();
             return Self::serve(options, store, &control, None, runtime);
-        }
+        };
         let redis = RedisServer::start();
-        let builder = RedisStore::builder().secret("s").timeout(options.timeout);
+        let builder = RedisStore::builder().secret("s").timeout(timeout);
         let store = builder.connect(&redis.url()).expect("a store");
         let control = store.control();
         runtime.block_on(control.refresh()).expect("Redis runs");
@@ -143,14 +158,9 @@ impl App {
             .route("/items/{id}", get(|| async { "an item" }))
             .layer(layer)
             .nest_service("/admin", admin.into_router())
-            .layer(from_fn(keep))
-            .into_make_service_with_connect_info::<SocketAddr>();
-        let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port));
-        let listener = runtime.block_on(listening).expect("a port");
-        let address = listener.local_addr().expect("its address");
-        runtime.spawn(async move { axum::serve(listener, app).await });
+            .layer(from_fn(keep));
         Self {
-            address,
+            address: listen(&runtime, options.port, app),
             redis,
             answers,
             _runtime: runtime,
@@ -181,7 +191,7 @@ impl App {
 
     /// Sends a request with these header fields and returns the status.
     pub(crate) fn ask_with(&self, fields: &[(&str, &str)]) -> u16 {
-        ask(self.address, "GET", "/items/1", fields, "").0
+        ask(self.address, "GET /items/1", fields, "")
     }
 
     /// Sends requests with this API key until two are denied.

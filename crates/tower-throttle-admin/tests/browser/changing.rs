@@ -26,18 +26,14 @@ fn a_caller_that_is_denied_is_reset_and_given_another_limit_until_it_is_removed(
     tab.wait_until("document.querySelector('#denials tbody button') !== null");
     tab.click("document.querySelector('#denials tbody button')");
     wait_for_verdict(&tab, "burst", "No room");
-    change(&tab, "burst", "Reset", &[]);
+    change(&tab, "burst", "Reset", "");
     wait_for_verdict(&tab, "burst", "Has room");
     assert_eq!(app.ask("ann"), 200);
 
     app.exhaust("ann");
     look_up(&tab, "ann");
-    let fields = [
-        ("quota", "1 per hour, burst 50"),
-        ("for", "15m"),
-        ("reason", "migration"),
-    ];
-    change(&tab, "burst", "Override", &fields);
+    let fields = "quota=1 per hour, burst 50|for=15m|reason=migration";
+    change(&tab, "burst", "Override", fields);
     wait_for_verdict(&tab, "burst", "Has room");
     let left = |text: &str| {
         let shown = format!("({}).innerText.includes('{text}')", card("burst"));
@@ -50,7 +46,7 @@ fn a_caller_that_is_denied_is_reset_and_given_another_limit_until_it_is_removed(
     // From the list of what is in force.
     tab.wait_until("document.querySelector('#entries tbody').innerText.includes('migration')");
     tab.click("document.querySelector('#entries tbody td:last-child button')");
-    submit(&tab, &[]);
+    submit(&tab, "");
     left("of 5 left");
     assert_eq!(app.ask("ann"), 429);
     assert_eq!(tab.problems(), [""; 0]);
@@ -74,7 +70,7 @@ fn a_policy_in_shadow_mode_denies_nothing() {
         tab.click(&format!(
             "document.querySelector('dialog input[value={mode}]')"
         ));
-        submit(&tab, &[("reason", "too strict")]);
+        submit(&tab, "reason=too strict");
         tab.wait_until(&format!(
             "({row}).querySelector('.badge').textContent.includes('{badge}')"
         ));

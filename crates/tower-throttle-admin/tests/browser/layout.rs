@@ -69,7 +69,7 @@ fn send_one(address: SocketAddr, number: usize, busy: f64) {
     let new = format!("k-{number}");
     let (key, name) = often.copied().unwrap_or((&new, "new"));
     let fields = [("x-api-key", key), ("x-name", name)];
-    ask(address, "GET", "/items/1", &fields, "");
+    ask(address, "GET /items/1", &fields, "");
 }
 
 /// Asserts what holds of each state.
@@ -144,21 +144,12 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
     tab.wait_until("document.querySelector('#denials tbody button') !== null");
     tab.wait_until("document.querySelector('#top tbody button') !== null");
     look_up(&tab, "k-0815");
-    let fields = [
-        ("for", "7d"),
-        ("reason", "scraping, ticket 4712"),
-        ("label", "price watcher"),
-    ];
-    change(&tab, "burst", "Ban", &fields);
+    let fields = "for=7d|reason=scraping, ticket 4712|label=price watcher";
+    change(&tab, "burst", "Ban", fields);
     look_up(&tab, "header:x-api-key=k-4711");
-    let quota = ("quota", "2 per minute, burst 10");
-    let fields = [
-        quota,
-        ("for", "1d"),
-        ("reason", "migration, ticket 4711"),
-        ("label", "Example Inc."),
-    ];
-    change(&tab, "burst", "Override", &fields);
+    let fields = "quota=2 per minute, burst 10|for=1d|reason=migration, ticket 4711|\
+                  label=Example Inc.";
+    change(&tab, "burst", "Override", fields);
     app.exhaust("k-4711");
     tab.wait_until("document.querySelectorAll('#entries tbody button').length === 4");
     tab.wait_until("document.getElementById('result').innerText.includes('No room')");
@@ -211,17 +202,14 @@ fn a_page_for_looking_only_has_no_buttons_of_change() {
     let names = "[...document.querySelectorAll('button, input[type=submit]')]
         .map((button) => (button.ariaLabel ?? button.textContent ?? button.value).trim())
         .filter((name) => !/^Look up/.test(name) && !['In all policies', 'Close'].includes(name))";
-    assert_eq!(tab.evaluate(names), json!([]));
-    assert!(
-        page::text(&tab, "header")
-            .to_lowercase()
-            .contains("read-only")
-    );
+    tab.assert_is(names, json!([]));
+    let header = page::text(&tab, "header").to_lowercase();
+    assert!(header.contains("read-only"), "{header}");
     assert_in_order(&mut tab, "read-only");
     tab.resize(NARROW.0, NARROW.1);
     let is_in_sight = "[...document.querySelectorAll('#policies td.number')]
         .every((cell) => cell.getBoundingClientRect().right <= cell.closest('.scroll').getBoundingClientRect().right)";
-    assert_eq!(tab.evaluate(is_in_sight), true);
+    tab.assert_is(is_in_sight, true);
     tab.resize(WIDE.0, WIDE.1);
     tab.picture("admin-read-only", (1440, 1_270));
     tab.picture("admin-read-only-narrow", (390, 1_600));

@@ -13,7 +13,6 @@ mod page;
 mod plain;
 mod sampling;
 mod signing_in;
-mod site;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
 mod watching;

@@ -1,9 +1,6 @@
 //! Pages of many layers, policies and entries, and what the script of the page does by itself.
 
-use std::{
-    collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddr},
-};
+use std::collections::BTreeSet;
 
 use axum::{
     Router,
@@ -11,46 +8,37 @@ use axum::{
     routing::get,
 };
 use serde_json::json;
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::runtime::Runtime;
 use tower_throttle::{control::Control, inspect::Inspectable};
 use tower_throttle_admin::{Access, Admin};
 use tower_throttle_config::Config;
 
 use crate::support::prelude::*;
 use crate::{
+    app::{listen, serve_page},
     browser::Tab,
     page::{self, card, look_up, submit},
-    site,
 };
 
-/// Serves an admin page about these at `/admin`, below routes that take calls in its place.
-fn serve<T: Inspectable + Clone, const N: usize>(
-    runtime: &Runtime,
+/// Opens an admin page about these at `/admin`, below routes that take calls in its place. It is
+/// there while the runtime lives.
+fn open<T: Inspectable + Clone, const N: usize>(
     targets: [&T; N],
     control: Option<&Control>,
     routes: Router,
-) -> SocketAddr {
+) -> Option<(Runtime, Tab)> {
+    let mut tab = Tab::open()?;
     let mut targets = targets.into_iter();
     let first = Admin::new(targets.next().expect("a target"));
-    let admin = targets.fold(first, |admin, target| admin.target(target));
-    let admin = match control {
-        Some(control) => admin.control(control).allow_changes(),
-        None => admin,
-    };
+    let mut admin = targets.fold(first, |admin, target| admin.target(target));
+    if let Some(control) = control {
+        admin = admin.control(control).allow_changes();
+    }
     let admin = admin.access(Access::loopback_with_changes()).into_router();
-    let app = routes.nest_service("/admin", admin);
-    let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let listener = listener.expect("a port");
-    let address = listener.local_addr().expect("its address");
-    runtime.spawn(async move { axum::serve(listener, app).await });
-    address
-}
-
-fn open(address: SocketAddr) -> Option<Tab> {
-    let mut tab = Tab::open()?;
+    let runtime = Runtime::new().expect("a runtime");
+    let address = listen(&runtime, 0, routes.nest_service("/admin", admin));
     tab.navigate(&format!("http://{address}/admin"));
-    Some(tab)
+    Some((runtime, tab))
 }
 
 fn deny(limiter: &Limiter, times: usize) {
@@ -60,12 +48,12 @@ fn deny(limiter: &Limiter, times: usize) {
 /// Layers that are given no name have one name, and so have their policies.
 #[test]
 fn namesakes_are_shown_each_with_its_own_numbers() {
-    let runtime = Runtime::new().expect("a runtime");
     let limiters = [2, 3].map(|most| Limiter::new(MemoryStore::new(), FixedWindow::per_day(most)));
     limiters.iter().for_each(|limiter| deny(limiter, 4));
     let targets = [&limiters[0], &limiters[1]];
-    let address = serve(&runtime, targets, None, Router::new());
-    let Some(mut tab) = open(address) else { return };
+    let Some((_runtime, mut tab)) = open(targets, None, Router::new()) else {
+        return;
+    };
     page::wait_until_live(&tab);
     let column = |index| {
         format!(
@@ -77,12 +65,12 @@ fn namesakes_are_shown_each_with_its_own_numbers() {
     let lines = "document.querySelectorAll('#policies tbody svg').length";
     tab.wait_until(&format!("{lines} === 2"));
     let expected = json!(["fixed window of 2 per day", "fixed window of 3 per day"]);
-    assert_eq!(tab.evaluate(&column(2)), expected);
-    assert_eq!(tab.evaluate(&column(4)), json!(["2", "3"]));
-    assert_eq!(tab.evaluate(&column(5)), json!(["2", "1"]));
+    tab.assert_is(&column(2), expected);
+    tab.assert_is(&column(4), json!(["2", "3"]));
+    tab.assert_is(&column(5), json!(["2", "1"]));
     look_up(&tab, "bob");
     let left = "[...document.querySelectorAll('#result .usage b')].map((one) => one.textContent)";
-    assert_eq!(tab.evaluate(left), json!(["2 of 2 left", "3 of 3 left"]));
+    tab.assert_is(left, json!(["2 of 2 left", "3 of 3 left"]));
     assert_eq!(tab.problems(), [""; 0]);
 }
 
@@ -96,10 +84,10 @@ fn a_look_up_drops_policies_that_are_gone() {
         let text = format!("version = 1\n{}", policies.collect::<String>());
         Config::from_toml(&text).expect("a file")
     };
-    let runtime = Runtime::new().expect("a runtime");
     let limits = config(&["stays", "goes"]).build().expect("limits");
-    let address = serve(&runtime, [&limits], None, Router::new());
-    let Some(mut tab) = open(address) else { return };
+    let Some((_runtime, mut tab)) = open([&limits], None, Router::new()) else {
+        return;
+    };
     look_up(&tab, "everyone:");
     tab.wait_until(&format!("({}) !== undefined", card("goes")));
     limits.replace(config(&["stays"])).expect("it is taken");
@@ -111,15 +99,13 @@ fn a_look_up_drops_policies_that_are_gone() {
 /// An entry may be of a policy that no layer has, and a policy of a layer that follows no document.
 #[test]
 fn what_has_no_effect_is_said_and_can_be_removed() {
-    let runtime = Runtime::new().expect("a runtime");
     let control = Control::in_memory();
-    let hour = Duration::from_secs(3_600);
-    let ban = async { control.ban("gone", "ann", hour).await };
-    runtime.block_on(ban).expect("made");
+    let ban = control.ban("gone", "ann", Duration::from_secs(3_600));
+    at_once(ban.into_future()).expect("made");
     let layer = RateLimitLayer::new(Policy::new("alone", TokenBucket::per_hour(5)).shared());
-    let targets = [&layer];
-    let address = serve(&runtime, targets, Some(&control), Router::new());
-    let Some(mut tab) = open(address) else { return };
+    let Some((_runtime, mut tab)) = open([&layer], Some(&control), Router::new()) else {
+        return;
+    };
     let remove = "document.querySelector('#entries tbody td:last-child button')";
     tab.wait_until(&format!("{remove} !== null"));
     let tile = page::text(&tab, "#tile-document");
@@ -127,19 +113,17 @@ fn what_has_no_effect_is_said_and_can_be_removed() {
         assert!(tile.contains(part), "{tile}");
     }
     let policies = page::text(&tab, "#policies tbody");
-    assert!(
-        policies.contains("does not follow the control document"),
-        "{policies}"
-    );
+    let is_said = policies.contains("does not follow the control document");
+    assert!(is_said, "{policies}");
     let changes = "document.querySelectorAll('#policies tbody button').length";
-    assert_eq!(tab.evaluate(changes), 0);
+    tab.assert_is(changes, 0);
     look_up(&tab, "everyone:");
     let buttons =
         "[...document.querySelectorAll('#result article button')].map((one) => one.textContent)";
-    assert_eq!(tab.evaluate(buttons), json!(["Reset…"]));
+    tab.assert_is(buttons, json!(["Reset…"]));
 
     tab.click(remove);
-    submit(&tab, &[]);
+    submit(&tab, "");
     tab.wait_until("document.querySelector('#entries tbody').innerText.includes('Nothing')");
     assert!(control.entries().is_empty());
     assert_eq!(tab.problems(), [""; 0]);
@@ -148,12 +132,12 @@ fn what_has_no_effect_is_said_and_can_be_removed() {
 /// Samples arrive, and another call fails.
 #[test]
 fn tables_that_are_not_up_to_date_are_said_to_be() {
-    let runtime = Runtime::new().expect("a runtime");
     let layer = RateLimitLayer::new(TokenBucket::per_hour(5));
     let fails = get(async || (StatusCode::BAD_GATEWAY, "a proxy"));
     let routes = Router::new().route("/admin/parts", fails);
-    let address = serve(&runtime, [&layer], None, routes);
-    let Some(mut tab) = open(address) else { return };
+    let Some((_runtime, mut tab)) = open([&layer], None, routes) else {
+        return;
+    };
     tab.wait_until(
         "document.getElementById('live').textContent
            === 'not up to date: the application answered with status 502'",
@@ -185,7 +169,6 @@ fn five_minutes(policies: usize) -> String {
 fn a_page_of_a_thousand_policies_answers_its_user() {
     const POLICIES: usize = 1_000;
 
-    let runtime = Runtime::new().expect("a runtime");
     let policies = (0..POLICIES)
         .map(|number| Policy::new(format!("policy {number}"), TokenBucket::per_second(5)));
     let builder = policies.fold(Limiter::builder().name("many"), |builder, policy| {
@@ -195,14 +178,15 @@ fn a_page_of_a_thousand_policies_answers_its_user() {
     let samples: &'static str = five_minutes(POLICIES).leak();
     let samples = get(async move || ([(CONTENT_TYPE, "application/json")], samples));
     let routes = Router::new().route("/admin/api/v1/samples", samples);
-    let address = serve(&runtime, [&limiter], None, routes);
-    let Some(mut tab) = open(address) else { return };
+    let Some((_runtime, mut tab)) = open([&limiter], None, routes) else {
+        return;
+    };
     tab.wait_until("document.querySelectorAll('#policies tbody svg path').length === 1000");
     tab.evaluate("(globalThis.ticks = 0, setInterval(() => { ticks += 1; }, 100), null)");
     // They take a second on a page with nothing else to do.
     tab.wait_until("ticks >= 10");
     let choices = "document.querySelectorAll('#traffic-of option').length";
-    assert_eq!(tab.evaluate(choices), 1 + POLICIES);
+    tab.assert_is(choices, 2 + POLICIES);
     assert_eq!(tab.overflow(), 0);
     assert_eq!(tab.problems(), [""; 0]);
 }
@@ -218,7 +202,7 @@ fn words_of_the_script_are_those_of_the_server() {
         </script>",
     );
     let Some(mut tab) = Tab::open() else { return };
-    tab.navigate(&format!("http://{}/", site::serve(PAGE)));
+    tab.navigate(&format!("http://{}/", serve_page(PAGE)));
     let mut tried = BTreeSet::new();
     for example in include_str!("../../src/page/words.txt").lines() {
         let (call, expected) = example.split_once(" = ").expect("an example");

@@ -63,20 +63,20 @@ pub(crate) fn look_up(tab: &Tab, caller: &str) {
     tab.wait_until(&format!("({title}).startsWith({})", json!(shown(caller))));
 }
 
-/// Makes a change of the caller that is shown, by the dialog: fills these fields in, by name.
+/// Makes a change of the caller that is shown, by the dialog.
 #[track_caller]
-pub(crate) fn change(tab: &Tab, policy: &str, name: &str, fields: &[(&str, &str)]) {
+pub(crate) fn change(tab: &Tab, policy: &str, name: &str, fields: &str) {
     tab.click(&button(&card(policy), &format!("{name}… {policy}")));
     submit(tab, fields);
     let outcome = "document.querySelector('#result-outcome .outcome')?.innerText ?? ''";
     tab.wait_until(&format!("({outcome}).includes('{name}: done')"));
 }
 
-/// Fills in the fields of the dialog that is open, by name, and sends it.
+/// Fills in the fields of the dialog that is open, `name=value|..`, and sends it.
 #[track_caller]
-pub(crate) fn submit(tab: &Tab, fields: &[(&str, &str)]) {
+pub(crate) fn submit(tab: &Tab, fields: &str) {
     tab.wait_until("document.querySelector('dialog[open]') !== null");
-    for (name, value) in fields {
+    for (name, value) in fields.split('|').filter_map(|field| field.split_once('=')) {
         tab.fill(&css(&format!("dialog input[name={name}]")), value);
     }
     tab.click(&css("dialog button[type=submit]"));

@@ -31,7 +31,7 @@ fn tables_and_the_look_up_work_without_scripts() {
         "[...document.querySelectorAll('button')].filter((button) => button.checkVisibility())
         .filter((button) => !(button.ariaLabel ?? button.textContent).startsWith('Look up'))
         .map((button) => button.textContent.trim())";
-    assert_eq!(tab.evaluate(buttons), json!([]));
+    tab.assert_is(buttons, json!([]));
     tab.click(&css("#denials tbody button"));
     tab.wait_until("document.querySelector('#result')?.innerText.includes('0 of 5')");
     tab.navigate(&app.admin());

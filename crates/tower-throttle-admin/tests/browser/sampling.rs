@@ -82,9 +82,9 @@ fn samples_show_without_a_flash_and_none_is_lost() {
     // The page has each sample once, these have each request, and the chart has a point for each.
     let asked = app.statuses("GET /items/1").len();
     tab.wait_until(&format!("requests() === {asked}"));
-    assert_eq!(tab.evaluate("isInOrder()"), true);
+    tab.assert_is("isInOrder()", true);
     tab.wait_until("points() === all().length");
-    assert_eq!(tab.evaluate("flashes"), json!([]));
+    tab.assert_is("flashes", json!([]));
     // For what samples do not have, the page asks every five seconds.
     let seconds = started.elapsed().as_secs() as usize;
     let times = app.statuses("GET /admin/parts").len();

@@ -35,8 +35,8 @@ fn charts_and_counts_move_while_requests_arrive() {
     // The axis is as long as the history, and not five minutes from the start.
     let axis =
         "[...document.querySelectorAll('#traffic-chart .grid text')].map((one) => one.textContent)";
-    assert_eq!(tab.evaluate(&format!("{axis}.includes('1 min')")), true);
-    assert_eq!(tab.evaluate(&format!("{axis}.includes('5 min')")), false);
+    tab.assert_is(&format!("{axis}.includes('1 min')"), true);
+    tab.assert_is(&format!("{axis}.includes('5 min')"), false);
     // What a shadow policy would deny was not denied.
     let strict = "[...document.querySelectorAll('#policies tbody tr')]
         .find((row) => row.dataset.policy === 'strict').cells";

@@ -4,10 +4,8 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
-
-use super::Browser;
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// Ends the driver when its standard input ends, so that it also ends with a process that is
@@ -24,8 +22,6 @@ pub(super) struct Driver {
     child: Child,
     pub(super) url: String,
     pub(super) program: PathBuf,
-    /// Browsers that no test uses at the moment.
-    idle: Mutex<Vec<Browser>>,
 }
 
 impl Driver {
@@ -54,20 +50,6 @@ impl Driver {
         Some(driver)
     }
 
-    /// Returns a browser that another test has used.
-    pub(super) fn take(&self) -> Option<Browser> {
-        self.idle().pop()
-    }
-
-    /// Keeps a browser for other tests.
-    pub(super) fn keep(&self, browser: Browser) {
-        self.idle().push(browser);
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Browser>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Once, a driver ended before it had named its port.
     fn start(program: &Path, browser: &Path) -> Self {
         let mut starts = (0..3).filter_map(|_| Self::try_start(program, browser));
@@ -86,26 +68,20 @@ impl Driver {
             .expect("a shell");
         let output = child.stdout.take().expect("its standard output");
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        let port = lines.find_map(|line| {
-            let port = line.strip_prefix(READY)?.trim_end_matches('.').to_owned();
-            Some(port)
-        });
-        let Some(port) = port else {
+        let port = lines.find_map(|line| line.strip_prefix(READY).map(str::to_owned));
+        if port.is_none() {
             let _ = child.wait();
-            return None;
-        };
+        }
         Some(Self {
             child,
-            url: format!("http://127.0.0.1:{port}"),
+            url: format!("http://127.0.0.1:{}", port?.trim_end_matches('.')),
             program: browser.to_owned(),
-            idle: Mutex::default(),
         })
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.idle().clear();
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

@@ -12,7 +12,6 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    thread,
     time::Instant,
 };
 
@@ -93,23 +92,6 @@ impl Browser {
         let answer = self.client.issue_cmd(Command { path, body });
         matches!(self.wait(answer), Some(Ok(_)))
     }
-
-    /// Opens an empty window in place of the one that a test has used, and forgets all cookies and
-    /// what is cached. Returns whether that worked.
-    fn renew(&self) -> bool {
-        let renewing = async {
-            let window = self.client.new_window(true).await?.handle;
-            self.client.close_window().await?;
-            self.client.switch_to_window(window).await?;
-            for cmd in ["Network.clearBrowserCookies", "Network.clearBrowserCache"] {
-                let (path, body) = ("goog/cdp/execute", json!({ "cmd": cmd, "params": {} }));
-                self.client.issue_cmd(Command { path, body }).await?;
-            }
-            let (path, body) = ("se/log", json!({ "type": "browser" }));
-            self.client.issue_cmd(Command { path, body }).await
-        };
-        matches!(self.wait(renewing), Some(Ok(_)))
-    }
 }
 
 impl Drop for Browser {
@@ -119,48 +101,39 @@ impl Drop for Browser {
     }
 }
 
-/// An empty window of a browser, without cookies. The browser is used again when this is dropped.
+/// An empty window of a browser of its own.
 pub(crate) struct Tab {
-    /// `None` while it is dropped.
-    browser: Option<Browser>,
+    browser: Browser,
     problems: Vec<String>,
-    driver: Arc<Driver>,
+    /// It ends after its browsers.
+    _driver: Arc<Driver>,
 }
 
 impl Tab {
     /// Opens an empty tab in a wide window. `None` without a browser; see [`Driver::shared`].
     pub(crate) fn open() -> Option<Self> {
         let driver = Driver::shared()?;
-        let browser = driver.take().unwrap_or_else(|| {
-            // Rarely, a browser that has just started answers nothing.
-            let mut starts = (0..3).map(|_| Browser::start(&driver));
-            let started = starts.find(Browser::answers);
-            started.expect("a browser that answers")
-        });
+        // Rarely, a browser that has just started answers nothing.
+        let mut starts = (0..3).map(|_| Browser::start(&driver));
+        let started = starts.find(Browser::answers);
         let tab = Self {
-            browser: Some(browser),
+            browser: started.expect("a browser that answers"),
             problems: Vec::new(),
-            driver,
+            _driver: driver,
         };
         tab.resize(WIDE.0, WIDE.1);
-        tab.call(
-            "Page.addScriptToEvaluateOnNewDocument",
-            &json!({ "source": COLLECTOR }),
-        );
+        let collector = json!({ "source": COLLECTOR });
+        tab.call("Page.addScriptToEvaluateOnNewDocument", &collector);
         Some(tab)
     }
 
-    fn browser(&self) -> &Browser {
-        self.browser.as_ref().expect("it is not dropped")
-    }
-
     fn client(&self) -> &Client {
-        &self.browser().client
+        &self.browser.client
     }
 
     #[track_caller]
     fn run<T>(&self, what: &str, future: impl Future<Output = Result<T, CmdError>>) -> T {
-        match self.browser().wait(future) {
+        match self.browser.wait(future) {
             Some(Ok(value)) => value,
             Some(Err(error)) => panic!("{what}: {error}"),
             None => panic!("{what}: the browser did not answer in time"),
@@ -176,10 +149,8 @@ impl Tab {
     /// Calls a method of the DevTools protocol and returns its result.
     #[track_caller]
     pub(crate) fn call(&self, method: &str, params: &Value) -> Value {
-        self.post(
-            "goog/cdp/execute",
-            json!({ "cmd": method, "params": params }),
-        )
+        let body = json!({ "cmd": method, "params": params });
+        self.post("goog/cdp/execute", body)
     }
 
     /// Gives the page this size, in CSS pixels.
@@ -193,18 +164,14 @@ impl Tab {
     /// Prefers a color scheme, `light` or `dark`, as the user's system does.
     pub(crate) fn prefer(&self, scheme: &str) {
         let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
-        self.call(
-            "Emulation.setEmulatedMedia",
-            &json!({ "features": [feature] }),
-        );
+        let media = json!({ "features": [feature] });
+        self.call("Emulation.setEmulatedMedia", &media);
     }
 
     /// Runs no scripts of the pages from now on.
     pub(crate) fn disable_scripts(&self) {
-        self.call(
-            "Emulation.setScriptExecutionDisabled",
-            &json!({ "value": true }),
-        );
+        let yes = json!({ "value": true });
+        self.call("Emulation.setScriptExecutionDisabled", &yes);
     }
 
     /// Loads a page and waits until it is complete.
@@ -233,14 +200,18 @@ impl Tab {
         evaluated["result"]["value"].clone()
     }
 
+    /// Asserts the value of an expression.
+    #[track_caller]
+    pub(crate) fn assert_is(&self, expression: &str, expected: impl Into<Value>) {
+        assert_eq!(self.evaluate(expression), expected.into(), "{expression}");
+    }
+
     /// Evaluates an expression that is a text.
     #[track_caller]
     pub(crate) fn text(&self, expression: &str) -> String {
         let value = self.evaluate(expression);
-        value
-            .as_str()
-            .map(str::to_owned)
-            .unwrap_or_else(|| panic!("{expression} is {value}"))
+        let text = value.as_str().map(str::to_owned);
+        text.unwrap_or_else(|| panic!("{expression} is {value}"))
     }
 
     /// Evaluates an expression until it is true, for at most [`DEADLINE`].
@@ -258,14 +229,10 @@ impl Tab {
 
     #[track_caller]
     fn find(&self, expression: &str) -> Element {
-        let found = self.run(
-            expression,
-            self.client()
-                .execute(&format!("return {expression}"), vec![]),
-        );
-        let id = found
-            .as_object()
-            .and_then(|found| found.values().next()?.as_str());
+        let script = format!("return {expression}");
+        let found = self.run(expression, self.client().execute(&script, vec![]));
+        let id = found.as_object();
+        let id = id.and_then(|found| found.values().next()?.as_str());
         let id = id.unwrap_or_else(|| panic!("{expression} is {found}, not an element"));
         Element::from_element_id(self.client().clone(), id.to_owned().into())
     }
@@ -280,15 +247,11 @@ impl Tab {
     /// Selects all of a field and inserts this text.
     #[track_caller]
     pub(crate) fn fill(&self, expression: &str, text: &str) {
-        self.evaluate(&format!(
-            "(({expression}).focus(), ({expression}).select())"
-        ));
+        let select = format!("(({expression}).focus(), ({expression}).select())");
+        self.evaluate(&select);
         self.call("Input.insertText", &json!({ "text": text }));
-        assert_eq!(
-            self.evaluate(&format!("({expression}).value")),
-            text,
-            "{expression}"
-        );
+        let filled = self.evaluate(&format!("({expression}).value"));
+        assert_eq!(filled, text, "{expression}");
     }
 
     /// Presses and releases a key, as WebDriver names it.
@@ -323,34 +286,21 @@ impl Tab {
         self.collect_problems();
         let count = self.problems.len();
         self.problems.retain(|problem| !problem.contains(text));
-        assert!(
-            self.problems.len() < count,
-            "no {text:?} in {:?}",
-            self.problems
-        );
+        let is_so = self.problems.len() < count;
+        assert!(is_so, "no {text:?} in {:?}", self.problems);
     }
 
     fn collect_problems(&mut self) {
         let lines = self.post("se/log", json!({ "type": "browser" }));
         for line in lines.as_array().expect("lines") {
             if line["level"] != "INFO" && line["level"] != "DEBUG" {
-                self.problems
-                    .push(format!("{}: {}", line["source"], line["message"]));
+                let problem = format!("{}: {}", line["source"], line["message"]);
+                self.problems.push(problem);
             }
         }
         let violations = self.evaluate("globalThis.cspViolations?.splice(0) ?? []");
         for violation in violations.as_array().expect("violations") {
             self.problems.push(format!("csp: {violation}"));
-        }
-    }
-}
-
-impl Drop for Tab {
-    fn drop(&mut self) {
-        // What a test that fails leaves behind is of no use to others.
-        let is_fit = |browser: &Browser| !thread::panicking() && browser.renew();
-        if let Some(browser) = self.browser.take().filter(is_fit) {
-            self.driver.keep(browser);
         }
     }
 }

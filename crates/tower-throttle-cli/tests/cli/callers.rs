@@ -13,35 +13,21 @@ use crate::{
 /// A file for a server, and a limiter as the application has it.
 fn fleet(url: &str) -> (File, RedisStore) {
     let text = format!(
-        r#"version = 1
-[store]
-redis = "{url}"
-prefix = "shop"
-secret = "s3"
-[[policy]]
-name = "day"
-quota = "fixed window of 10 per 24 hours"
-key = "header:x-api-key"
-[[policy]]
-name = "bans"
-quota = "penalty after 3 strikes within 1 hour, lasting 1 hour"
-key = "client_ip"
-[[policy]]
-name = "tiers"
-quota = {{ by = "plan", tiers = {{ free = "5 per hour", paid = "50 per hour" }}, otherwise = "free" }}
-key = ["header:x-api-key", "peer"]
-[client_ip]
-trusted = ["10.0.0.0/8"]
-ipv6_prefix = 56
-[layer.api]
+        r#"
+version = 1
+store = {{ redis = "{url}", prefix = "shop", secret = "s3" }}
+client_ip = {{ trusted = ["10.0.0.0/8"], ipv6_prefix = 56 }}
+policy = [
+    {{ name = "day", quota = "fixed window of 10 per 24 hours", key = "header:x-api-key" }},
+    {{ name = "bans", quota = "penalty after 3 strikes within 1 hour, lasting 1 hour", key = "client_ip" }},
+    {{ name = "tiers", key = ["header:x-api-key", "peer"],
+       quota = {{ by = "plan", tiers = {{ free = "5 per hour", paid = "50 per hour" }}, otherwise = "free" }} }},
+]
+layer = {{ api = {{}} }}
 "#
     );
-    let store = RedisStore::builder()
-        .prefix("shop")
-        .secret("s3")
-        .timeout(Duration::from_secs(10))
-        .connect(url)
-        .expect("a store");
+    let store = RedisStore::builder().prefix("shop").secret("s3");
+    let store = store.timeout(DEADLINE).connect(url).expect("a store");
     (File::new(&text), store)
 }
 
@@ -131,7 +117,7 @@ async fn addresses_and_tiers_are_those_of_the_policy() {
 async fn limits_in_code_need_no_file() {
     let server = RedisServer::start();
     let url = server.url();
-    let store = RedisStore::builder().timeout(Duration::from_secs(10));
+    let store = RedisStore::builder().timeout(DEADLINE);
     let store = store.connect(&url).expect("a store");
     let api = Policy::new("api", TokenBucket::per_hour(100));
     take(&Limiter::new(store, api), ("ann", 7), 40).await;
@@ -195,10 +181,8 @@ async fn top_asks_all_primaries_of_a_cluster() {
     }
     let top = file.run("top --json FILE day", 0);
     let top = top.has(&json!({ "policies": [{ "found": 30, "complete": true }] }));
-    assert_eq!(
-        top["policies"][0]["callers"].as_array().map(Vec::len),
-        Some(20)
-    );
+    let callers = top["policies"][0]["callers"].as_array();
+    assert_eq!(callers.map(Vec::len), Some(20));
     let key = limiter.storage_keys(Key::from("7"))[0].clone();
     file.run("peek --json FILE day 7", 0)
         .has(&json!({ "key": key, "remaining": 9 }));
@@ -210,21 +194,15 @@ async fn a_policy_is_shown_and_reset_without_what_layers_need() {
     let server = RedisServer::start();
     let url = server.url();
     let file = File::new(&format!(
-        r#"version = 1
-[store]
-redis = "{url}"
-[lists]
-file = "nowhere.txt"
-[[policy]]
-name = "day"
-quota = "10 per day"
-key = "header:x-api-key"
-[[policy]]
-name = "all"
-quota = "100 per day"
-shared = true
-[layer.api]
-partition_key_secret = "${{NOT_SET_WHERE_THIS_RUNS}}"
+        r#"
+version = 1
+store = {{ redis = "{url}" }}
+lists = {{ file = "nowhere.txt" }}
+policy = [
+    {{ name = "day", quota = "10 per day", key = "header:x-api-key" }},
+    {{ name = "all", quota = "100 per day", shared = true }},
+]
+layer = {{ api = {{ partition_key_secret = "${{NOT_SET_WHERE_THIS_RUNS}}" }} }}
 "#
     ));
     let store = RedisStore::connect(&url).expect("a store");

@@ -6,29 +6,16 @@ use crate::run::{File, run, run_with};
 
 const GOOD: &str = r#"
 version = 1
-
-[[policy]]
-name = "burst"
-quota = "10 per second, burst 20"
-key = ["reader:tenant", "header:x-api-key"]
-
-[[policy]]
-name = "plan"
-quota = { by = "plan", tiers = { free = "5 per day", paid = "50 per day" }, otherwise = "free" }
-key = "header:x-api-key"
-when = { reader = "internal" }
-
-[layer.api]
-[limiter.jobs]
-policies = ["burst"]
+policy = [
+    { name = "burst", quota = "10 per second, burst 20", key = ["reader:tenant", "header:x-api-key"] },
+    { name = "plan", key = "header:x-api-key", when = { reader = "internal" },
+      quota = { by = "plan", tiers = { free = "5 per day", paid = "50 per day" }, otherwise = "free" } },
+]
+layer = { api = {} }
+limiter = { jobs = { policies = ["burst"] } }
 "#;
 
-const BAD: &str = r#"version = 1
-[[policy]]
-name = "burst"
-quota = 10
-keys = "peer"
-"#;
+const BAD: &str = "version = 1\n[[policy]]\nname = \"burst\"\nquota = 10\nkeys = \"peer\"\n";
 
 #[test]
 fn a_right_file_is_counted_and_its_readers_are_listed() {
@@ -74,10 +61,8 @@ fn all_mistakes_are_reported_at_once_with_their_places() {
 #[test]
 fn readers_are_compared_with_those_that_are_registered() {
     let file = File::new(GOOD);
-    file.run(
-        "check FILE --readers key:tenant,quota:plan,when:internal",
-        0,
-    );
+    let readers = "check FILE --readers key:tenant,quota:plan,when:internal";
+    file.run(readers, 0);
     let missing = file.run("check FILE --readers key:tennant,quota:plan", 1);
     missing.says(&["unknown-reader"]);
     assert_eq!(missing.out.lines().count(), 2, "{missing:?}");
@@ -87,28 +72,29 @@ fn readers_are_compared_with_those_that_are_registered() {
 
 #[test]
 fn a_variable_that_is_not_set_is_a_mistake() {
-    let text = "version = 1\n[store]\nredis = \"${LIMITS_REDIS}\"\n\
-                [[policy]]\nname = \"a\"\nquota = \"1 per day\"\n";
-    let file = File::new(text);
+    let file = File::new(&format!(
+        "{GOOD}store = {{ redis = \"${{LIMITS_REDIS}}\" }}"
+    ));
     file.run("check FILE", 1).says(&["LIMITS_REDIS"]);
     let variables = [("LIMITS_REDIS", "redis://:hunter2@127.0.0.1/")];
     let set = run_with(&format!("check {file}"), &variables).with_code(0);
     assert!(!format!("{set:?}").contains("hunter2"));
 }
 
-/// A file with these policies.
-fn quotas(policies: &[(&str, &str)]) -> File {
-    let policies = policies
-        .iter()
-        .map(|(name, quota)| format!("[[policy]]\nname = {name:?}\nquota = {quota:?}\n"));
+/// A file with these policies, `name: quota`.
+fn quotas(policies: &[&str]) -> File {
+    let policies = policies.iter().map(|policy| {
+        let (name, quota) = policy.split_once(": ").expect("a quota");
+        format!("[[policy]]\nname = {name:?}\nquota = {quota:?}\n")
+    });
     File::new(&format!("version = 1\n{}", policies.collect::<String>()))
 }
 
 #[test]
 fn a_diff_says_which_buckets_go_on() {
-    let (ten, twenty) = ("10 per second", "20 per second");
-    let old = quotas(&[("a", ten), ("b", ten)]);
-    let raised = quotas(&[("a", twenty), ("b", ten), ("c", ten)]);
+    let b = "b: 10 per second";
+    let old = quotas(&["a: 10 per second", b]);
+    let raised = quotas(&["a: 20 per second", b, "c: 10 per second"]);
     let grown = run(&format!("diff {old} {raised}")).with_code(0);
     let expected = "policy \"a\": kept; quota: \"10 per second\" -> \"20 per second\"\n\
                     policy \"c\": new\n";
@@ -118,12 +104,10 @@ fn a_diff_says_which_buckets_go_on() {
     run(&format!("diff --json {raised} {old}"))
         .with_code(1)
         .has(&json!({ "changes": [
-        { "effect": "kept", "fields": fields },
-        { "effect": "kept" },
-        { "effect": "gone" },
-        { "effect": "kept" },
-    ] }));
-    let other = quotas(&[("a", "fixed window of 10 per second"), ("b", ten)]);
+            { "effect": "kept", "fields": fields }, { "effect": "kept" }, { "effect": "gone" },
+            { "effect": "kept" },
+        ] }));
+    let other = quotas(&["a: fixed window of 10 per second", b]);
     let other = run(&format!("diff {old} {other}")).with_code(1);
     let says = r#"policy "a": starts afresh"#;
     assert!(other.out.starts_with(says), "{other:?}");
@@ -132,7 +116,7 @@ fn a_diff_says_which_buckets_go_on() {
 
 #[test]
 fn several_files_are_checked_at_once() {
-    let (right, wrong) = (quotas(&[("a", "10 per second")]), File::new(BAD));
+    let (right, wrong) = (quotas(&["a: 10 per second"]), File::new(BAD));
     let both = run(&format!("check {right} {wrong}")).with_code(1);
     both.says(&[": ok\n  policies     a\n", wrong.path()]);
     right.run("check FILE FILE", 0);

@@ -7,40 +7,19 @@ use crate::run::{File, Run};
 
 const FILE: &str = r#"
 version = 1
-
-[store]
-redis = "${NOT_SET_WHERE_THIS_RUNS}"
-prefix = "shop"
-
-[client_ip]
-trusted = ["10.0.0.0/8"]
-
-[lists]
-deny_ips = ["192.0.2.0/24"]
-
-[[policy]]
-name = "burst"
-quota = "10 per second, burst 20"
-key = ["header:x-api-key", "client_ip"]
-
-[[policy]]
-name = "plan"
-quota = { by = "plan", tiers = { free = "5 per day", paid = "50 per day" }, otherwise = "free" }
-key = "header:x-api-key"
-when = { path = "/api/**", method = ["POST", "PUT"] }
-cost = { by = "size" }
-mode = "shadow"
-
-[[policy]]
-name = "tenant"
-quota = "7 per minute"
-key = "reader:tenant"
-on_missing_key = "skip"
-
-[layer.api]
-[layer.web]
-policies = ["burst"]
-when = { path = "/web/**" }
+store = { redis = "${NOT_SET_WHERE_THIS_RUNS}", prefix = "shop" }
+client_ip = { trusted = ["10.0.0.0/8"] }
+lists = { deny_ips = ["192.0.2.0/24"] }
+policy = [
+    { name = "burst", quota = "10 per second, burst 20", key = ["header:x-api-key", "client_ip"] },
+    { name = "plan", key = "header:x-api-key", cost = { by = "size" }, mode = "shadow",
+      quota = { by = "plan", tiers = { free = "5 per day", paid = "50 per day" }, otherwise = "free" },
+      when = { path = "/api/**", method = ["POST", "PUT"] } },
+    { name = "tenant", quota = "7 per minute", key = "reader:tenant", on_missing_key = "skip" },
+]
+[layer]
+api = {}
+web = { policies = ["burst"], when = { path = "/web/**" } }
 "#;
 
 /// Explains a request from an address to the layer `api`.
@@ -104,31 +83,30 @@ fn nothing_that_limits_is_a_no() {
     let outside = file.run("explain FILE --layer web --peer 203.0.113.9", 1);
     let says = "layer \"web\": passes the request on\n";
     assert!(outside.out.starts_with(says), "{outside:?}");
-    file.run(
-        "explain FILE --layer web --peer 203.0.113.9 --path /web/x",
-        0,
-    )
-    .says(&["policy \"burst\": applies"]);
+    let inside = "explain FILE --layer web --peer 203.0.113.9 --path /web/x";
+    file.run(inside, 0).says(&["policy \"burst\": applies"]);
     file.run("explain FILE --layer wbe", 2).says(&["web"]);
+}
+
+/// A file with one policy, which has these fields, and perhaps a layer.
+fn file_of(fields: &str, layer: &str) -> File {
+    let policy = format!(r#"{{ name = "a", quota = "1 per day"{fields} }}"#);
+    File::new(&format!("version = 1\npolicy = [{policy}]\n{layer}"))
 }
 
 #[test]
 fn the_only_layer_is_taken_and_an_unknown_address_is_asked_for() {
-    let file = File::new(
-        "version = 1\n[[policy]]\nname = \"burst\"\nquota = \"10 per second\"\n[layer.api]\n",
-    );
     let expected = "layer \"api\": asks its policies\n\
-        policy \"burst\": denies the request, which lacks its key\n  \
+        policy \"a\": denies the request, which lacks its key\n  \
         reads        peer: the client's address is unknown here; say it with `--peer`\n";
+    let file = file_of("", "layer = { api = {} }");
     assert_eq!(file.run("explain FILE", 0).out, expected);
 }
 
 #[test]
 fn a_layer_in_shadow_enforces_nothing() {
-    let file = File::new(
-        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nkey = \"header:x-api-key\"\n\
-         [layer.default]\nshadow_all = true\n",
-    );
+    let shadow = "layer = { default = { shadow_all = true } }";
+    let file = file_of(r#", key = "header:x-api-key""#, shadow);
     file.run("explain FILE --header x-api-key:k1", 0)
         .says(&["  mode         shadow\n"]);
     file.run("explain FILE", 0)
@@ -137,9 +115,7 @@ fn a_layer_in_shadow_enforces_nothing() {
 
 #[test]
 fn a_key_that_was_not_typed_is_not_shown() {
-    let text =
-        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nkey = \"cookie:session\"\n";
-    let file = File::new(text);
+    let file = file_of(r#", key = "cookie:session""#, "");
     let fingerprint = Fingerprint::from(&Key::from("abc")).to_string();
     let explain = r#"explain FILE --json --header "cookie: theme=dark; session=abc""#;
     let expected = json!({ "key": "abc", "redis_key": null, "fingerprint": fingerprint });
@@ -149,10 +125,7 @@ fn a_key_that_was_not_typed_is_not_shown() {
 /// A host has an option of its own.
 #[test]
 fn the_host_is_an_option_and_a_header() {
-    let file = File::new(
-        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nshared = true\n\
-         when = { host = \"example.com\" }\n",
-    );
+    let file = file_of(r#", shared = true, when = { host = "example.com" }"#, "");
     file.run("explain FILE", 0); // Without a host it is unclear, so the policy applies.
     for host in ["--host ", "--header host:"] {
         file.run(&format!("explain FILE {host}example.com"), 0);

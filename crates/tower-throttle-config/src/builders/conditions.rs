@@ -69,13 +69,10 @@ pub(super) fn explain(
     found.collect()
 }
 
-/// Texts, and where they are.
-type Field<'a> = (&'a At, Option<&'a Texts>);
-
 /// Reads each text of a field, and reports those that are wrong.
 fn each<T>(
     reading: &mut Reading<'_>,
-    (at, texts): Field<'_>,
+    (at, texts): (&At, Option<&Texts>),
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Option<Vec<T>> {
     let mut values = Vec::new();
@@ -114,7 +111,7 @@ fn header(
 }
 
 #[cfg(feature = "axum")]
-fn routes(reading: &mut Reading<'_>, (at, texts): Field<'_>) -> Option<Condition> {
+fn routes(reading: &mut Reading<'_>, (at, texts): (&At, Option<&Texts>)) -> Option<Condition> {
     use crate::matching::{Routes, parse_route};
 
     let routes = each(reading, (at, texts), parse_route)?;
@@ -122,7 +119,7 @@ fn routes(reading: &mut Reading<'_>, (at, texts): Field<'_>) -> Option<Condition
 }
 
 #[cfg(not(feature = "axum"))]
-fn routes(reading: &mut Reading<'_>, (at, texts): Field<'_>) -> Option<Condition> {
+fn routes(reading: &mut Reading<'_>, (at, texts): (&At, Option<&Texts>)) -> Option<Condition> {
     texts?;
     reading.report_feature(at, "`route`", "axum");
     None

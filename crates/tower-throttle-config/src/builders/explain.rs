@@ -60,12 +60,14 @@ pub struct FoundKey {
     pub key: Result<CallerKey, KeyError>,
 }
 
-/// What the table of a layer, and those of its policies, find in a request.
-pub(crate) type Found = (Vec<FoundCondition>, Vec<FoundPolicy>);
-
 impl Config {
-    /// Asks each condition and each key of a layer separately.
-    pub(crate) fn find(&self, layer: &str, head: &RequestHead<'_>) -> Found {
+    /// Asks each condition and each key of a layer separately, to explain what the layer does.
+    pub(crate) fn explain(
+        &self,
+        layer: &str,
+        explained: inspect::Explanation,
+        head: &RequestHead<'_>,
+    ) -> Explanation {
         let mut reading = Reading::new(self);
         reading.addresses = Addresses::read(&mut reading);
         let policies = read_all(&mut reading);
@@ -77,9 +79,13 @@ impl Config {
             conditions: conditions::explain(&mut reading, &policy.at.to("when"), head),
             keys: keys_of(&mut reading, policy, head),
         });
-        let found = found.collect();
+        let policies = found.collect();
         let at = At::file().to("layer").to(&layer).to("when");
-        (conditions::explain(&mut reading, &at, head), found)
+        Explanation {
+            layer: explained,
+            conditions: conditions::explain(&mut reading, &at, head),
+            policies,
+        }
     }
 }
 

@@ -107,14 +107,12 @@ pub(super) fn read(reading: &mut Reading<'_>) -> StoreChoice {
     StoreChoice::Memory(builder)
 }
 
-type SharedClock = Option<Arc<Arc<dyn Clock>>>;
-
 #[cfg(feature = "redis")]
 fn redis(
     reading: &mut Reading<'_>,
     table: &tables::Store,
     name: Option<String>,
-    clock: SharedClock,
+    clock: Option<Arc<Arc<dyn Clock>>>,
 ) -> Option<StoreChoice> {
     let at = At::file().to("store");
     let mut builder = RedisStore::builder();
@@ -145,7 +143,7 @@ fn redis(
     reading: &mut Reading<'_>,
     _: &tables::Store,
     _: Option<String>,
-    _: SharedClock,
+    _: Option<Arc<Arc<dyn Clock>>>,
 ) -> Option<StoreChoice> {
     reading.report_feature(&At::file().to("store").to("redis"), "`redis`", "redis");
     None

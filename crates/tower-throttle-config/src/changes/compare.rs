@@ -32,9 +32,6 @@ struct Part<'a> {
     policy: Option<&'a Policy>,
 }
 
-/// All parts, by the number of their kind and their path.
-type Parts<'a> = BTreeMap<(usize, String), Part<'a>>;
-
 pub(super) fn files(old: &Config, new: &Config) -> Vec<Change> {
     let (old, new) = (parts(&old.document), parts(&new.document));
     let all: BTreeSet<_> = old.keys().chain(new.keys()).collect();
@@ -55,8 +52,9 @@ pub(super) fn files(old: &Config, new: &Config) -> Vec<Change> {
     changes.collect()
 }
 
-fn parts(file: &Document) -> Parts<'_> {
-    let mut parts = Parts::new();
+/// Returns all parts, by the number of their kind and their path.
+fn parts(file: &Document) -> BTreeMap<(usize, String), Part<'_>> {
+    let mut parts = BTreeMap::new();
     for (order, kind) in KINDS.into_iter().enumerate() {
         let value = file.value.get(kind).unwrap_or(&Value::Null);
         let named = |name: &str| (order, format!("{kind} {name:?}"));

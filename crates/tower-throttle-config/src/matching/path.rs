@@ -7,6 +7,8 @@
 //! segment or one that ends with a dot, a backslash, a semicolon or a control character, or it encodes
 //! a character that needs no encoding, a slash, a blank, `?`, `#` or a percent sign, or it is not UTF-8.
 
+use std::borrow::Cow;
+
 use super::Finding;
 
 /// A pattern of paths: `*` is any one segment, `**` is any number of segments, even none.
@@ -37,60 +39,51 @@ impl PathPattern {
                 "path {pattern:?} has a query, which is not compared; leave it out"
             ));
         }
-        let path = Path::read(pattern).ok_or_else(|| {
+        let path = read(pattern).ok_or_else(|| {
             format!(
                 "path {pattern:?} can be read in more than one way, and such requests are not compared; \
                  write it without blanks, empty segments, `;`, segments that end with a dot, and needless \
                  percent-encoding"
             )
         })?;
-        let mut segments = Vec::new();
-        let mut rest = path.segments();
-        while let Some((segment, others)) = rest.and_then(split) {
-            segments.push(match segment {
-                "*" => Segment::Any,
-                "**" => Segment::AnyNumber,
-                text if text.contains('*') => {
-                    return Err(format!(
-                        "path {pattern:?}: `*` is a whole segment, and {text:?} is not; write `*` or `**` in its place"
-                    ));
-                }
-                text => Segment::Text(text.into()),
-            });
-            rest = others;
-        }
-        Ok(Self(segments))
+        let segments = segments(&path).map(|segment| match segment {
+            "*" => Ok(Segment::Any),
+            "**" => Ok(Segment::AnyNumber),
+            text if text.contains('*') => Err(format!(
+                "path {pattern:?}: `*` is a whole segment, and {text:?} is not; write `*` or `**` in its place"
+            )),
+            text => Ok(Segment::Text(text.into())),
+        });
+        segments.collect::<Result<_, _>>().map(Self)
     }
 
     /// Compares, in time proportional to the length of the path and the number of segments of the
     /// pattern: only the last `**` is tried again.
-    fn matches(&self, path: &Path<'_>) -> bool {
-        let mut pattern = self.0.as_slice();
-        let mut rest = path.segments();
-        let mut retry = None;
+    fn matches(&self, path: &str) -> bool {
+        let (mut pattern, mut rest, mut retry) = (self.0.as_slice(), segments(path), None);
         loop {
-            match (pattern.split_first(), rest.and_then(split)) {
+            let here = rest.clone();
+            match (pattern.split_first(), rest.next()) {
                 (None, None) => return true,
                 (Some((Segment::AnyNumber, after)), _) => {
-                    retry = Some((after, rest));
-                    pattern = after;
+                    retry = Some((after, here.clone()));
+                    (pattern, rest) = (after, here);
                     continue;
                 }
-                (Some((segment, after)), Some((first, others))) if segment.is(first) => {
-                    (pattern, rest) = (after, others);
+                (Some((segment, after)), Some(first)) if segment.is(first) => {
+                    pattern = after;
                     continue;
                 }
                 _ => {}
             }
             // `**` takes one segment more.
-            let Some((after, from)) = retry else {
+            let Some((after, from)) = &mut retry else {
                 return false;
             };
-            let Some((_, others)) = from.and_then(split) else {
+            if from.next().is_none() {
                 return false;
-            };
-            retry = Some((after, others));
-            (pattern, rest) = (after, others);
+            }
+            (pattern, rest) = (after, from.clone());
         }
     }
 }
@@ -107,69 +100,44 @@ impl Segment {
 
 /// Returns whether one of the patterns matches.
 pub(super) fn find(patterns: &[PathPattern], path: &str) -> Finding {
-    let path = Path::read(path)?;
+    let path = read(path)?;
     Some(patterns.iter().any(|pattern| pattern.matches(&path)))
 }
 
-/// Splits off the first segment. The rest is `None` after the last segment.
-fn split(path: &str) -> Option<(&str, Option<&str>)> {
-    Some(match path.split_once('/') {
-        Some((first, rest)) => (first, Some(rest)),
-        None => (path, None),
-    })
+/// Returns the segments of a path that was [read](read).
+fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
+    path.split('/').filter(|segment| !segment.is_empty())
 }
 
-/// A path that is understood in one way, percent-decoded, without the slashes around it.
-enum Path<'a> {
-    AsSent(&'a str),
-    Decoded(Vec<u8>),
-}
-
-impl<'a> Path<'a> {
-    /// Returns `None` if it could be understood in several ways.
-    fn read(path: &'a str) -> Option<Self> {
-        let inner = path.strip_prefix('/')?;
-        if inner.is_empty() {
-            return Some(Self::AsSent(inner));
-        }
-        let inner = inner.strip_suffix('/').unwrap_or(inner);
-        let mut segments = inner.split('/');
-        // Some file systems leave out a final dot.
-        if segments.any(|segment| segment.is_empty() || segment.ends_with('.')) {
-            return None;
-        }
-        if !inner.bytes().all(|byte| byte != b'%' && is_clear(byte)) {
-            return Self::decode(inner);
-        }
-        Some(Self::AsSent(inner))
+/// Returns a path percent-decoded, without the slashes around it. `None` if it could be understood in
+/// several ways.
+fn read(path: &str) -> Option<Cow<'_, str>> {
+    let inner = path.strip_prefix('/')?;
+    if inner.is_empty() {
+        return Some(inner.into());
     }
-
-    fn decode(path: &str) -> Option<Self> {
-        let mut decoded = Vec::new();
-        let mut bytes = path.bytes();
-        while let Some(byte) = bytes.next() {
-            let byte = match byte {
-                b'%' => {
-                    let mut digit = || char::from(bytes.next()?).to_digit(16);
-                    let byte = u8::try_from(digit()? << 4 | digit()?).ok()?;
-                    Some(byte).filter(|byte| needs_encoding(*byte))?
-                }
-                byte => byte,
-            };
-            decoded.push(Some(byte).filter(|byte| is_clear(*byte))?);
-        }
-        std::str::from_utf8(&decoded).ok()?;
-        Some(Self::Decoded(decoded))
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    // Some file systems leave out a final dot.
+    let is_odd = |segment: &str| segment.is_empty() || segment.ends_with('.');
+    if inner.split('/').any(is_odd) {
+        return None;
     }
-
-    /// Returns the segments as one text; `None` if there are none.
-    fn segments(&self) -> Option<&str> {
-        let text = match self {
-            Self::AsSent(text) => text,
-            Self::Decoded(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+    if inner.bytes().all(|byte| byte != b'%' && is_clear(byte)) {
+        return Some(inner.into());
+    }
+    let (mut decoded, mut bytes) = (Vec::new(), inner.bytes());
+    while let Some(byte) = bytes.next() {
+        let byte = match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                let byte = u8::try_from(digit()? << 4 | digit()?).ok()?;
+                Some(byte).filter(|byte| needs_encoding(*byte))?
+            }
+            byte => byte,
         };
-        Some(text).filter(|text| !text.is_empty())
+        decoded.push(Some(byte).filter(|byte| is_clear(*byte))?);
     }
+    String::from_utf8(decoded).ok().map(Cow::Owned)
 }
 
 /// Returns whether all servers read this character in the same way: some take a backslash for a

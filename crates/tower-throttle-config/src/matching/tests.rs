@@ -18,33 +18,16 @@ fn path_is(patterns: &[&str], path: &str) -> Finding {
     path::find(&patterns, path)
 }
 
+/// The model below has the wildcards.
 #[test]
 fn patterns_match_whole_paths() {
     for (text, path, matches) in [
-        ("/", "/", true),
-        ("/", "/a", false),
-        ("/a", "/a", true),
         ("/a", "/a/", true),
         ("/a/", "/a", true),
         ("/a", "/ab", false),
         ("/a", "/A", false),
-        ("/a", "/a/b", false),
-        ("/a/b", "/a", false),
-        ("/*", "/a", true),
-        ("/*", "/", false),
-        ("/*", "/a/b", false),
-        ("/*/b", "/a/b", true),
-        ("/**", "/", true),
-        ("/**", "/a/b/c", true),
         ("/a/**", "/a", true),
-        ("/a/**", "/a/b/c", true),
         ("/a/**", "/ab", false),
-        ("/**/z", "/z", true),
-        ("/**/z", "/a/b/z", true),
-        ("/**/z", "/a/z/b", false),
-        ("/a/**/z", "/a/z", true),
-        ("/a/**/z", "/a/b/z/c/z", true),
-        ("/a/**/*", "/a", false),
         ("/**/a/*/b/**", "/x/a/a/b/b/y", true),
         ("/café/a.b", "/caf%C3%A9/a.b", true),
         ("/caf%c3%a9", "/caf%C3%A9", true),
@@ -73,13 +56,13 @@ fn a_trick_gets_past_no_limit() {
         assert_eq!(path_is(&["/login"], trick), None, "{trick}");
         assert_eq!(path_is(&["/other"], trick), None, "{trick}");
     }
+    // A target may have no path.
+    for path in ["", "*"] {
+        assert_eq!(path_is(&["/**"], path), None);
+    }
     // What `Uri` lets through reaches the matcher; a limit on all but one path holds, too.
-    for trick in [
-        "/health/../login",
-        "/health/%2e%2e/login",
-        "/health;/../login",
-        "/health%2f..%2flogin",
-    ] {
+    let tricks = "/health/../login /health/%2e%2e/login /health;/../login /health%2f..%2flogin";
+    for trick in tricks.split(' ') {
         let request = Request::get(trick).body(()).expect("a request");
         let health = Matcher(vec![Condition::Path(vec![pattern("/health/**")])]);
         let others = Matcher(vec![Condition::Not(health.clone())]);
@@ -89,29 +72,28 @@ fn a_trick_gets_past_no_limit() {
 }
 
 #[test]
-fn a_target_without_a_path_is_unclear() {
-    for path in ["", "*"] {
-        assert_eq!(path_is(&["/**"], path), None);
-    }
-}
-
-#[test]
-fn patterns_that_no_path_could_match_are_errors() {
-    for (text, says) in [
+fn patterns_that_nothing_could_match_are_errors() {
+    for (texts, says) in [
         ("login", "write \"/login\""),
         ("", "write \"/\""),
         ("/a?b=c", "leave it out"),
-        ("/a//b", "more than one way"),
-        ("/a/../b", "more than one way"),
-        ("/%61", "more than one way"),
-        ("/a;b", "more than one way"),
-        ("/a b", "more than one way"),
-        ("/a./b", "more than one way"),
-        ("/*.png", "`*` is a whole segment"),
-        ("/a/***", "`*` is a whole segment"),
+        ("/a//b|/a/../b|/%61|/a;b|/a b|/a./b", "more than one way"),
+        ("/*.png|/a/***", "`*` is a whole segment"),
     ] {
-        let error = PathPattern::parse(text).expect_err(text);
-        assert!(error.contains(says), "{error}");
+        for text in texts.split('|') {
+            let error = PathPattern::parse(text).expect_err(text);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+    let no_names = "|*|*.127.0.0.1|a.*.example|https://example.com|example.com/a|bücher.example";
+    for (texts, says) in [
+        ("example.com:80|[::1]:80", "leave it out"),
+        (no_names, "not a host name"),
+    ] {
+        for text in texts.split('|') {
+            let error = HostPattern::parse(text).expect_err(text);
+            assert!(error.contains(says), "{error}");
+        }
     }
 }
 
@@ -218,48 +200,21 @@ fn hosts_are_compared_as_dns_does() {
 
 #[test]
 fn a_host_that_is_named_in_two_ways_is_unclear() {
-    for (target, fields) in [
-        ("/", &[][..]),
-        ("/", &["example.com", "other.example"]),
-        ("http://other.example/", &["example.com"]),
-        ("http://example.com/", &["other.example"]),
-        ("/", &[""]),
-        ("/", &["user@example.com"]),
-        ("/", &["example.com/"]),
-        ("/", &["example.com:80:80"]),
-        ("/", &["example.com:http"]),
-        ("/", &["example%2ecom"]),
-        ("/", &["exa mple.com"]),
-        ("/", &["example..com"]),
-        ("/", &["[::1"]),
-        ("/", &["[::1]x"]),
-        ("/", &["[fe80::1%25eth0]"]),
-        ("/", &["::1"]),
-    ] {
-        let finding = host_is(&["example.com", "::1"], target, fields);
+    let unclear = "|user@example.com|example.com/|example.com:80:80|example.com:http|\
+                   example%2ecom|exa mple.com|example..com|[::1|[::1]x|[fe80::1%25eth0]|::1";
+    let unclear = unclear.split('|').map(|field| ("/", vec![field]));
+    for (target, fields) in unclear.chain([
+        ("/", vec![]),
+        ("/", vec!["example.com", "other.example"]),
+        ("http://other.example/", vec!["example.com"]),
+        ("http://example.com/", vec!["other.example"]),
+    ]) {
+        let finding = host_is(&["example.com", "::1"], target, &fields);
         assert_eq!(finding, None, "{target} {fields:?}");
     }
     for fields in [&["example.com"][..], &["EXAMPLE.com:80", "example.com."]] {
         let finding = host_is(&["example.com"], "http://example.com:8080/", fields);
         assert_eq!(finding, Some(true), "{fields:?}");
-    }
-}
-
-#[test]
-fn patterns_that_no_host_could_match_are_errors() {
-    for (text, says) in [
-        ("", "not a host name"),
-        ("example.com:80", "leave it out"),
-        ("[::1]:80", "leave it out"),
-        ("*", "not a host name"),
-        ("*.127.0.0.1", "not a host name"),
-        ("a.*.example", "not a host name"),
-        ("https://example.com", "not a host name"),
-        ("example.com/a", "not a host name"),
-        ("bücher.example", "not a host name"),
-    ] {
-        let error = HostPattern::parse(text).expect_err(text);
-        assert!(error.contains(says), "{error}");
     }
 }
 
@@ -293,32 +248,26 @@ fn a_limit_on_get_includes_head() {
 
 #[test]
 fn header_fields_are_compared_whole() {
-    let find = |values: &Option<Vec<String>>, fields: &[&str]| {
-        let mut request = Request::get("/");
-        for field in fields {
-            request = request.header("x-plan", *field);
-        }
-        let request = request.body(()).expect("a request");
-        let condition = HeaderCondition {
-            name: "x-plan".parse().expect("a name"),
-            values: values.clone(),
-        };
-        condition.find(request.headers())
-    };
-    let one_of = Some(vec!["free".to_owned(), "trial".to_owned()]);
-    for (value, fields, finding) in [
-        (&None, &["x"][..], Some(true)),
-        (&None, &[], Some(false)),
-        (&one_of, &["free"], Some(true)),
-        (&one_of, &[" trial "], Some(true)),
-        (&one_of, &["Free"], Some(false)),
-        (&one_of, &["free, paid"], Some(false)),
-        (&one_of, &[], Some(false)),
-        (&one_of, &["free", "trial"], Some(true)),
-        (&one_of, &["paid", "free"], None),
-        (&one_of, &["paid", "other"], Some(false)),
+    let one_of = vec!["free".to_owned(), "trial".to_owned()];
+    for (values, fields, finding) in [
+        (None, &["x"][..], Some(true)),
+        (None, &[], Some(false)),
+        (Some(&one_of), &["free"], Some(true)),
+        (Some(&one_of), &[" trial "], Some(true)),
+        (Some(&one_of), &["Free"], Some(false)),
+        (Some(&one_of), &["free, paid"], Some(false)),
+        (Some(&one_of), &[], Some(false)),
+        (Some(&one_of), &["free", "trial"], Some(true)),
+        (Some(&one_of), &["paid", "free"], None),
+        (Some(&one_of), &["paid", "other"], Some(false)),
     ] {
-        assert_eq!(find(value, fields), finding, "{value:?} {fields:?}");
+        let (name, values) = (http::HeaderName::from_static("x-plan"), values.cloned());
+        let fields = fields
+            .iter()
+            .map(|field| (name.clone(), field.parse().expect("a value")));
+        let fields = fields.collect();
+        let found = HeaderCondition { name, values }.find(&fields);
+        assert_eq!(found, finding, "{fields:?}");
     }
 }
 

@@ -2,30 +2,20 @@
 
 use std::{
     io::{self, Write},
-    mem,
     sync::{Arc, Mutex},
 };
 
-use tracing::{Dispatch, subscriber::DefaultGuard};
+use tracing::{Dispatch, subscriber::with_default};
 use tracing_subscriber::fmt;
 
 use crate::lock::lock;
-
-/// What this thread logs while it lives.
-pub(crate) struct Log {
-    bytes: Bytes,
-    _logging: DefaultGuard,
-    /// With one subscriber alone, an event that another thread logs first is off in all threads.
-    _second: Dispatch,
-}
 
 #[derive(Clone, Default)]
 struct Bytes(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Bytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&self.0).extend_from_slice(bytes);
-        Ok(bytes.len())
+        lock(&self.0).write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -33,34 +23,24 @@ impl Write for Bytes {
     }
 }
 
-impl Log {
-    pub(crate) fn start() -> Self {
-        let bytes = Bytes::default();
-        let writer = bytes.clone();
-        let second = Dispatch::new(fmt().with_writer(io::sink).finish());
-        let subscriber = fmt()
-            .with_ansi(false)
-            .without_time()
-            .with_writer(move || writer.clone())
-            .finish();
-        Self {
-            bytes,
-            _logging: tracing::subscriber::set_default(subscriber),
-            _second: second,
-        }
-    }
+/// Returns the lines that this thread logs meanwhile.
+pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
+    let bytes = Bytes::default();
+    let writer = bytes.clone();
+    let subscriber = fmt().with_ansi(false).without_time();
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    // With one subscriber alone, an event that another thread logs first is off in all threads.
+    let _second = Dispatch::new(fmt().with_writer(io::sink).finish());
+    with_default(subscriber, run);
+    let text = String::from_utf8_lossy(&lock(&bytes.0)).into_owned();
+    text.lines().map(str::to_owned).collect()
+}
 
-    /// Returns the lines that are logged meanwhile.
-    pub(crate) fn of(run: impl FnOnce()) -> Vec<String> {
-        let log = Self::start();
-        run();
-        log.take()
-    }
-
-    /// Returns the lines since the last call.
-    pub(crate) fn take(&self) -> Vec<String> {
-        let bytes = mem::take(&mut *lock(&self.bytes.0));
-        let text = String::from_utf8_lossy(&bytes);
-        text.lines().map(str::to_owned).collect()
+/// Asserts that one line was logged, with these parts.
+#[track_caller]
+pub(crate) fn assert_one_line(log: &[String], parts: &[&str]) {
+    assert_eq!(log.len(), 1, "{log:?}");
+    for part in parts {
+        assert!(log[0].contains(part), "{part} in {log:?}");
     }
 }

@@ -107,12 +107,10 @@ fn words() -> BTreeSet<&'static str> {
     let fields = tables().into_iter().flat_map(|(_, table)| fields(table));
     let forms = fields.flat_map(|(_, field)| Form::all(field));
     let words = forms.filter_map(|form| form.word());
+    let argument = |word: &'static str| word.trim_end_matches("NAME").trim_end_matches('N');
+    let words = words.map(argument);
     words
-        .map(|word| {
-            word.trim_end_matches("NAME")
-                .trim_end_matches('N')
-                .trim_end_matches([':', ' '])
-        })
+        .map(|word| word.trim_end_matches([':', ' ']))
         .collect()
 }
 
@@ -150,14 +148,9 @@ fn a_file_has_a_word_for_each_variant() {
     };
     let words = words();
     let mut variants = 0;
+    let owners = "GrpcDenials HeaderFormat OnMissingKey OnStoreFailure".split(' ');
     for line in api.lines() {
-        let owners = [
-            "GrpcDenials",
-            "HeaderFormat",
-            "OnMissingKey",
-            "OnStoreFailure",
-        ];
-        for owner in owners {
+        for owner in owners.clone() {
             let start = format!("pub tower_throttle::{owner}::");
             let Some(variant) = line.strip_prefix(&start) else {
                 continue;

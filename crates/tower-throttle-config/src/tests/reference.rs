@@ -63,24 +63,17 @@ impl Reference {
         for (field, schema) in &fields {
             let about = schema["description"].as_str().expect(field);
             let (about, default) = about.split_once(" Default: ").unwrap_or((about, ""));
-            let default = [
-                default.trim_end_matches('.').to_owned(),
-                need(table, field)
-                    .or(beside(table, field))
-                    .unwrap_or_default(),
-            ];
-            let default: Vec<_> = default
-                .into_iter()
-                .filter(|text| !text.is_empty())
-                .collect();
-            let code = code()
-                .remove(&*format!("{}.{field}", snake_case(name)))
-                .unwrap_or_default();
-            let code: Vec<_> = code.iter().map(|path| format!("`{path}`")).collect();
+            let needed = need(table, field).or(beside(table, field));
+            let mut defaults = vec![default.trim_end_matches('.').to_owned()];
+            defaults.extend(needed);
+            defaults.retain(|text| !text.is_empty());
+            let code = code().remove(&*format!("{}.{field}", snake_case(name)));
+            let code = code.unwrap_or_default().into_iter();
+            let code: Vec<_> = code.map(|path| format!("`{path}`")).collect();
             let row = format!(
                 "| `{field}` | {about} | {} | {} | {} |",
                 value(schema, field),
-                default.join("; "),
+                defaults.join("; "),
                 code.join(", "),
             );
             self.line(&row);
@@ -136,18 +129,13 @@ impl Reference {
 }
 
 fn need(table: &Value, field: &str) -> Option<String> {
-    let required = table["required"].as_array().into_iter().flatten();
-    let choices = table["oneOf"].as_array().into_iter().flatten();
-    if required.into_iter().any(|required| required == field) {
-        Some("**required**".to_owned())
-    } else if choices
-        .into_iter()
-        .any(|choice| choice["required"][0] == field)
-    {
-        Some("exactly one of these".to_owned())
-    } else {
-        None
-    }
+    let mut required = table["required"].as_array().into_iter().flatten();
+    let mut choices = table["oneOf"].as_array().into_iter().flatten();
+    let is_choice = choices.any(|choice| choice["required"][0] == field);
+    let is_required = required.any(|required| required == field);
+    let need = is_required.then_some("**required**");
+    need.or(is_choice.then_some("exactly one of these"))
+        .map(str::to_owned)
 }
 
 fn beside(table: &Value, field: &str) -> Option<String> {

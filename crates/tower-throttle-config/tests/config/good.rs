@@ -1,19 +1,29 @@
 //! Each good file of `tests/config/good` becomes limits.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use http::Response;
 use tower_throttle::{metrics::Observe, settle};
 use tower_throttle_config::{Config, Readers};
 
-use crate::files::toml_files;
 use crate::support::prelude::*;
 
 #[derive(Debug)]
 struct Audit;
 
 impl Observe for Audit {}
+
+/// Returns the good files.
+pub(crate) fn good_files() -> Vec<PathBuf> {
+    let entries = fs::read_dir("tests/config/good").expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let is_toml = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml");
+    paths.filter(is_toml).collect()
+}
 
 /// Whatever these files name.
 fn readers() -> Readers {
@@ -35,7 +45,9 @@ fn readers() -> Readers {
 
 #[tokio::test]
 async fn every_good_file_becomes_limits() {
-    for path in toml_files("good") {
+    let files = good_files();
+    assert!(files.len() >= 5, "{files:?}");
+    for path in files {
         let built = Config::from_path(&path).and_then(|config| config.readers(readers()).build());
         let limits = built.unwrap_or_else(|errors| panic!("{errors}"));
         let has_layer = ["api", "default"]

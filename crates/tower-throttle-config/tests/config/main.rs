@@ -1,7 +1,6 @@
 //! Limits from a file: what is read, and what is reported.
 
 mod bad;
-mod files;
 mod good;
 mod in_redis;
 mod parser;

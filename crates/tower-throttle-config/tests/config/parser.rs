@@ -15,18 +15,11 @@ fn found(text: &str) -> String {
     Config::from_toml(text).expect_err("mistakes").to_string()
 }
 
-/// Asserts that the first mistake begins so.
-#[track_caller]
-fn assert_starts(text: &str, expected: &str) {
-    let found = found(text);
-    assert!(found.starts_with(expected), "{found}");
-}
-
 /// A file of this process in the folder for temporary files, removed at the end.
-struct Temporary(PathBuf);
+pub(crate) struct Temporary(pub(crate) PathBuf);
 
 impl Temporary {
-    fn new(name: &str, content: &[u8]) -> Self {
+    pub(crate) fn new(name: &str, content: &[u8]) -> Self {
         let name = format!("tower-throttle-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::write(&path, content).expect("a file");
@@ -34,9 +27,8 @@ impl Temporary {
     }
 
     fn errors(&self) -> String {
-        let errors = Config::from_path(&self.0)
-            .expect_err("mistakes")
-            .to_string();
+        let errors = Config::from_path(&self.0).expect_err("mistakes");
+        let errors = errors.to_string();
         errors.replace(&self.0.display().to_string(), "FILE")
     }
 }
@@ -67,36 +59,13 @@ fn a_file_is_at_most_one_mebibyte() {
 }
 
 #[test]
-fn a_byte_order_mark_and_line_ends_of_windows_change_no_place() {
-    let text = SMALL.replace('\n', "\r\n");
-    Config::from_toml(&format!("\u{feff}{text}")).expect("limits");
-    let wrong = format!("\u{feff}{text}keys = \"peer\"\r\n");
-    let message =
-        r#"5:1: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)"#;
-    assert_eq!(found(&wrong), message);
-    let wrong = format!("\u{feff}versoin = 1\n{SMALL}");
-    assert_starts(&wrong, "1:1: unknown field \"versoin\"");
-}
-
-#[test]
-fn columns_count_characters() {
-    let text = SMALL.replace("name = \"burst\"", "name = \"é𝄞日\"\n\"ключ\" = 1");
-    assert_starts(&text, "4:1: policy \"é𝄞日\": unknown field \"ключ\"");
-    let text = "version = 1\npolicy = [{ name = \"日本\", quota = \"1 per day\", cost = \"é\" }]";
-    assert_starts(text, "2:54: policy \"日本\".cost: expected");
-}
-
-#[test]
 fn bytes_that_are_no_text_are_an_error_with_their_line() {
+    let name = b"version = 1\n\n[[policy]]\nname = \"caf\xe9\"\n";
     for (name, bytes, place) in [
         ("latin", &b"version = 1\n# caf\xe9\n"[..], "2:6"),
         ("utf16", &[0xff, 0xfe, b'v', 0], "1:1"),
         ("marked", b"\xef\xbb\xbf# caf\xe9\n", "1:6"),
-        (
-            "name",
-            b"version = 1\n\n[[policy]]\nname = \"caf\xe9\"\n",
-            "4:12",
-        ),
+        ("name", name, "4:12"),
     ] {
         let message = "this is not UTF-8; save the file as UTF-8 (file-not-utf8)";
         let errors = Temporary::new(name, bytes).errors();
@@ -116,14 +85,10 @@ fn computed() -> Duration {
 /// Checks a file. Returns how long that took.
 fn time_to_find(mistakes: usize, text: &str) -> Duration {
     let start = computed();
-    let problems = match Config::from_toml(text) {
-        Ok(_) => 0,
-        Err(errors) => {
-            let length = errors.to_string().len();
-            assert!(length < 1_000 * mistakes.max(1), "{length} bytes");
-            errors.problems().len()
-        }
-    };
+    let errors = Config::from_toml(text).err();
+    let problems = errors.as_ref().map_or(0, |errors| errors.problems().len());
+    let length = errors.map_or(0, |errors| errors.to_string().len());
+    assert!(length < 1_000 * mistakes.max(1), "{length} bytes");
     assert_eq!(problems, mistakes);
     computed().saturating_sub(start)
 }
@@ -186,7 +151,7 @@ fn a_file_that_is_not_there_is_an_error() {
 
 #[test]
 fn every_start_of_a_file_is_read_or_reported() {
-    let files = crate::files::toml_files("good");
+    let files = crate::good::good_files();
     let texts = files.iter().map(fs::read_to_string);
     for text in texts.map(|text| text.expect("a text")) {
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
@@ -244,32 +209,33 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Texts, bytes, and a good file of which one byte is another.
+fn content() -> impl Strategy<Value = Vec<u8>> {
+    let changed = any::<(prop::sample::Index, u8)>().prop_map(|(place, byte)| {
+        let mut bytes = include_bytes!("good/everything.toml").to_vec();
+        *place.get_mut(&mut bytes) = byte;
+        bytes
+    });
+    let pieces = proptest::collection::vec(piece(), 0..40);
+    prop_oneof![
+        pieces.prop_map(|pieces| pieces.concat().into_bytes()),
+        proptest::collection::vec(any::<u8>(), 0..200),
+        changed,
+    ]
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(768))]
+
     #[test]
-    fn no_text_panics(pieces in proptest::collection::vec(piece(), 0..40)) {
-        let text = pieces.concat();
-        if let Err(errors) = Config::from_toml(&text) {
+    fn no_content_panics(content in content()) {
+        let file = Temporary::new("content", &content);
+        if let Err(errors) = Config::from_path(&file.0) {
             prop_assert!(!errors.problems().is_empty());
-            let lines = text.lines().count().max(1);
+            let lines = String::from_utf8_lossy(&content).lines().count().max(1);
             for problem in errors.problems() {
                 prop_assert!(problem.line().is_none_or(|line| (1..=lines + 1).contains(&line)));
             }
-        }
-    }
-
-    #[test]
-    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let file = Temporary::new("bytes", &bytes);
-        let _ = Config::from_path(&file.0);
-    }
-
-    #[test]
-    fn no_change_of_one_byte_panics(place in any::<prop::sample::Index>(), byte in any::<u8>()) {
-        let mut bytes = include_bytes!("good/everything.toml").to_vec();
-        *place.get_mut(&mut bytes) = byte;
-        let file = Temporary::new("changed", &bytes);
-        if let Err(errors) = Config::from_path(&file.0) {
-            prop_assert!(!errors.to_string().is_empty());
         }
     }
 }

@@ -11,61 +11,46 @@ use crate::support::prelude::*;
 
 const MOST: usize = 16 * 1024;
 
-/// Sends a body without saying how long it is.
-async fn ask_in_frames(app: &App, target: &str, body: Frames) -> Answer {
-    let request = post(target, "").request().map(|_| Body::new(body));
-    Answer::read(app.router.clone().oneshot(request).await).await
+/// A body of which nothing arrives: it breaks off, or never ends.
+enum Silent {
+    BreaksOff,
+    NeverEnds,
 }
 
-/// A body of equal frames. `None`: it never ends, and the next frame never comes. Without bytes, it
-/// breaks off.
-struct Frames {
-    left: Option<usize>,
-    frame: &'static [u8],
-}
-
-const NEVER: Frames = Frames {
-    left: None,
-    frame: b"",
-};
-
-impl http_body::Body for Frames {
+impl http_body::Body for Silent {
     type Data = Bytes;
     type Error = axum::BoxError;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
-        match self.left {
-            None => Poll::Pending,
-            Some(0) => Poll::Ready(None),
-            Some(_) if self.frame.is_empty() => Poll::Ready(Some(Err("it hung up".into()))),
-            Some(left) => {
-                self.left = Some(left - 1);
-                let frame = Bytes::from_static(self.frame);
-                Poll::Ready(Some(Ok(Frame::data(frame))))
-            }
+        match *self {
+            Self::BreaksOff => Poll::Ready(Some(Err("it hung up".into()))),
+            Self::NeverEnds => Poll::Pending,
         }
     }
+}
+
+/// Sends a change with such a body.
+async fn reset(app: &App, body: Silent) -> Answer {
+    let request = post(RESET, "").request().map(|_| Body::new(body));
+    Answer::read(app.router.clone().oneshot(request).await).await
 }
 
 #[tokio::test]
 async fn a_body_above_16_kib_is_denied() {
     let app = App::loopback();
     let padded = |length: usize| format!("{ANN}{}", " ".repeat(length - ANN.len()));
-    let answer = app.ask(&post(RESET, &padded(MOST + 1))).await;
-    answer.assert_is(413, "too-large");
-    // Before anything of it has arrived.
-    let announced = post(RESET, ANN).with("content-length", "16385");
-    app.ask(&announced).await.assert_is(413, "too-large");
+    let large = post(RESET, padded(MOST + 1));
+    app.denies(&large, 413, "too-large").await;
     // One that ends earlier than it says, and one that has several ends.
     for length in ["1", "x", "-1", "99999999999999999999999"] {
-        let asked = post(RESET, &padded(MOST + 1)).with("content-length", length);
-        app.ask(&asked).await.assert_is(413, "too-large");
+        let asked = large.clone().with("content-length", length);
+        app.denies(&asked, 413, "too-large").await;
     }
     assert!(!app.was_reset());
-    app.ask(&post(RESET, &padded(MOST))).await.assert_done();
+    app.allows(&post(RESET, padded(MOST))).await;
     assert!(app.was_reset());
 
     let app = App::bearer();
@@ -74,26 +59,8 @@ async fn a_body_above_16_kib_is_denied() {
         post("/admin/session", &large),
         form("/admin/session", &large),
     ] {
-        app.ask(&asked).await.assert_is(413, "too-large");
+        app.denies(&asked, 413, "too-large").await;
     }
-}
-
-#[tokio::test]
-async fn a_body_above_16_kib_is_denied_in_chunks_too() {
-    let app = App::loopback();
-    let frame = b"                ";
-    let spaces = |left| Frames {
-        left: Some(left),
-        frame,
-    };
-    let answer = ask_in_frames(&app, RESET, spaces(MOST / 16 + 1)).await;
-    answer.assert_is(413, "too-large");
-    // It is not read to its end.
-    let endless = ask_in_frames(&app, RESET, spaces(usize::MAX)).await;
-    endless.assert_is(413, "too-large");
-    // So many spaces are no JSON, but they are read.
-    let answer = ask_in_frames(&app, RESET, spaces(MOST / 16)).await;
-    assert_eq!(answer.status, 400, "{answer:?}");
 }
 
 /// The time of this test is that of tokio, which passes when there is nothing else to do.
@@ -101,7 +68,7 @@ async fn a_body_above_16_kib_is_denied_in_chunks_too() {
 async fn a_body_that_never_ends_is_given_up() {
     let app = App::loopback();
     let started = tokio::time::Instant::now();
-    let answer = ask_in_frames(&app, RESET, NEVER).await;
+    let answer = reset(&app, Silent::NeverEnds).await;
     answer.assert_is(408, "too-slow");
     assert_eq!(started.elapsed().as_secs(), 10);
 }
@@ -109,9 +76,7 @@ async fn a_body_that_never_ends_is_given_up() {
 #[tokio::test]
 async fn a_body_that_breaks_off_is_malformed() {
     let app = App::loopback();
-    let left = Some(1);
-    let broken = Frames { left, frame: b"" };
-    let answer = ask_in_frames(&app, RESET, broken).await;
+    let answer = reset(&app, Silent::BreaksOff).await;
     answer.assert_is(400, "malformed");
     assert!(!answer.body.contains("hung up"));
 }
@@ -120,7 +85,7 @@ async fn a_body_that_breaks_off_is_malformed() {
 #[tokio::test]
 async fn a_stranger_sends_no_body() {
     let app = App::bearer();
-    let answer = ask_in_frames(&app, RESET, NEVER).await;
+    let answer = reset(&app, Silent::NeverEnds).await;
     answer.assert_is(401, "no-token");
 }
 
@@ -139,7 +104,7 @@ async fn json_that_is_too_deep_is_denied() {
     }
     let app = App::bearer();
     for body in [arrays, objects, format!(r#"{{"token":{inside}}}"#)] {
-        let answer = app.ask(&post("/admin/session", &body)).await;
-        answer.assert_is(400, "malformed");
+        let asked = post("/admin/session", body);
+        app.denies(&asked, 400, "malformed").await;
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_throttle_admin::{Access, Who};
 
-use super::{App, Asked, STATUS, get, post};
+use super::{App, Asked, STATUS, get, login};
 
 /// Asks until it is denied, and returns how often it was not.
 async fn use_up(app: &App, asked: &Asked) -> usize {
@@ -22,9 +22,7 @@ async fn use_up(app: &App, asked: &Asked) -> usize {
 async fn ten_calls_a_second_after_a_burst() {
     let app = App::loopback();
     assert_eq!(use_up(&app, &get(STATUS)).await, 60);
-    app.ask(&get("/admin"))
-        .await
-        .assert_is(429, "too-many-calls");
+    app.denies(&get("/admin"), 429, "too-many-calls").await;
     app.clock.advance(Duration::from_secs(1));
     assert_eq!(use_up(&app, &get(STATUS)).await, 10);
 }
@@ -35,25 +33,22 @@ async fn strangers_do_not_use_up_the_calls_of_those_with_access() {
     let app = App::bearer();
     let session = app.log_in().await;
     assert_eq!(use_up(&app, &get("/admin")).await, 59);
-    app.ask(&get(STATUS)).await.assert_is(429, "too-many-calls");
-    let login = post("/admin/session", r#"{"token":"guess"}"#);
-    app.ask(&login).await.assert_is(429, "too-many-calls");
-    // The same address: with a session, and with the token.
-    let with_session = get(STATUS).with("cookie", &session);
-    assert_eq!(use_up(&app, &with_session).await, 60);
-    let with_token = get(STATUS).bearer(super::SECRET);
-    assert_eq!(use_up(&app, &with_token).await, 60);
-    // Another address, and another session.
-    let elsewhere = get("/admin").peer("203.0.113.9:1");
-    assert_eq!(use_up(&app, &elsewhere).await, 60);
+    for asked in [get(STATUS), login("guess")] {
+        app.denies(&asked, 429, "too-many-calls").await;
+    }
     app.clock.advance(Duration::from_millis(100));
-    let session = app.log_in().await;
-    let with_session = get(STATUS).with("cookie", &session);
-    assert_eq!(use_up(&app, &with_session).await, 60);
-}
-
-#[tokio::test]
-async fn each_user_of_a_check_has_calls_of_its_own() {
+    let another = app.log_in().await;
+    for asked in [
+        // The same address: with a session, another one, and the token.
+        get(STATUS).with("cookie", &session),
+        get(STATUS).with("cookie", &another),
+        get(STATUS).bearer(super::SECRET),
+        // Another address.
+        get("/admin").peer("203.0.113.9:1"),
+    ] {
+        assert_eq!(use_up(&app, &asked).await, 60);
+    }
+    // Each user of a check.
     let app = App::new(Access::check(|head| {
         Some(Who::new(head.headers().get("x-user")?.to_str().ok()?))
     }));
@@ -70,7 +65,7 @@ async fn calls_of_other_sites_are_not_counted() {
     let app = App::loopback();
     let foreign = get("/admin").with("sec-fetch-site", "cross-site");
     for _ in 0..100 {
-        app.ask(&foreign).await.assert_is(403, "cross-origin");
+        app.denies(&foreign, 403, "cross-origin").await;
     }
-    app.ask(&get("/admin")).await.assert_done();
+    app.allows(&get("/admin")).await;
 }

@@ -1,13 +1,14 @@
-//! Wrong tokens from many addresses.
+//! Wrong tokens: how many are compared, of an address and of all together.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{ANN, App, RESET, SECRET, STATUS, get, post};
+use super::{ANN, App, Asked, RESET, SECRET, STATUS, form, get, login, post};
 use crate::logged;
 
 const MINUTE: Duration = Duration::from_secs(60);
+const ATTACKER: &str = "203.0.113.9:1";
 
 /// Returns the address of a network of its own: an IPv6 /48 has 65,536 of them.
 fn network(number: u32) -> String {
@@ -39,6 +40,36 @@ async fn guess_from(app: &App, networks: std::ops::Range<u32>) -> usize {
 }
 
 #[tokio::test]
+async fn wrong_tokens_are_denied_after_five_a_minute() {
+    let app = App::bearer();
+    let guesses = [login("guess"), get(STATUS).bearer("guess")];
+    for asked in guesses.iter().cycle().take(5) {
+        let asked = asked.clone().peer(ATTACKER);
+        app.denies(&asked, 401, "wrong-token").await;
+    }
+    // From now on even the right one says nothing, wherever it is presented.
+    for asked in [
+        login(SECRET),
+        form("/admin/session", format!("token={SECRET}")),
+        get(STATUS).bearer(SECRET),
+        login("guess"),
+    ] {
+        let answer = app.ask(&asked.peer("203.0.113.9:2")).await;
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{answer:?}");
+        assert_eq!(answer.field("retry-after"), "60");
+        assert!(!answer.fields.contains_key("set-cookie"));
+    }
+    app.allows(&login(SECRET).peer("203.0.113.10:1")).await;
+
+    let again = login(SECRET).peer(ATTACKER);
+    app.clock.advance(MINUTE - Duration::from_secs(1));
+    let answer = app.denies(&again, 429, "too-many-wrong-tokens").await;
+    assert_eq!(answer.field("retry-after"), "1");
+    app.clock.advance(Duration::from_secs(1));
+    app.allows(&again).await;
+}
+
+#[tokio::test]
 async fn strangers_together_have_300_guesses_a_minute() {
     let app = App::bearer();
     let session = app.log_in().await;
@@ -46,44 +77,27 @@ async fn strangers_together_have_300_guesses_a_minute() {
 
     // An operator goes on with a session. The right token says nothing, wherever it is from.
     let with_session = post(RESET, ANN).with("cookie", &session);
-    app.ask(&with_session).await.assert_done();
+    app.allows(&with_session).await;
     assert!(app.was_reset());
-    let login = post("/admin/session", &format!(r#"{{"token":"{SECRET}"}}"#));
-    for asked in [get(STATUS).bearer(SECRET), login] {
-        let answer = app.ask(&asked).await;
-        answer.assert_is(429, "too-many-wrong-tokens");
+    for asked in [get(STATUS).bearer(SECRET), login(SECRET)] {
+        let answer = app.denies(&asked, 429, "too-many-wrong-tokens").await;
         assert_eq!(answer.field("retry-after"), "60");
     }
 
     app.clock.advance(MINUTE);
-    app.ask(&get(STATUS).bearer(SECRET)).await.assert_done();
+    app.allows(&get(STATUS).bearer(SECRET)).await;
     assert_eq!(guess_from(&app, 0..1_000).await, 300);
 }
 
-/// Whatever others have guessed.
+/// Neither at the start of a minute, nor around it, and whatever others guess meanwhile.
 #[tokio::test]
-async fn one_more_address_has_five_guesses_a_minute() {
-    let app = App::bearer();
-    let mut compared = 0;
-    for minute in 0..50 {
-        let first = minute * 200;
-        assert_eq!(guess_from(&app, first..first + 200).await, 200);
-        for _ in 0..20 {
-            compared += usize::from(is_compared(&app, "203.0.113.9:1").await);
-        }
-        assert_eq!(compared, 5 * (minute as usize + 1));
-        app.clock.advance(MINUTE);
-    }
-}
-
-/// Neither at the start of a minute, nor around it.
-#[tokio::test]
-async fn no_minute_has_more_than_five_guesses() {
+async fn no_minute_has_more_than_five_guesses_of_an_address() {
     let app = App::bearer();
     let mut compared = Vec::new();
-    for second in 0..300_u64 {
+    for second in 0..300 {
+        assert_eq!(guess_from(&app, second * 4..(second + 1) * 4).await, 4);
         for _ in 0..2 {
-            if is_compared(&app, "203.0.113.9:1").await {
+            if is_compared(&app, ATTACKER).await {
                 compared.push(second);
             }
         }
@@ -95,18 +109,52 @@ async fn no_minute_has_more_than_five_guesses() {
     }
 }
 
+/// A customer has a /64 at least, and all its addresses guess together. So do those of unknown peers.
+#[tokio::test]
+async fn addresses_of_one_network_guess_together() {
+    let of_network = |address: u64| format!("[2001:db8:1:2::{address}]:1").parse().ok();
+    let unknown = |_| None;
+    for peer in [&of_network as &dyn Fn(u64) -> _, &unknown] {
+        let app = App::bearer();
+        let from = |token, peer| Asked {
+            peer,
+            ..login(token)
+        };
+        for guess in 0..5 {
+            app.denies(&from("guess", peer(guess)), 401, "wrong-token")
+                .await;
+        }
+        let right = from(SECRET, peer(9_999));
+        app.denies(&right, 429, "too-many-wrong-tokens").await;
+        app.allows(&login(SECRET).peer("[2001:db8:1:3::1]:1")).await;
+    }
+}
+
+/// Behind a proxy, the one who guesses and the operator have one peer address.
+#[tokio::test]
+async fn wrong_tokens_leave_sessions_alone() {
+    let app = App::bearer();
+    let session = app.log_in().await;
+    for _ in 0..20 {
+        app.ask(&login("guess")).await;
+    }
+    app.denies(&login(SECRET), 429, "too-many-wrong-tokens")
+        .await;
+    // A token beside the session is not compared, so it says nothing either.
+    let both = post(RESET, ANN).with("cookie", &session).bearer("guess");
+    app.allows(&both).await;
+    assert!(app.was_reset());
+}
+
 /// Programs send the token with each call.
 #[tokio::test]
 async fn right_tokens_do_not_count() {
     let app = App::bearer();
-    for _ in 0..100 {
-        for _ in 0..10 {
-            app.ask(&get(STATUS).bearer(SECRET)).await.assert_done();
-        }
+    for _ in 0..400 {
+        app.allows(&get(STATUS).bearer(SECRET)).await;
         app.clock.advance(Duration::from_millis(100));
-        app.ask(&get("/admin")).await.assert_done();
-        app.clock.advance(Duration::from_millis(900));
     }
+    assert!(is_compared(&app, "127.0.0.1:1").await);
 }
 
 #[tokio::test]
@@ -122,7 +170,7 @@ async fn used_up_guesses_are_logged_once_a_minute() {
     };
     let app = App::bearer();
     for _ in 0..10 {
-        assert!(is_compared(&app, "203.0.113.9:1").await);
+        assert!(is_compared(&app, ATTACKER).await);
         app.clock.advance(Duration::from_secs(12));
     }
     assert_eq!(warnings(), (2, 0), "{}", logged::so_far());

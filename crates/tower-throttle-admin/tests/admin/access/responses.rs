@@ -3,8 +3,9 @@
 use axum::Router;
 use http::{Method, StatusCode};
 use tower_throttle_admin::{Access, Admin};
+use url::Url;
 
-use super::{ANN, Answer, App, CHANGES, RESET, SECRET, STATUS, ask, form, get, post};
+use super::{ANN, Answer, App, Asked, CHANGES, RESET, SECRET, STATUS, ask, form, get, login, post};
 use crate::support::prelude::*;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -45,18 +46,18 @@ async fn every_response_is_kept_from_frames_and_caches() {
         ask(Method::OPTIONS, STATUS),
         post(RESET, "{"),
         post(RESET, ANN).with("content-type", "text/plain"),
-        post(RESET, &" ".repeat(20_000)),
+        post(RESET, " ".repeat(20_000)),
         get(STATUS).with("host", "evil.example"),
         get(STATUS).and("host", b"localhost"),
         get(STATUS).bearer("wrong"),
         get(STATUS).bearer(SECRET),
-        post("/admin/session", r#"{"token":"wrong"}"#),
         form("/admin/session", "token=wrong"),
-        form("/admin/session", &format!("token={SECRET}")),
-        post("/admin/session", &format!(r#"{{"token":"{SECRET}"}}"#)),
-        post("/admin/session", r#"{"token":"wrong"}"#),
-        post("/admin/session", r#"{"token":"wrong"}"#),
-        post("/admin/session", r#"{"token":"wrong"}"#),
+        form("/admin/session", format!("token={SECRET}")),
+        login(SECRET),
+        login("wrong"),
+        login("wrong"),
+        login("wrong"),
+        login("wrong"),
     ] {
         for app in [&loopback, &bearer] {
             let answer = app.ask(&asked).await;
@@ -64,33 +65,15 @@ async fn every_response_is_kept_from_frames_and_caches() {
             seen.insert(answer.status.as_u16());
         }
     }
-    let mut without_peer = get(STATUS);
-    without_peer.peer = None;
-    let answer = loopback.ask(&without_peer).await;
-    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+    let without_peer = Asked {
+        peer: None,
+        ..get(STATUS)
+    };
+    let answer = loopback.denies(&without_peer, 500, "no-peer").await;
     assert_is_secure(&answer);
     for status in [200, 204, 303, 400, 401, 403, 404, 405, 413, 415, 429] {
         assert!(seen.contains(&status), "no {status}: {seen:?}");
     }
-}
-
-#[tokio::test]
-async fn a_head_is_a_get_without_a_body() {
-    let app = App::loopback();
-    for target in ["/admin", "/admin/admin.js", STATUS] {
-        let (head, get) = (
-            app.ask(&ask(Method::HEAD, target)).await,
-            app.ask(&get(target)).await,
-        );
-        assert_eq!(head.status, get.status);
-        assert_eq!(head.field("content-type"), get.field("content-type"));
-        assert!(head.body.is_empty() && !get.body.is_empty(), "{target}");
-    }
-    let app = App::bearer();
-    let head = app.ask(&ask(Method::HEAD, "/admin")).await;
-    assert_eq!((head.status, head.body.len()), (StatusCode::OK, 0));
-    let head = app.ask(&ask(Method::HEAD, STATUS)).await;
-    assert_eq!(head.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
@@ -109,24 +92,21 @@ async fn other_methods_are_not_allowed() {
         }
         app.clock.advance(Duration::from_secs(6));
     }
-    let answer = app.ask(&post(STATUS, "{}")).await;
-    answer.assert_is(405, "method-not-allowed");
+    let post = post(STATUS, "{}");
+    app.denies(&post, 405, "method-not-allowed").await;
     assert!(!app.was_reset());
 }
 
 /// What is read-only cannot be changed, by whatever path a change may come.
 #[tokio::test]
 async fn nothing_changes_unless_changes_are_allowed() {
-    let app = App::with(Access::loopback(), |admin| admin);
-    for action in CHANGES.into_iter().chain(["unknown"]) {
-        let answer = app
-            .ask(&post(&format!("/admin/api/v1/{action}"), ANN))
-            .await;
-        answer.assert_is(403, "read-only");
+    let app = App::reading();
+    for action in CHANGES.split(' ').chain(["unknown"]) {
+        let asked = post(&format!("/admin/api/v1/{action}"), ANN);
+        app.denies(&asked, 403, "read-only").await;
     }
     assert!(!app.was_reset());
-    let look_up = app.ask(&post("/admin/api/v1/lookup", ANN)).await;
-    look_up.assert_done();
+    app.allows(&post("/admin/api/v1/lookup", ANN)).await;
 }
 
 #[tokio::test]
@@ -137,43 +117,28 @@ async fn no_spelling_of_a_path_gets_around_the_guards() {
                    admin.css/../api/v1/reset admin.css;/api/v1/reset ;/api/v1/reset api;x/v1/reset \
                    %61pi/v1/reset api%2fv1%2freset api/v1/reset%00 api/v1/reset%00.css \
                    api/v1/reset;.css API/v1/reset api/v1/Reset api/v1/reset%20 api/v1/%72eset \
-                   api/v1/%2e%2e/v1/reset api/v1/..%5creset api/v1/reset?/admin.css \
-                   api/v1/reset/admin.css";
+                   api/v1/%2e%2e/v1/reset api/v1/..%5creset api/v1/reset/admin.css";
     for (index, target) in targets.split(' ').enumerate() {
-        let target = &format!("/admin/{target}");
+        let asked = post(&format!("/admin/{target}"), ANN);
+        let asked = asked.peer(&format!("203.0.113.{index}:1"));
         // Without access, nothing but the login is there, however it is spelled.
-        let peer = format!("203.0.113.{index}:1");
-        let answer = app.ask(&post(target, ANN).peer(&peer)).await;
-        answer.assert_is(401, "no-token");
+        app.denies(&asked, 401, "no-token").await;
         // With access, the one path is there.
-        let answer = app.ask(&post(target, ANN).bearer(SECRET).peer(&peer)).await;
-        match target.contains("?/") {
-            true => answer.assert_done(),
-            false => answer.assert_is(404, "not-found"),
-        }
-        if target.contains("?/") {
-            assert!(app.was_reset());
-        } else {
-            assert!(!app.was_reset(), "{target}");
-        }
+        let answer = app.denies(&asked.bearer(SECRET), 404, "not-found").await;
+        assert!(!app.was_reset(), "{answer:?}");
     }
+    let with_query = post("/admin/api/v1/reset?/admin.css", ANN);
+    app.denies(&with_query, 401, "no-token").await;
+    app.allows(&with_query.bearer(SECRET)).await;
+    assert!(app.was_reset());
     // Read-only, the same.
-    let app = App::with(Access::loopback(), |admin| admin);
-    for target in [
-        "/admin/api/v1/lookup/../reset",
-        "/admin/api/v1/reset?/api/v1/lookup",
-        "/admin/api/v1/lookup;/reset",
-    ] {
-        app.ask(&post(target, ANN))
-            .await
-            .assert_is(403, "read-only");
+    let app = App::reading();
+    for path in ["lookup/../reset", "reset?/api/v1/lookup", "lookup;/reset"] {
+        let asked = post(&format!("/admin/api/v1/{path}"), ANN);
+        app.denies(&asked, 403, "read-only").await;
     }
-    for target in [
-        "/admin/api//v1/reset",
-        "/admin//api/v1/reset",
-        "/admin/%61pi/v1/reset",
-    ] {
-        let answer = app.ask(&post(target, ANN)).await;
+    for path in ["api//v1/reset", "/api/v1/reset", "%61pi/v1/reset"] {
+        let answer = app.ask(&post(&format!("/admin/{path}"), ANN)).await;
         assert!(answer.status.is_client_error(), "{answer:?}");
     }
     assert!(!app.was_reset());
@@ -188,55 +153,58 @@ struct Browser {
 }
 
 impl Browser {
-    /// Follows a link or a form of the page at `path`, below the page.
-    async fn ask(&mut self, path: &str, form_body: Option<&str>) -> Answer {
-        let below = path.strip_prefix(self.outside);
-        let below = below.unwrap_or_else(|| panic!("{path} is not of the page"));
-        let target = format!("{}{below}", self.inside);
-        let asked = match form_body {
-            Some(body) => form(&target, body),
-            None => get(&target),
+    /// Follows a link, or sends a form, below the page. Returns where that leads, and the answer.
+    async fn open(&mut self, url: Url, body: Option<&str>) -> (Url, Answer) {
+        let below = url.path().strip_prefix(self.outside);
+        let below = below.unwrap_or_else(|| panic!("{url} is not of the page"));
+        let target = match format!("{}{below}", self.inside) {
+            empty if empty.is_empty() => "/".to_owned(),
+            target => target,
         };
+        let asked = body.map_or_else(|| get(&target), |body| form(&target, body));
         let answer = asked.with("cookie", &self.cookie).send(&self.router).await;
         if answer.fields.contains_key("set-cookie") {
             let cookie = answer.field("set-cookie");
-            cookie
-                .split(';')
-                .next()
-                .expect("a cookie")
-                .clone_into(&mut self.cookie);
+            let (pair, _) = cookie.split_once(';').expect("attributes");
+            pair.clone_into(&mut self.cookie);
         }
-        answer
+        if answer.status != StatusCode::SEE_OTHER {
+            assert_eq!(answer.status, StatusCode::OK, "{url}: {answer:?}");
+            return (url, answer);
+        }
+        let next = url.join(&answer.field("location")).expect("a URL");
+        assert_eq!(next.origin(), url.origin());
+        Box::pin(self.open(next, None)).await
     }
+}
 
-    /// Sends a form, and returns the page that is shown next.
-    async fn send(&mut self, path: &str, body: &str) -> Answer {
-        let answer = self.ask(path, Some(body)).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{answer:?}");
-        let base = url::Url::parse(&format!("https://example.com{path}")).expect("a URL");
-        let next = base.join(&answer.field("location")).expect("a URL");
-        assert_eq!(next.origin(), base.origin());
-        self.ask(next.path(), None).await
-    }
+/// Returns where the link or the form of a page leads whose URL ends so.
+fn link((url, page): &(Url, Answer), end: &str) -> Url {
+    let (before, _) = page.body.split_once(&format!("{end}\"")).expect(end);
+    let start = before.rsplit('"').next().expect("a quote");
+    url.join(&format!("{start}{end}")).expect("a URL")
 }
 
 /// A proxy may show the page at another path than the process sees.
 #[tokio::test]
-async fn forms_stay_on_the_page_behind_a_proxy() {
+async fn links_and_forms_stay_on_the_page_behind_a_proxy() {
     let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_second(1));
     let admin = || {
         let admin = Admin::new(&limiter).access(Access::bearer(SECRET).unwrap());
         admin.into_router()
     };
-    let service = || Router::new().nest_service("/admin", admin());
-    let nested = Router::new().nest("/admin", admin());
-    for (router, inside, outside) in [
-        (admin(), "/", "/"),
-        (admin(), "/", "/ops/limits/"),
-        (service(), "/admin/", "/admin/"),
-        (service(), "/admin/", "/"),
-        (service(), "/admin/", "/ops/limits/"),
-        (nested, "/admin/", "/ops/limits/"),
+    let service = |path| Router::new().nest_service(path, admin());
+    let nested = || Router::new().nest("/admin", admin());
+    for (router, inside, outside, page) in [
+        (admin(), "", "", "/"),
+        (admin(), "", "/ops/limits", "/"),
+        (service("/admin"), "/admin", "/admin", "/"),
+        (service("/admin"), "/admin", "/admin", ""),
+        (service("/a/b"), "/a/b", "/a/b", ""),
+        (service("/admin"), "/admin", "", "/"),
+        (service("/admin"), "/admin", "/ops/limits", "/"),
+        (nested(), "/admin", "/admin", ""),
+        (nested(), "/admin", "/ops/limits", "/session"),
     ] {
         let mut browser = Browser {
             router,
@@ -244,14 +212,23 @@ async fn forms_stay_on_the_page_behind_a_proxy() {
             outside,
             cookie: String::new(),
         };
-        let session = format!("{outside}session");
-        let page = browser.send(&session, &format!("token={SECRET}")).await;
-        assert_eq!(page.status, StatusCode::OK, "{outside}: {page:?}");
-        let log_out = r#"action="./session-end""#;
-        assert!(page.body.contains(log_out), "{outside}: {page:?}");
-
-        let page = browser.send(&format!("{outside}session-end"), "").await;
-        assert_eq!(page.status, StatusCode::OK, "{outside}: {page:?}");
-        assert!(page.body.contains(r#"action="./session""#), "{page:?}");
+        let url = format!("https://example.com{outside}{page}");
+        let login = browser.open(url.parse().expect("a URL"), None).await;
+        let token = format!("token={SECRET}");
+        let page = browser.open(link(&login, "session"), Some(&token)).await;
+        for (page, file, kind) in [
+            (&login, "admin.css", "text/css"),
+            (&login, "admin.svg", "image/svg+xml"),
+            (&page, "admin.css", "text/css"),
+            (&page, "admin.js", "text/javascript"),
+        ] {
+            let (_, found) = browser.open(link(page, file), None).await;
+            let is_so = found.field("content-type").starts_with(kind) && !found.body.is_empty();
+            assert!(is_so, "{outside} {file}: {found:?}");
+        }
+        let asked = Some("caller=ann&policy=");
+        let page = browser.open(link(&page, "/look-up"), asked).await;
+        let page = browser.open(link(&page, "session-end"), Some("")).await;
+        link(&page, "session");
     }
 }

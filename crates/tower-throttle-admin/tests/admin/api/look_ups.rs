@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 use tower_throttle::{Fingerprint, OnMissingKey, key::PeerAddr};
+use tower_throttle_admin::Admin;
 
 use super::{ask_times, plan};
 use crate::support::prelude::*;
 use crate::{
     logged::logged,
-    operator::Operator,
+    operator::{Operator, each},
     support::web::{get, layer_of, standing_store},
 };
 
@@ -17,8 +18,10 @@ async fn a_look_up_shows_what_a_peek_shows_and_takes_nothing() {
     let (layer, _) = layer_of([plan(), all]);
     let request = get([("x-api-key", "k1")]);
     ask_times(&layer, "k1", 3);
-    let ann = Operator::new(&layer);
+    let ann = Operator::new(Admin::new(&layer));
     let before = layer.metrics();
+    let buckets = layer.buckets(&RequestHead::from(&request));
+    let buckets = buckets.expect("a key");
     for caller in [
         json!("k1"),
         json!(["k1"]),
@@ -28,8 +31,7 @@ async fn a_look_up_shows_what_a_peek_shows_and_takes_nothing() {
         let found = ann.look_up(caller).await;
         let own = Fingerprint::from(&Key::from("k1")).to_string();
         assert_eq!(found["fingerprint"], own);
-        let buckets = layer.buckets(&RequestHead::from(&request));
-        let peeked = at_once(buckets.expect("a key").peek()).expect("a decision");
+        let peeked = at_once(buckets.peek()).expect("a decision");
         let policies = found["policies"].as_array().expect("a list").iter();
         for (found, peeked) in policies.zip(peeked.policies()) {
             let ms = |time: Duration| json!(time.as_micros().div_ceil(1_000) as u64);
@@ -56,41 +58,42 @@ async fn a_look_up_may_name_a_policy_and_a_limiter() {
         let builder = RateLimitLayer::builder().name(name).store(store.clone());
         builder.policy(plan()).build().expect("a layer")
     };
-    let (one, other) = (build("one"), build("other"));
     let limiter = Limiter::new(store.clone(), Policy::new("mails", FixedWindow::per_day(5)));
-    let ann = Operator::new(&one).also(&other).also(&limiter);
-    let names = async |body: &str| {
-        let body = serde_json::from_str(body).expect("JSON");
-        let found = ann.post("lookup", body).await;
-        let policies = found["policies"].as_array().expect("a list").iter();
-        let name =
-            |policy: &Value| format!("{}/{}", policy["limiter"], policy["policy"]).replace('"', "");
-        policies.map(name).collect::<Vec<_>>().join(" ")
-    };
-    let all = "one/plan other/plan default/mails";
-    for (body, expected) in [
-        (r#"{"caller":"k1"}"#, all),
-        (r#"{"caller":"k1","policy":"plan"}"#, "one/plan other/plan"),
-        (r#"{"caller":"k1","limiter":"other"}"#, "other/plan"),
+    let admin = Admin::new(&build("one")).target(&build("other"));
+    let ann = Operator::new(admin.target(&limiter));
+    let body = |more: &str| format!(r#"{{"caller":"k1"{more}}}"#);
+    for (more, expected) in [
+        ("", &["one plan", "other plan", "default mails"][..]),
+        (r#","policy":"plan""#, &["one plan", "other plan"]),
+        (r#","limiter":"other""#, &["other plan"]),
     ] {
-        assert_eq!(names(body).await, expected);
+        let found = ann.call("lookup", body(more)).await.json();
+        let found = each(&found["policies"], "limiter policy");
+        let expected = expected.iter().map(|one| one.split(' ').collect::<Value>());
+        assert!(expected.eq(found.iter().cloned()), "{more}: {found:?}");
     }
     let no_policy = "no layer and no limiter has this policy; there are ";
+    let no_limiter = "there is no layer and no limiter of this name; there are default, one, other";
     // The second is a policy of another one.
-    for (of, code, policies) in [
-        (r#""policy":"plam""#, "unknown-policy", "mails, plan"),
+    for (more, code, detail) in [
         (
-            r#""limiter":"one","policy":"mails""#,
+            r#","policy":"plam""#,
             "unknown-policy",
-            "plan",
+            format!("{no_policy}mails, plan"),
         ),
-        (r#""limiter":"ones""#, "unknown-limiter", ""),
+        (
+            r#","limiter":"one","policy":"mails""#,
+            "unknown-policy",
+            format!("{no_policy}plan"),
+        ),
+        (
+            r#","limiter":"ones""#,
+            "unknown-limiter",
+            no_limiter.to_owned(),
+        ),
     ] {
-        let body = format!(r#"{{"caller":"k1",{of}}}"#);
-        let found = ann.denied("lookup", body, (404, code)).await;
-        let is_of_policy = code == "unknown-policy";
-        let expected = format!("{no_policy}{policies}");
-        assert!(!is_of_policy || found == expected, "{found}");
+        let found = ann.denied("lookup", body(more), (404, code)).await;
+        assert_eq!(found, detail);
     }
 }
 
@@ -102,7 +105,7 @@ async fn an_extractor_that_panics_is_a_problem_of_the_call_alone() {
         Ok(Key::from(*user.expect("a user")))
     };
     let layer = layer_of([Policy::new("user", FixedWindow::per_day(2)).key(expects)]).0;
-    let ann = Operator::new(&layer);
+    let ann = Operator::new(Admin::new(&layer));
     let of_request = json!({ "caller": "header:x-user=7" });
     ann.denied("lookup", of_request, (500, "panicked")).await;
     let found = ann.look_up("number:7");
@@ -117,34 +120,25 @@ fn look_ups_are_no_sign_of_a_mistake_in_the_application() {
 
     let hourly = |name: &str| Policy::new(name, FixedWindow::per_hour(500));
     let by_user = key::extension(|user: &User| user.0);
-    let (layer, _) = layer_of([
-        hourly("user")
-            .key(by_user)
-            .on_missing_key(OnMissingKey::Skip),
-        hourly("proxied").key(key::client_ip(["10.0.0.1"])),
-    ]);
-    let ann = Operator::new(&layer);
+    let by_user = hourly("user")
+        .key(by_user)
+        .on_missing_key(OnMissingKey::Skip);
+    let proxied = hourly("proxied").key(key::client_ip(["10.0.0.1"]));
+    let (layer, _) = layer_of([by_user, proxied]);
+    let ann = Operator::new(Admin::new(&layer));
     let wiring = |run: &dyn Fn()| {
         let log = logged(run).into_iter();
         log.filter(|line| line.contains("tower_throttle::wiring"))
             .count()
     };
     let of = |peer: &str| {
-        json!([
-            "header:x-forwarded-for=192.0.2.1",
-            "header:forwarded=for=192.0.2.1",
-            peer
-        ])
+        let forwarded = "header:forwarded=for=192.0.2.1";
+        json!(["header:x-forwarded-for=192.0.2.1", forwarded, peer])
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
-    let runtime = runtime.expect("a runtime");
     let look_ups = || {
         for caller in [of("ip:10.0.0.1"), of("ip:10.0.0.2"), json!("ip:10.0.0.3")] {
             for _ in 0..120 {
-                let body = json!({ "caller": caller });
-                runtime.block_on(ann.post("lookup", body));
+                super::runtime().block_on(ann.look_up(caller.clone()));
             }
         }
     };

@@ -2,13 +2,13 @@
 
 mod audit;
 mod changes;
-mod files;
 mod look_ups;
 mod page;
 mod reads;
 mod samples;
 
 use tower_throttle::control::Control;
+use tower_throttle_admin::Admin;
 
 use crate::support::prelude::*;
 use crate::{
@@ -29,7 +29,7 @@ fn page<const N: usize>(policies: [Policy; N]) -> (RateLimitLayer, Control, Oper
     let policies = policies.into_iter();
     let builder = policies.fold(builder, |builder, policy| builder.policy(policy));
     let layer = builder.control(control.clone()).build().expect("a layer");
-    let ann = Operator::new(&layer).with(&control);
+    let ann = Operator::new(Admin::new(&layer).control(&control));
     (layer, control, ann)
 }
 
@@ -42,4 +42,10 @@ fn ask_times(layer: &RateLimitLayer, key: &str, times: usize) {
     for _ in 0..times {
         status(layer, key);
     }
+}
+
+/// For tests that read the log of their thread.
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("a runtime")
 }

@@ -3,7 +3,6 @@
 use std::time::UNIX_EPOCH;
 
 use axum::Router;
-use http::Method;
 use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
@@ -11,30 +10,22 @@ use tokio::{
 };
 use tower_throttle::metrics::StoreMetrics;
 
+use tower_throttle_admin::Admin;
+
 use super::ask_times;
-use crate::operator::{self, Operator, parts, request};
 use crate::support::prelude::*;
+use crate::{
+    asked::get,
+    operator::{self, Operator, assert_parts},
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A store that counts how often its numbers are read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Counted {
     store: MemoryStore,
     looks: Arc<AtomicUsize>,
-}
-
-impl Counted {
-    fn new() -> Self {
-        Self {
-            store: MemoryStore::new(),
-            looks: Arc::default(),
-        }
-    }
-
-    fn looks(&self) -> usize {
-        self.looks.load(Ordering::Relaxed)
-    }
 }
 
 impl Store for Counted {
@@ -58,7 +49,7 @@ fn plan() -> Policy {
 
 fn layer() -> (RateLimitLayer, Router) {
     let layer = RateLimitLayer::new(plan());
-    let router = Operator::new(&layer).router();
+    let router = Operator::new(Admin::new(&layer)).router();
     (layer, router)
 }
 
@@ -84,31 +75,30 @@ fn tasks() -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn numbers_are_read_once_a_second_for_all_pages_and_never_when_nobody_looks() {
-    let store = Counted::new();
+    let store = Counted::default();
+    let looks = || store.looks.load(Ordering::Relaxed);
     let limiter = Limiter::new(store.clone(), TokenBucket::per_second(5));
-    let router = Operator::new(&limiter).router();
+    let router = Operator::new(Admin::new(&limiter)).router();
     sleep(60 * MINUTE).await;
-    assert_eq!((store.looks(), tasks()), (0, 0));
+    assert_eq!((looks(), tasks()), (0, 0));
 
     for _ in 0..3 {
         assert!(samples(&router).await.is_empty());
     }
     sleep(Duration::from_millis(10_500)).await;
     // One before the first second.
-    assert_eq!((store.looks(), tasks()), (11, 1));
+    assert_eq!((looks(), tasks()), (11, 1));
     // It goes on for fifteen minutes after the last look.
     assert_eq!(samples(&router).await.len(), 10);
     sleep(15 * MINUTE + Duration::from_secs(1)).await;
-    let looks = store.looks();
-    assert_eq!(looks, 11 + 900);
-    assert_eq!(tasks(), 0);
+    assert_eq!((looks(), tasks()), (11 + 900, 0));
     sleep(60 * MINUTE).await;
-    assert_eq!((store.looks(), tasks()), (looks, 0));
+    assert_eq!((looks(), tasks()), (11 + 900, 0));
 
     // The next one starts anew.
     begin(&router).await;
     next(&router).await;
-    assert_eq!((store.looks(), tasks()), (looks + 2, 1));
+    assert_eq!((looks(), tasks()), (11 + 900 + 2, 1));
     drop(router);
     sleep(MINUTE).await;
     assert_eq!(tasks(), 0);
@@ -121,7 +111,7 @@ async fn a_sample_has_what_happened_in_its_second() {
         .shadow();
     let layer = RateLimitLayer::builder().policy(plan()).policy(shadow);
     let layer = layer.build().expect("a layer");
-    let router = Operator::new(&layer).router();
+    let router = Operator::new(Admin::new(&layer)).router();
     ask_times(&layer, "k1", 7);
     begin(&router).await;
     assert_eq!(next(&router).await["limiters"][0]["allowed"], 0.0);
@@ -130,28 +120,17 @@ async fn a_sample_has_what_happened_in_its_second() {
     let busy = next(&router).await;
     assert_eq!(busy["over_ms"], 1_000);
     let limiter = &busy["limiters"][0];
-    assert_eq!(
-        parts(limiter, "allowed denied shadow_denied"),
-        json!([2.0, 3.0, 5.0])
+    assert_parts(
+        limiter,
+        "allowed denied shadow_denied sources.store sources.local",
+        &json!([2.0, 3.0, 5.0, 5.0, 0.0]),
     );
-    assert_eq!(
-        parts(limiter, "sources.store sources.local"),
-        json!([5.0, 0.0])
-    );
-    assert_eq!(
-        limiter["policies"],
-        json!([
-            { "name": "plan", "allowed": 2.0, "denied": 3.0, "shadow_denied": 0.0 },
-            { "name": "new", "allowed": 0.0, "denied": 0.0, "shadow_denied": 5.0 },
-        ])
-    );
-    assert_eq!(
-        busy["stores"],
-        json!([{
-            "name": "memory", "up": true, "in_flight": null, "calls": null,
-            "p50_ms": null, "p99_ms": null, "checks_per_call": null,
-        }])
-    );
+    let expected = json!([["plan", 2.0, 3.0, 0.0], ["new", 0.0, 0.0, 5.0]]);
+    let names = "name allowed denied shadow_denied";
+    assert_parts(&limiter["policies"], names, &expected);
+    let names = "name up in_flight calls p50_ms p99_ms checks_per_call";
+    let expected = json!([["memory", true, null, null, null, null, null]]);
+    assert_parts(&busy["stores"], names, &expected);
     assert_eq!(next(&router).await["limiters"][0]["denied"], 0.0);
     assert_eq!(samples(&router).await[1], busy);
 }
@@ -179,19 +158,12 @@ async fn rates_are_over_the_true_time_after_the_machine_was_suspended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_history_begins_when_the_page_is_opened() {
+async fn the_history_begins_when_the_page_is_opened_and_is_that_of_five_minutes() {
     let (_, router) = layer();
-    let page = request(Method::GET, "/", "");
-    let page = router.clone().oneshot(page).await.expect("a response");
-    assert_eq!((page.status().as_u16(), tasks()), (200, 1));
+    let page = get("/").send(&router).await;
+    assert_eq!((page.status.as_u16(), tasks()), (200, 1));
     sleep(Duration::from_millis(10_500)).await;
     assert_eq!(samples(&router).await.len(), 10);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_history_is_that_of_five_minutes() {
-    let (_, router) = layer();
-    begin(&router).await;
     sleep(Duration::from_secs(400)).await;
     assert_eq!(samples(&router).await.len(), 300);
 }
@@ -202,7 +174,7 @@ async fn a_page_with_many_policies_keeps_fewer_seconds_than_five_minutes() {
         (0..600).map(|number| Policy::new(format!("{number:064}"), FixedWindow::per_day(2)));
     let builder = policies.fold(Limiter::builder(), |builder, policy| builder.policy(policy));
     let limiter = builder.build().expect("a limiter");
-    let router = Operator::new(&limiter).router();
+    let router = Operator::new(Admin::new(&limiter)).router();
     begin(&router).await;
     sleep(Duration::from_secs(150)).await;
     let history = samples(&router).await;

@@ -19,10 +19,9 @@ use axum::{
 use http::{HeaderMap, Version};
 use tower::ServiceExt;
 
-use super::{builders, read};
-use crate::{Readers, builders::Builders};
+use crate::{Config, Readers, builders::Builders};
 use tower_throttle::{
-    Decision, Denied, Key, ManualClock, MemoryStore, Outcome, RateLimitLayer,
+    Decision, Denied, Key, ManualClock, MemoryStore, MemoryStoreBuilder, Outcome, RateLimitLayer,
     RateLimitLayerBuilder, RequestHead, Settle, StoreError,
     key::{self, PeerAddr},
     metrics::{Observe, Observed},
@@ -66,14 +65,17 @@ pub(super) fn tenant(head: &RequestHead<'_>) -> Option<Key> {
     text(head, "x-tenant").map(Key::from)
 }
 
+pub(super) fn number(head: &RequestHead<'_>) -> Option<Key> {
+    text(head, "x-size").map(|size| Key::from(u64::from(size.as_bytes()[0])))
+}
+
 pub(super) fn paying(head: &RequestHead<'_>) -> bool {
     head.headers().contains_key("x-paying")
 }
 
 pub(super) fn size(head: &RequestHead<'_>) -> u64 {
-    text(head, "x-size")
-        .and_then(|size| size.parse().ok())
-        .unwrap_or(1)
+    let size = text(head, "x-size");
+    size.and_then(|size| size.parse().ok()).unwrap_or(1)
 }
 
 pub(super) fn half(outcome: &Outcome<'_>) -> Settle {
@@ -105,6 +107,7 @@ impl World {
     pub(super) fn readers(&self) -> Readers {
         Readers::new()
             .key("tenant", tenant)
+            .key("number", number)
             .quota("plan", |head| text(head, "x-plan"))
             .when("paying", paying)
             .cost("size", size)
@@ -115,84 +118,63 @@ impl World {
             .headers_when("not_found", not_found)
             .client_address("proxied", key::client_ip(["10.0.0.0/8"]))
             .store("broken", Broken)
-            .store(
-                "small",
-                MemoryStore::builder()
-                    .clock(Arc::clone(&self.clock))
-                    .capacity(1)
-                    .build(),
-            )
+            .store("small", self.store().capacity(1).build())
             .clock("manual", Arc::clone(&self.clock))
     }
 
     /// Builds the first layer of a file. Its store is in memory, unless the file names another.
     pub(super) fn layer_of_file(&self, file: &str) -> RateLimitLayer {
-        let store = match file.contains("[store]") {
+        let store = match file.contains("store = {") {
             true => "",
             false => "store = { memory = true, clock = \"manual\" }\n",
         };
-        let config = read(&format!("{store}{file}")).readers(self.readers());
-        let builders = builders(&config);
+        let builders = self.builders(&format!("{store}{file}"));
         let store = builders.store.open().expect("a store").store;
         let (_, builder) = builders.layers.into_iter().next().expect("a layer");
         builder.store(store).build().expect("a layer")
     }
 
     pub(super) fn builders(&self, file: &str) -> Builders {
-        builders(&read(file).readers(self.readers()))
+        let config = Config::from_toml(&format!("version = 1\n{file}"));
+        let config = config.unwrap_or_else(|errors| panic!("{file}\n{errors}"));
+        let builders = Builders::read(&config.readers(self.readers()));
+        builders.unwrap_or_else(|errors| panic!("{errors}"))
+    }
+
+    fn store(&self) -> MemoryStoreBuilder {
+        MemoryStore::builder().clock(Arc::clone(&self.clock))
     }
 
     pub(super) fn layer_of_code(&self, builder: RateLimitLayerBuilder) -> RateLimitLayer {
-        let store = MemoryStore::builder().clock(Arc::clone(&self.clock));
-        builder.store(store.build()).build().expect("a layer")
-    }
-
-    pub(super) fn broken_layer(&self, builder: RateLimitLayerBuilder) -> RateLimitLayer {
-        builder.store(Broken).build().expect("a layer")
-    }
-
-    pub(super) fn advance(&self, time: Duration) {
-        self.clock.advance(time);
-    }
-
-    /// Waits for a future, in time that does not pass on its own.
-    pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build();
-        runtime.expect("a runtime").block_on(future)
+        let builder = builder.store(self.store().build());
+        builder.build().expect("a layer")
     }
 
     /// Sends requests, and returns all that comes back.
     ///
     /// They are separated by `;`. Each is a method, a target, and then header fields (`a=b`), `h2`,
-    /// or the address of the peer. A number before them repeats it. `wait 5` moves the clock.
+    /// or the address of the peer. `wait 5` moves the clock.
     pub(super) fn talk(&self, layer: &RateLimitLayer, requests: &str) -> String {
         let app = Router::new()
             .route("/users/{id}", any(handle))
             .fallback(handle)
             .layer(layer.clone());
-        self.block_on(async {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build();
+        runtime.expect("a runtime").block_on(async {
             let started = tokio::time::Instant::now();
             let mut lines = Vec::new();
             for request in requests.split(';') {
                 let words: Vec<_> = request.split_whitespace().collect();
                 if let ["wait", seconds] = words[..] {
                     let seconds = seconds.parse().expect("a number");
-                    self.advance(Duration::from_secs(seconds));
+                    self.clock.advance(Duration::from_secs(seconds));
                     continue;
                 }
-                let (times, words) = match words.split_first() {
-                    Some((first, rest)) if first.parse::<usize>().is_ok() => {
-                        (first.parse().expect("a number"), rest)
-                    }
-                    _ => (1, &words[..]),
-                };
-                for _ in 0..times {
-                    let response = app.clone().oneshot(request_of(words)).await;
-                    lines.push(shown(response.expect("a response")).await);
-                }
+                let response = app.clone().oneshot(request_of(&words)).await;
+                lines.push(shown(response.expect("a response")).await);
             }
             let top = layer.top_denied(9).offenders.into_iter();
             let names: Vec<_> = top.map(|offender| offender.name).collect();
@@ -223,11 +205,8 @@ fn request_of(words: &[&str]) -> Request {
             (None, Err(_)) => request.version(Version::HTTP_2),
         };
     }
-    let peer = PeerAddr(SocketAddr::new(peer, 4711));
-    request
-        .extension(peer)
-        .body(Body::empty())
-        .expect("a request")
+    let request = request.extension(PeerAddr(SocketAddr::new(peer, 4711)));
+    request.body(Body::empty()).expect("a request")
 }
 
 /// Answers with the status of the field `respond`, and the requested text.
@@ -236,23 +215,20 @@ async fn handle(request: Request) -> Response {
     let status = field("respond").map_or(200, |status| {
         status.to_str().expect("a text").parse().expect("a status")
     });
+    let decided = request.extensions().get::<Decision>().is_some();
     let mut response = Response::builder().status(status);
+    response = response.header("x-decided", decided.to_string());
     if let Some(cost) = field("x-cost") {
         response = response.header("x-cost", cost);
-    }
-    if request.extensions().get::<Decision>().is_some() {
-        response = response.header("x-decision", "yes");
     }
     response.body(Body::from("hello")).expect("a response")
 }
 
 async fn shown(response: Response) -> String {
     let (head, body) = response.into_parts();
-    let mut fields: Vec<_> = head
-        .headers
-        .iter()
-        .map(|(name, value)| format!("{name}: {value:?}"))
-        .collect();
+    let fields = head.headers.iter();
+    let fields = fields.map(|(name, value)| format!("{name}: {value:?}"));
+    let mut fields: Vec<_> = fields.collect();
     fields.sort();
     let body = to_bytes(body, 65_536).await.expect("a body");
     format!("{}\n{}\n{:?}", head.status, fields.join("\n"), body)

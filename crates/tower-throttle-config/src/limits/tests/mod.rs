@@ -45,6 +45,12 @@ impl Folder {
         let config = Config::from_path(self.path("limits.toml")).expect("a file");
         config.build().expect("limits")
     }
+
+    /// Writes `limits.toml`, and reads it as often as two intervals do.
+    fn deploy(&self, limits: &Limits, text: &str) {
+        self.write("limits.toml", text);
+        poll_twice(limits);
+    }
 }
 
 impl Drop for Folder {
@@ -67,31 +73,35 @@ fn deployed() -> (Folder, Limits) {
     (folder, limits)
 }
 
+/// Builds the limits of a text.
+fn limits_of(text: &str) -> Limits {
+    config(text).build().expect("limits")
+}
+
+fn config(text: &str) -> Config {
+    Config::from_toml(text).expect("a text")
+}
+
 /// Reads a watched file as often as two intervals do.
 fn poll_twice(limits: &Limits) {
     limits.shared.poll();
     limits.shared.poll();
 }
 
-/// Returns the limit that clients read.
-fn limit(limits: &Limits) -> u64 {
+/// Asserts the version, whether the file is rejected, and the limit that clients read.
+#[track_caller]
+fn assert_standing(limits: &Limits, (version, is_rejected, limit): (u64, bool, u64)) {
+    let status = limits.status();
+    let found = (status.version, status.rejected.is_some());
+    assert_eq!(found, (version, is_rejected));
     let layer = limits.layer("default").expect("a layer");
     let service = layer.layer(tower::service_fn(async |_: http::Request<()>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
     }));
     let answer = service.oneshot(http::Request::new(()));
     let answer = block_on(answer).expect("infallible");
-    let field = &answer.headers()["ratelimit-policy"];
-    let field = field.to_str().expect("a text");
-    let (_, rest) = field.split_once("q=").expect("a quota");
-    let digits = rest.split(';').next().expect("a number");
-    digits.parse().expect("a number")
-}
-
-/// Returns the version, whether the file is rejected, and the limit.
-fn standing(limits: &Limits) -> (u64, bool, u64) {
-    let status = limits.status();
-    (status.version, status.rejected.is_some(), limit(limits))
+    let expected = format!("\"burst\";q={limit};w=86400");
+    assert_eq!(answer.headers()["ratelimit-policy"], expected);
 }
 
 /// Asserts that the file is rejected with a message that has this in it.

@@ -2,71 +2,57 @@
 
 use std::time::Duration;
 
-use super::{assert_rejected, block_on, deployed, of, poll_twice, standing};
-use crate::tests::log::Log;
-use crate::{Config, ReloadError};
+use super::{
+    assert_rejected, assert_standing, block_on, config, deployed, limits_of, of, poll_twice,
+};
+use crate::{
+    ReloadError,
+    tests::log::{assert_one_line, logged},
+};
 use tower_throttle::control::Mode;
 
 #[test]
 fn each_wrong_version_is_logged_once_with_all_mistakes() {
     let (folder, limits) = deployed();
     let wrong = of(20).replace("shared = true", "shraed = true\nmode = \"shadows\"");
-    let log = Log::of(|| {
-        folder.write("limits.toml", &wrong);
-        poll_twice(&limits);
-        poll_twice(&limits);
-    });
-    let [line] = &log[..] else {
-        panic!("{log:?}");
+    let deploy = |text: &str| {
+        logged(|| {
+            folder.deploy(&limits, text);
+            poll_twice(&limits);
+        })
     };
-    let path = folder.path("limits.toml");
-    for part in [
+    let log = deploy(&wrong);
+    let expected = [
         "WARN tower_throttle::config: configuration rejected (",
         "unknown word \"shadows\"; did you mean \"shadow\"?",
         "\"shraed\"; did you mean \"shared\"?",
         "version 1 stays in force",
-    ] {
-        assert!(line.contains(part), "{line}");
-    }
-    let named = line.matches(&path.display().to_string()).count();
-    assert_eq!(named, 2, "{line}");
+    ];
+    assert_one_line(&log, &expected);
+    let path = folder.path("limits.toml").display().to_string();
+    assert_eq!(log[0].matches(&path).count(), 2, "{log:?}");
     let since = limits.status().rejected.expect("rejected").since;
 
     // Wrong in another way: it has been wrong since then.
-    let log = Log::of(|| {
-        folder.write("limits.toml", "version = 2");
-        poll_twice(&limits);
-    });
-    assert_eq!(log.len(), 1, "{log:?}");
+    assert_eq!(deploy("version = 2").len(), 1);
     assert_eq!(limits.status().rejected.expect("rejected").since, since);
 
-    let log = Log::of(|| {
-        folder.write("limits.toml", &of(20));
-        poll_twice(&limits);
-        poll_twice(&limits);
-    });
-    let [line] = &log[..] else {
-        panic!("{log:?}");
-    };
-    let expected =
-        "INFO tower_throttle::config: configuration version 2 applied (policy \"burst\": kept)";
-    assert!(line.contains(expected), "{line}");
+    let log = deploy(&of(20));
+    let applied = "configuration version 2 applied (policy \"burst\": kept)";
+    assert_one_line(&log, &["INFO tower_throttle::config: ", applied]);
     // The numbers of one policy have changed. That is not a name with two quotas.
-    assert_eq!(standing(&limits), (2, false, 20));
+    assert_standing(&limits, (2, false, 20));
 }
 
 #[test]
 fn the_store_cannot_change() {
     let (folder, limits) = deployed();
-    folder.write(
-        "limits.toml",
-        &format!("{}[store]\ncapacity = 5000\nmemory = true\n", of(20)),
-    );
-    let log = Log::of(|| poll_twice(&limits));
+    let other = format!("{}[store]\ncapacity = 5000\nmemory = true\n", of(20));
+    let log = logged(|| folder.deploy(&limits, &other));
     // A process can start with this file.
     let expected = "; version 1 stays in force, until the process restarts";
-    assert!(log.len() == 1 && log[0].contains(expected), "{log:?}");
-    assert_eq!(standing(&limits), (1, true, 10));
+    assert_one_line(&log, &[expected]);
+    assert_standing(&limits, (1, true, 10));
     let expected = "store: it cannot change while the process runs; restart it, or change it back (not-reloadable)";
     assert_rejected(&limits, expected);
 }
@@ -75,16 +61,13 @@ fn the_store_cannot_change() {
 fn wide_ranges_of_trusted_proxies_are_logged_once_when_limits_are_built() {
     let trusting =
         |ranges: &str, limit| format!("{}[client_ip]\ntrusted = [{ranges}]\n", of(limit));
-    let build = |ranges| {
-        let config = Config::from_toml(&trusting(ranges, 10)).expect("a text");
-        config.build().expect("limits")
-    };
     let narrow = r#""10.0.0.0/9", "192.0.2.7", "2001:db8::/33""#;
-    assert_eq!(Log::of(|| drop(build(narrow))), [""; 0]);
+    let log = logged(|| drop(limits_of(&trusting(narrow, 10))));
+    assert_eq!(log, [""; 0]);
     let wide = r#""10.0.0.0/8", "2001:db8::/32""#;
-    let log = Log::of(|| {
-        let limits = build(wide);
-        let next = Config::from_toml(&trusting(wide, 20)).expect("a text");
+    let log = logged(|| {
+        let limits = limits_of(&trusting(wide, 10));
+        let next = config(&trusting(wide, 20));
         limits.replace(next).expect("right");
     });
     let expected = [
@@ -105,37 +88,33 @@ fn a_reload_takes_a_file_at_once() {
         assert!(limits.reload().await.expect("a file").is_empty());
         folder.write("limits.toml", &of(20));
         let changes = limits.reload().await.expect("a file");
-        assert_eq!(
-            changes.to_string(),
-            r#"policy "burst": kept; quota: "10 per day" -> "20 per day""#
-        );
+        let expected = r#"policy "burst": kept; quota: "10 per day" -> "20 per day""#;
+        assert_eq!(changes.to_string(), expected);
         folder.write("limits.toml", "version = 1\n");
         for _ in 0..2 {
             let error = limits.reload().await.expect_err("no policy");
             assert!(matches!(&error, ReloadError::Rejected(_)), "{error}");
         }
     });
-    assert_eq!(standing(&limits), (2, true, 20));
+    assert_standing(&limits, (2, true, 20));
     // What was taken by hand is not taken again.
-    folder.write("limits.toml", &of(20));
-    poll_twice(&limits);
-    assert_eq!(standing(&limits), (2, false, 20));
+    folder.deploy(&limits, &of(20));
+    assert_standing(&limits, (2, false, 20));
 }
 
 #[test]
 fn a_reload_needs_a_file_and_a_runtime() {
-    let config = Config::from_toml(&of(10)).expect("a text");
-    let limits = config.build().expect("limits");
-    let no_runtime = Err(ReloadError::NoRuntime);
+    let limits = limits_of(&of(10));
     let (_folder, of_file) = deployed();
-    assert_eq!(of_file.watch(Duration::ZERO), no_runtime);
+    let watched = of_file.watch(Duration::ZERO);
+    assert_eq!(watched, Err(ReloadError::NoRuntime));
     block_on(async {
         assert_eq!(limits.reload().await, Err(ReloadError::NoFile));
         assert_eq!(limits.watch(Duration::ZERO), Err(ReloadError::NoFile));
     });
-    let changes = limits.replace(Config::from_toml(&of(20)).expect("a text"));
+    let changes = limits.replace(config(&of(20)));
     assert!(!changes.expect("right").is_empty());
-    assert_eq!(standing(&limits), (2, false, 20));
+    assert_standing(&limits, (2, false, 20));
 }
 
 #[test]
@@ -146,15 +125,13 @@ fn an_entry_that_no_longer_fits_after_a_reload_is_reported() {
         let shadow = control.set_mode("burst", Mode::Shadow);
         shadow.await.expect("it is made");
         assert_eq!(control.status().problem, None);
-        folder.write("limits.toml", &of(10).replace("10 per day", "10 at once"));
-        poll_twice(&limits);
+        let permits = of(10).replace("10 per day", "10 at once");
+        folder.deploy(&limits, &permits);
         let problem = control.status().problem.expect("permits have no shadow");
         assert!(problem.starts_with("layer default: "), "{problem}");
-        folder.write("limits.toml", &of(10));
-        poll_twice(&limits);
+        folder.deploy(&limits, &of(10));
         assert_eq!(control.status().problem, None);
-        let permits = of(10).replace("10 per day", "10 at once");
-        let changes = limits.replace(Config::from_toml(&permits).expect("a text"));
+        let changes = limits.replace(config(&permits));
         assert!(!changes.expect("right").is_empty());
         assert!(control.status().problem.is_some());
     });

@@ -43,11 +43,8 @@ fn buckets_start_afresh_where_name_or_algorithm_change() {
             let effect = replace(&limits, &policy("api", after)).all()[0].effect;
             let left = remaining(&ask_plainly(&layer));
             // What the changes say is what happens.
-            assert_eq!(
-                left,
-                if effect == Effect::Kept { 18 } else { 19 },
-                "{before} {after}"
-            );
+            let expected = if effect == Effect::Kept { 18 } else { 19 };
+            assert_eq!(left, expected, "{before} {after}");
             assert!(!is_kept || effect == Effect::Kept, "{before} {after}");
 
             let changes = replace(&limits, &policy("web", after));
@@ -80,11 +77,8 @@ async fn a_wait_ends_under_the_version_that_it_began_with() {
     assert_eq!(policy_of(&answer), "\"api\";q=1000;w=60");
     let answer = waiting.await.expect("a task").expect("a response");
     assert_eq!(policy_of(&answer), "\"api\";q=1;w=60");
-    assert!(
-        started.elapsed() > Duration::from_secs(58),
-        "{:?}",
-        started.elapsed()
-    );
+    let took = started.elapsed();
+    assert!(took > Duration::from_secs(58), "{took:?}");
     let numbers = layer.metrics();
     assert_eq!((numbers.requests.allowed, numbers.waiting), (3, 0));
 }
@@ -98,13 +92,13 @@ fn a_permit_is_held_from_one_version_to_the_next() {
             std::future::pending::<Result<http::Response<String>, std::convert::Infallible>>()
         },
     ));
-    let mut running = tokio_test_task(Service::call(&mut service, plain()));
-    assert!(running());
+    let mut running = Box::pin(Service::call(&mut service, plain()));
+    assert!(poll(&mut running).is_pending());
     assert_eq!(ask_plainly(&layer).status, 429);
 
     replace(&limits, &policy("jobs", "2 at once"));
-    let mut another = tokio_test_task(Service::call(&mut service, plain()));
-    assert!(another());
+    let mut another = Box::pin(Service::call(&mut service, plain()));
+    assert!(poll(&mut another).is_pending());
     assert_eq!(ask_plainly(&layer).status, 429);
     drop(running);
     assert_eq!(ask_plainly(&layer).status, 200);
@@ -119,24 +113,20 @@ async fn what_a_request_holds_is_settled_by_the_version_that_it_began_with() {
     let limits = limits_of(&settled("fixed window of 2 per day", 401));
     let layer = limits.layer("default").expect("a layer");
     let left = async || {
-        let buckets = layer
-            .buckets(&RequestHead::from(&plain()))
-            .expect("a bucket");
-        let decision = buckets.peek().await.expect("in memory");
+        let buckets = layer.buckets(&RequestHead::from(&plain()));
+        let decision = buckets.expect("a bucket").peek().await;
+        let decision = decision.expect("in memory");
         decision.policies().map(|policy| policy.remaining()).min()
     };
-    let (respond, handler) = {
-        let respond = Arc::new(Notify::new());
-        let told = Arc::clone(&respond);
-        let handler = tower::service_fn(move |request| {
-            let told = Arc::clone(&told);
-            async move {
-                told.notified().await;
-                hello(request).await
-            }
-        });
-        (respond, handler)
-    };
+    let respond = Arc::new(Notify::new());
+    let responds = Arc::clone(&respond);
+    let handler = tower::service_fn(move |request| {
+        let responds = Arc::clone(&responds);
+        async move {
+            responds.notified().await;
+            hello(request).await
+        }
+    });
     let running = tokio::spawn(layer.layer(handler).oneshot(plain()));
     eventually_async("a held unit", async || left().await == Some(1)).await;
 
@@ -150,13 +140,4 @@ async fn what_a_request_holds_is_settled_by_the_version_that_it_began_with() {
 
     assert_eq!(ask_plainly(&layer).status, 200);
     eventually_async("the charge", async || left().await == Some(2)).await;
-}
-
-/// Polls a future once each time, and returns whether it goes on.
-fn tokio_test_task<F: Future>(future: F) -> impl FnMut() -> bool {
-    let mut future = Box::pin(future);
-    move || {
-        let mut context = Context::from_waker(Waker::noop());
-        future.as_mut().poll(&mut context).is_pending()
-    }
 }

@@ -58,10 +58,9 @@ async fn limits_on_a_store_of_the_application_follow_a_document_of_its_own() {
     assert!(limits.control().is_some());
     let layer = limits.layer("default").expect("a layer");
     control.set_mode("api", Mode::Off).await.expect("set");
-    assert_eq!(
-        [(); 2].map(|()| ask_plainly(&layer).status.as_u16()),
-        [200; 2]
-    );
+    for _ in 0..2 {
+        assert_eq!(ask_plainly(&layer).status, 200);
+    }
 }
 
 #[cfg(feature = "redis")]

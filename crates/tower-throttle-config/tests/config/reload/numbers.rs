@@ -2,7 +2,8 @@
 
 use tower_throttle_config::Config;
 
-use super::{ask_plainly, limits_of, policy, replace};
+use super::{ask_plainly, limits_of, parameter, policy, replace};
+use crate::support::left_of;
 
 fn value(text: &str, series: &str) -> f64 {
     let line = text
@@ -44,10 +45,8 @@ fn layers_come_and_go() {
     ));
     let api = limits.layer("api").expect("a layer");
     let unknown = limits.layer("apo").expect_err("no layer").to_string();
-    assert_eq!(
-        unknown,
-        r#"the file has no layer "apo"; did you mean "api"?"#
-    );
+    let expected = r#"the file has no layer "apo"; did you mean "api"?"#;
+    assert_eq!(unknown, expected);
     let unknown = limits.limiter("mails").expect_err("no limiter").to_string();
     assert_eq!(unknown, r#"the file has no limiter "mails"; use "jobs""#);
     // Requests may pass through it, and a process that starts with this file has none.
@@ -59,10 +58,7 @@ fn layers_come_and_go() {
         "layer \"api\": the process uses it, and the file has it no longer; keep it, or restart the \
          process without it (not-reloadable)"
     );
-    assert_eq!(
-        ask_plainly(&api).field("ratelimit-policy").as_deref(),
-        Some("\"api\";q=10;w=86400")
-    );
+    assert_eq!(parameter(&ask_plainly(&api), "ratelimit-policy", "q"), "10");
 
     drop(api);
     let changes = limits.replace(config).expect("nothing has what is gone");
@@ -81,13 +77,7 @@ fn a_limiter_follows_the_file() {
     let text = |quota| format!("{}[limiter.jobs]\n", policy("jobs", quota));
     let limits = limits_of(&text("1 per day, burst 10"));
     let limiter = limits.limiter("jobs").expect("a limiter");
-    let remaining = || {
-        let decision = limiter.check_now("ann").expect("in memory");
-        decision
-            .policies()
-            .map(|policy| policy.remaining())
-            .collect::<Vec<_>>()
-    };
+    let remaining = || left_of(&limiter.check_now("ann").expect("in memory"));
     assert_eq!(remaining(), [9]);
     replace(&limits, &text("1 per day, burst 20"));
     assert_eq!(remaining(), [18]);

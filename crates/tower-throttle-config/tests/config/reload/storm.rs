@@ -22,18 +22,12 @@ fn version(number: u64, store: &str) -> String {
     format!(
         r#"
         version = 1
-        [[policy]]
-        name = "turn-{name}"
-        quota = "fixed window of {limit} per day"
-        key = "header:{key}"
-        [[policy]]
-        name = "cap"
-        quota = "fixed window of {CAP} per day"
-        shared = true
-        [layer.default]
-        partition_key_secret = "a secret of the test"
-        [store]
-        {store}
+        store = {{ {store} }}
+        policy = [
+            {{ name = "turn-{name}", quota = "fixed window of {limit} per day", key = "header:{key}" }},
+            {{ name = "cap", quota = "fixed window of {CAP} per day", shared = true }},
+        ]
+        layer = {{ default = {{ partition_key_secret = "a secret of the test" }} }}
         "#
     )
 }
@@ -48,25 +42,18 @@ fn begin(layer: &RateLimitLayer) -> impl FnOnce() -> Answer + use<> {
 /// What an answer says of its version: the name, the limit, and the key.
 fn seen(answer: &Answer) -> (String, u64, String) {
     let field = answer.field("ratelimit-policy").expect("a field");
-    let policy = field
-        .split(',')
-        .find(|policy| policy.contains("\"turn-"))
-        .expect("the policy");
-    let mut parts = policy.trim().split(';');
-    let name = parts.next().expect("a name").trim_matches('"').to_owned();
-    let value = |name: &str| {
-        let part = parts.clone().find_map(|part| part.strip_prefix(name));
-        part.unwrap_or_else(|| panic!("no {name} in {field}"))
-            .to_owned()
+    let turn = field.split(',').find(|policy| policy.contains("turn-"));
+    let turn: Vec<_> = turn.expect("the policy").trim().split(';').collect();
+    let [name, limit, _, key] = turn[..] else {
+        panic!("{field}");
     };
-    let limit = value("q=").parse().expect("a number");
     // It names the policies with the least room.
     let level = answer.field("ratelimit").expect("a field");
-    let other = ["turn-even", "turn-odd"]
-        .into_iter()
-        .find(|other| *other != name);
-    assert!(!level.contains(other.expect("a name")), "{field} {level}");
-    (name, limit, value("pk="))
+    let is_even = name.contains("even");
+    let other = ["turn-even", "turn-odd"][usize::from(is_even)];
+    assert!(!level.contains(other), "{field} {level}");
+    let limit = limit.trim_start_matches("q=").parse().expect("a number");
+    (name.trim_matches('"').to_owned(), limit, key.to_owned())
 }
 
 /// Checks that all parts of an answer are of one version. Returns 1 if the request was admitted.
@@ -144,11 +131,8 @@ fn assert_counted(store: &str, readers: Readers) {
     // The last version is odd, and the policy of even ones has its counts.
     let odd = numbers.policy("turn-odd").expect("the policy").allowed;
     replace(&limits, &version(0, store));
-    let even = layer
-        .metrics()
-        .policy("turn-even")
-        .expect("the policy")
-        .allowed;
+    let numbers = layer.metrics();
+    let even = numbers.policy("turn-even").expect("the policy").allowed;
     assert_eq!(odd + even, sent);
     assert_eq!(limits.status().version, 1 + 2 + VERSIONS + 1);
 }

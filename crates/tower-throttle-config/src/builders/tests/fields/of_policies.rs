@@ -1,19 +1,8 @@
 //! Fields of `[[policy]]`.
 
-use super::Case;
+use super::{Case, THREE, api, one};
 use crate::builders::tests::world::{half, size, tenant, text};
-use tower_throttle::{
-    FixedWindow, OnMissingKey, OnStoreFailure, Penalty, Policy, RateLimitLayer,
-    RateLimitLayerBuilder, TokenBucket, key, settle,
-};
-
-fn one(policy: Policy) -> RateLimitLayerBuilder {
-    RateLimitLayer::builder().policy(policy)
-}
-
-fn api() -> Policy {
-    Policy::new("api", TokenBucket::per_minute(2))
-}
+use tower_throttle::{OnMissingKey, OnStoreFailure, Penalty, Policy, TokenBucket, key, settle};
 
 fn tiers(name: Option<&str>) -> tower_throttle::Quota {
     let quota = match name {
@@ -23,36 +12,29 @@ fn tiers(name: Option<&str>) -> tower_throttle::Quota {
     quota.try_into().expect("a quota")
 }
 
-const THREE: &str = "GET /; GET /; GET /; wait 30; GET /";
-
 #[rustfmt::skip]
 pub(super) const CASES: &[Case] = &[
     ("policy.name", THREE, r#"policy = [{ name = "⟦api¦web⟧", quota = "2 per minute" }]"#, |_| one(api())),
     ("policy.quota", THREE, r#"policy = [{ name = "api", quota = "⟦2¦3⟧ per minute" }]"#, |_| one(api())),
     ("policy.key", "GET / x-api-key=a; GET / x-api-key=b; GET / x-api-key=b; GET / x-api-key=b; GET /",
-        r#"policy = [{ name = "api", quota = "2 per minute"⟦, key = "header:x-api-key"¦⟧ }]"#,
-        |_| one(api().key(key::header("x-api-key")))),
+        r#"⟦key = "header:x-api-key"¦⟧"#, |_| one(api().key(key::header("x-api-key")))),
     ("policy.on_missing_key", "GET /; GET / x-tenant=a",
-        r#"policy = [{ name = "api", quota = "2 per minute", key = "reader:tenant"⟦, on_missing_key = "skip"¦⟧ }]"#,
+        r#"key = "reader:tenant"⟦, on_missing_key = "skip"¦⟧"#,
         |_| one(api().key(tenant).on_missing_key(OnMissingKey::Skip))),
-    ("policy.on_missing_key", "GET / 192.0.2.1; GET / 192.0.2.2; GET / 192.0.2.3",
-        r#"policy = [{ name = "api", quota = "2 per minute", key = "reader:tenant", on_missing_key = "⟦share¦deny⟧" }]"#,
-        |_| one(api().key(tenant).on_missing_key(OnMissingKey::Share))),
     ("policy.shared", "GET / 192.0.2.1; GET / 192.0.2.2; GET / 192.0.2.3",
-        r#"policy = [{ name = "api", quota = "2 per minute"⟦, shared = true¦⟧ }]"#, |_| one(api().shared())),
+        "⟦shared = true¦⟧", |_| one(api().shared())),
     ("policy.when", "GET /; POST /",
-        r#"policy = [{ name = "api", quota = "2 per minute"⟦, when = { method = "POST" }¦⟧ }]"#,
-        |_| one(api().when(|head| head.method() == http::Method::POST))),
-    ("policy.cost", THREE, r#"policy = [{ name = "api", quota = "2 per minute"⟦, cost = 2¦⟧ }]"#, |_| one(api().cost(2))),
+        r#"⟦when = { method = "POST" }¦⟧"#, |_| one(api().when(|head| head.method() == http::Method::POST))),
+    ("policy.cost", THREE, "⟦cost = 2¦⟧", |_| one(api().cost(2))),
     ("cost_of_each.by", "GET / x-size=2; GET / x-size=0; GET / x-size=3; GET /",
-        r#"policy = [{ name = "api", quota = "2 per minute", cost = ⟦{ by = "size" }¦1⟧ }]"#, |_| one(api().cost_by(size))),
+        r#"cost = ⟦{ by = "size" }¦1⟧"#, |_| one(api().cost_by(size))),
     ("policy.max_debt", "GET / x-cost=100; GET /",
-        r#"policy = [{ name = "api", quota = "2 per minute", settle_by = { header = "x-cost" }⟦, max_debt = 3¦⟧ }]"#,
+        r#"settle_by = { header = "x-cost" }⟦, max_debt = 3¦⟧"#,
         |_| one(api().settle_by(settle::header("x-cost")).max_debt(3))),
-    ("policy.mode", THREE, r#"policy = [{ name = "api", quota = "2 per minute"⟦, mode = "shadow"¦⟧ }]"#, |_| one(api().shadow())),
-    ("policy.mode", THREE, r#"policy = [{ name = "api", quota = "2 per minute", mode = "⟦enforce¦shadow⟧" }]"#, |_| one(api())),
-    ("share.enforce_for", "GET / x-api-key=a; GET / x-api-key=a; GET / x-api-key=b; GET / x-api-key=b;
-            GET / x-api-key=c; GET / x-api-key=c; GET / x-api-key=d; GET / x-api-key=d",
+    ("policy.mode", THREE, r#"⟦mode = "shadow"¦⟧"#, |_| one(api().shadow())),
+    ("policy.mode", THREE, r#"mode = "⟦enforce¦shadow⟧""#, |_| one(api())),
+    ("share.enforce_for",
+        "GET / x-api-key=a; GET / x-api-key=a; GET / x-api-key=b; GET / x-api-key=b; GET / x-api-key=c; GET / x-api-key=c; GET / x-api-key=d; GET / x-api-key=d",
         r#"policy = [{ name = "api", quota = "1 per minute", key = "header:x-api-key", mode = { enforce_for = ⟦40¦100⟧ } }]"#,
         |_| {
             let policy =
@@ -60,16 +42,12 @@ pub(super) const CASES: &[Case] = &[
             one(policy.enforce_for_percent(40))
         }),
     ("policy.on_store_failure", "GET /",
-        r#"policy = [{ name = "api", quota = "2 per minute"⟦, on_store_failure = "deny"¦⟧ }]
-            [store]
-            reader = "broken""#,
+        r#"⟦on_store_failure = "deny"¦⟧ | store = { reader = "broken" }"#,
         |_| one(api().on_store_failure(OnStoreFailure::Deny))),
     ("policy.settle_by", "GET /; GET /; GET /; GET / respond=404; GET / respond=500; GET /",
-        r#"policy = [{ name = "api", quota = "2 per minute"⟦, settle_by = "failures"¦⟧ }]"#,
-        |_| one(api().settle_by(settle::failures()))),
+        r#"⟦settle_by = "failures"¦⟧"#, |_| one(api().settle_by(settle::failures()))),
     ("settler.status", "GET /; GET / respond=401; GET / respond=403; GET / respond=403",
-        r#"policy = [{ name = "api", quota = "2 per minute", settle_by = { status = [401⟦, 403¦⟧] } }]"#,
-        |_| one(api().settle_by(settle::status([401, 403])))),
+        "settle_by = { status = [401⟦, 403¦⟧] }", |_| one(api().settle_by(settle::status([401, 403])))),
     ("settler.header", "GET / x-cost=5; GET / x-cost=5; GET /",
         r#"policy = [{ name = "api", quota = "9 per minute", settle_by = { header = "x-⟦cost¦price⟧" } }]"#,
         |_| one(Policy::new("api", TokenBucket::per_minute(9)).settle_by(settle::header("x-cost")))),
@@ -104,7 +82,4 @@ pub(super) const CASES: &[Case] = &[
     ("tiers.otherwise", "GET /; GET / x-plan=unknown",
         r#"policy = [{ name = "api", quota = { by = "plan", tiers = { free = "2 per minute", paid = "9 per minute" }, otherwise = "⟦free¦paid⟧" } }]"#,
         |_| one(api().quota_by(|head| tiers(text(head, "x-plan"))))),
-    ("file.policy", "GET /; wait 60; GET /; wait 60; GET /; wait 60; GET /",
-        r#"policy = [{ name = "api", quota = "2 per minute" }⟦, { name = "day", quota = "fixed window of 3 per day" }¦⟧]"#,
-        |_| one(api()).policy(Policy::new("day", FixedWindow::per_day(3)))),
 ];

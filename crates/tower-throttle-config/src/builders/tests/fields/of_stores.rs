@@ -6,77 +6,54 @@ use std::fs;
 use super::{super::world::World, variants};
 use crate::{Config, builders::Builders};
 
-/// A field, a file with it and without it, what to look at, and what only the first shows.
-type Shown = (
-    &'static str,
-    &'static str,
-    fn(&Builders) -> String,
-    &'static str,
-);
+/// A field, a file with it and without it, and what only the builder of the first shows.
+type Shown = (&'static str, &'static str, &'static str);
 
-const STORE: fn(&Builders) -> String = |builders| format!("{:?}", builders.store);
-const JOBS: fn(&Builders) -> String = |builders| format!("{:?}", builders.limiters["jobs"]);
-const LAYER: fn(&Builders) -> String = |builders| format!("{:?}", builders.layers["default"]);
-
-macro_rules! store {
-    ($fields:literal) => {
-        concat!(
-            "policy = [{ name = \"api\", quota = \"2 per minute\" }]\n[store]\n",
-            $fields
-        )
-    };
-}
-
-macro_rules! jobs {
-    ($fields:literal) => {
-        concat!(
-            "policy = [{ name = \"api\", quota = \"2 per minute\" }, { name = \"day\", quota = \"3 per day\" }]\n",
-            "lists = { allow_keys = [\"a\"] }\nlayer = { all = {} }\n[limiter.jobs]\n",
-            $fields
-        )
-    };
+fn shown(builders: &Builders, field: &str) -> String {
+    match field.split('.').next() {
+        Some("store") => format!("{:?}", builders.store),
+        Some("limiter") => format!("{:?}", builders.limiters["jobs"]),
+        _ => format!("{:?}", builders.layers["default"]),
+    }
 }
 
 #[rustfmt::skip]
 pub(super) const CASES: &[Shown] = &[
-    ("store.memory", store!("⟦memory = true¦reader = \"small\"⟧"), STORE, "MemoryStoreBuilder"),
-    ("store.reader", store!("⟦reader = \"small\"¦memory = true⟧"), STORE, "MemoryStore("),
-    ("store.capacity", store!("memory = true\n⟦capacity = 10¦⟧"), STORE, "capacity: 10,"),
-    ("store.clock", store!("memory = true\n⟦clock = \"manual\"¦⟧"), STORE, "ManualClock"),
-    ("store.name", store!("memory = true\n⟦name = \"mine\"¦⟧"), STORE, "name: \"mine\""),
-    ("limiter.policies", jobs!("⟦policies = [\"day\"]¦⟧"), JOBS, "policies: [Policy { name: Some(\"day\")"),
-    ("limiter.lists", jobs!("⟦lists = false¦⟧"), JOBS, "lists: None"),
-    ("limiter.on_store_failure", jobs!("⟦on_store_failure = \"deny\"¦⟧"), JOBS, "], lists: Some(Lists { networks: 0, keys: 1, .. }), on_store_failure: Deny"),
-    ("limiter.shadow_all", jobs!("⟦shadow_all = true¦⟧"), JOBS, "shadow_all: true"),
-    ("limiter.max_waiting", jobs!("⟦max_waiting = 3¦⟧"), JOBS, "max_waiting: Some(3)"),
-    ("limiter.name", jobs!("⟦name = \"workers\"¦⟧"), JOBS, "name: Some(\"workers\")"),
-    ("limiter.observe", jobs!("⟦observe = \"counter\"¦⟧"), JOBS, "observer: Some("),
-    ("policy.lease", "policy = [{ name = \"api\", quota = \"2000 per second\"⟦, lease = true¦⟧ }]", LAYER, "leases: true"),
-    ("policy.hold_for", "policy = [{ name = \"api\", quota = \"2 per minute\"⟦, hold_for = \"30s\"¦⟧ }]", LAYER, "hold_for: Some(30s)"),
-    ("policy.hold_for", "policy = [{ name = \"api\", quota = \"2 per minute\", settle_by = \"failures\"⟦, hold_for = \"30s\"¦⟧ }]", LAYER, "hold_for: Some(30s)"),
+    ("store.memory", "⟦memory = true¦reader = 'small'⟧", "MemoryStoreBuilder"),
+    ("store.reader", "⟦reader = 'small'¦memory = true⟧", "MemoryStore("),
+    ("store.capacity", "memory = true\n⟦capacity = 10¦⟧", "capacity: 10,"),
+    ("store.clock", "memory = true\n⟦clock = 'manual'¦⟧", "ManualClock"),
+    ("store.name", "memory = true\n⟦name = 'mine'¦⟧", "name: \"mine\""),
+    ("limiter.policies", "⟦policies = ['day']¦⟧", "policies: [Policy { name: Some(\"day\")"),
+    ("limiter.lists", "⟦lists = false¦⟧", "lists: None"),
+    ("limiter.on_store_failure", "⟦on_store_failure = 'deny'¦⟧", "], lists: Some(Lists { networks: 0, keys: 1, .. }), on_store_failure: Deny"),
+    ("limiter.shadow_all", "⟦shadow_all = true¦⟧", "shadow_all: true"),
+    ("limiter.max_waiting", "⟦max_waiting = 3¦⟧", "max_waiting: Some(3)"),
+    ("limiter.name", "⟦name = 'workers'¦⟧", "name: Some(\"workers\")"),
+    ("limiter.observe", "⟦observe = 'counter'¦⟧", "observer: Some("),
+    ("policy.lease", "policy = [{ name = 'api', quota = '2000 per second'⟦, lease = true¦⟧ }]", "leases: true"),
+    ("policy.hold_for", "⟦hold_for = '30s'¦⟧", "hold_for: Some(30s)"),
+    ("policy.hold_for", "settle_by = 'failures'⟦, hold_for = '30s'¦⟧", "hold_for: Some(30s)"),
     // The effect of a file of lists is tested below.
-    ("lists.file", "policy = [{ name = \"api\", quota = \"2 per minute\" }]⟦\nlists = { file = \"src/builders/tests/fields/lists.txt\" }¦⟧", LAYER, "lists: Some("),
-    ("store.redis", store!("⟦redis = \"redis://127.0.0.1\"¦memory = true⟧"), STORE, "RedisStoreBuilder"),
-    ("store.name", store!("redis = \"redis://127.0.0.1\"\n⟦name = \"mine\"¦⟧"), STORE, "name: \"mine\""),
-    ("store.prefix", store!("redis = \"redis://127.0.0.1\"\n⟦prefix = \"mine\"¦⟧"), STORE, "prefix: \"mine\""),
-    ("store.secret", store!("redis = \"redis://127.0.0.1\"\n⟦secret = \"s3cret\"¦⟧"), STORE, "secret: a secret"),
-    ("store.timeout", store!("redis = \"redis://127.0.0.1\"\n⟦timeout = \"70ms\"¦⟧"), STORE, "timeout: 70ms"),
-    ("store.connections", store!("redis = \"redis://127.0.0.1\"\n⟦connections = 3¦⟧"), STORE, "connections: 3"),
-    ("store.max_in_flight", store!("redis = \"redis://127.0.0.1\"\n⟦max_in_flight = 5¦⟧"), STORE, "max_in_flight: 5,"),
-    ("store.denial_cache_ttl", store!("redis = \"redis://127.0.0.1\"\n⟦denial_cache_ttl = \"7s\"¦⟧"), STORE, "denial_cache_ttl: 7s"),
+    ("lists.file", "| ⟦lists = { file = 'src/builders/tests/fields/lists.txt' }¦⟧", "lists: Some("),
+    ("store.redis", "⟦redis = 'redis://127.0.0.1'¦memory = true⟧", "RedisStoreBuilder"),
+    ("store.name", "redis = 'redis://127.0.0.1'\n⟦name = 'mine'¦⟧", "name: \"mine\""),
+    ("store.prefix", "redis = 'redis://127.0.0.1'\n⟦prefix = 'mine'¦⟧", "prefix: \"mine\""),
+    ("store.secret", "redis = 'redis://127.0.0.1'\n⟦secret = 's3cret'¦⟧", "secret: a secret"),
+    ("store.timeout", "redis = 'redis://127.0.0.1'\n⟦timeout = '70ms'¦⟧", "timeout: 70ms"),
+    ("store.connections", "redis = 'redis://127.0.0.1'\n⟦connections = 3¦⟧", "connections: 3"),
+    ("store.max_in_flight", "redis = 'redis://127.0.0.1'\n⟦max_in_flight = 5¦⟧", "max_in_flight: 5,"),
+    ("store.denial_cache_ttl", "redis = 'redis://127.0.0.1'\n⟦denial_cache_ttl = '7s'¦⟧", "denial_cache_ttl: 7s"),
 ];
 
 #[test]
 fn each_field_of_a_store_or_limiter_reaches_the_builder() {
     let world = World::new();
-    for (field, file, show, shown) in CASES {
-        let (with, without) = variants(file);
-        let (with, without) = (
-            show(&world.builders(&with)),
-            show(&world.builders(&without)),
-        );
-        assert!(with.contains(shown), "{field}: {with}");
-        assert!(!without.contains(shown), "{field}: {without}");
+    for (field, file, expected) in CASES {
+        let files = variants(field, file);
+        let [with, without] = files.map(|file| shown(&world.builders(&file), field));
+        assert!(with.contains(expected), "{field}: {with}");
+        assert!(!without.contains(expected), "{field}: {without}");
     }
 }
 
@@ -100,10 +77,8 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
         read("# of the office\ndeny 198.51.100.0/24\nallow number 7\n").expect("no mistake");
     let layer = built.layers["default"].clone().build().expect("a layer");
     let shown = format!("{layer:?}");
-    assert!(
-        shown.contains("Lists { networks: 2, keys: 2, .. }"),
-        "{shown}"
-    );
+    let expected = "Lists { networks: 2, keys: 2, .. }";
+    assert!(shown.contains(expected), "{shown}");
 
     let errors = read("deny 198.51.100.0/24\nallow key k1\n").expect_err("a mistake");
     let more = folder.join("more.txt");
@@ -111,9 +86,7 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
     let start = format!("{}:3:", path.display());
     assert!(shown.starts_with(&start), "{shown}");
     let place = format!("{}:2: ", more.display());
-    assert!(
-        shown.contains(&place) && shown.ends_with("(listed-twice)"),
-        "{shown}"
-    );
+    let is_so = shown.contains(&place) && shown.ends_with("(listed-twice)");
+    assert!(is_so, "{shown}");
     fs::remove_dir_all(&folder).expect("it is there");
 }
