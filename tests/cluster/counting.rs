@@ -7,17 +7,12 @@ use crate::prelude::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = denying_limiter(
-        patient(&cluster),
-        [
-            Policy::new("bucket", TokenBucket::per_day(3)),
-            Policy::new("log", SlidingLog::per_day(5)),
-        ],
-    );
-
+    let bucket = Policy::new("bucket", TokenBucket::per_day(3));
+    let log = Policy::new("log", SlidingLog::per_day(5));
+    let limiter = denying_limiter(patient(&cluster), [bucket, log]);
     let tasks = (0..300).map(|number| {
         let limiter = limiter.clone();
-        tokio::spawn(async move { admitted(&limiter, &format!("caller-{number}"), 5).await })
+        tokio::spawn(async move { count_admitted(&limiter, &format!("caller-{number}"), 5).await })
     });
     for task in tasks.collect::<Vec<_>>() {
         assert_eq!(task.await.expect("no panic"), 3);
@@ -34,14 +29,12 @@ async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
     }
 
     let caller = "caller-7";
-    assert_eq!(
-        limiter.credit(caller, 2).await.expect("given").refunded(),
-        2
-    );
+    let refund = limiter.credit(caller, 2).await.expect("given");
+    assert_eq!(refund.refunded(), 2);
     assert_eq!(taken(&limiter, caller).await, [1, 1]);
     limiter.reset(caller).await.expect("forgotten");
     assert_eq!(taken(&limiter, caller).await, [0, 0]);
-    assert_eq!(admitted(&limiter, caller, 5).await, 3);
+    assert_eq!(count_admitted(&limiter, caller, 5).await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,7 +44,7 @@ async fn exactly_as_many_racing_checks_pass_as_the_quota_allows() {
     for round in 0..4 {
         let tasks = (0..64).map(|task| {
             let limiter = per_day(&stores[task % 2], 100);
-            tokio::spawn(async move { admitted(&limiter, &format!("hot-{round}"), 10).await })
+            tokio::spawn(async move { count_admitted(&limiter, &format!("hot-{round}"), 10).await })
         });
         let mut passed = 0;
         for task in tasks.collect::<Vec<_>>() {
@@ -74,7 +67,7 @@ async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
 
     cluster.run(3);
     eventually_async("a decision", || async { limiter.peek("ann").await.is_ok() }).await;
-    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+    assert_eq!(count_admitted(&limiter, "ann", 10).await, 3);
 }
 
 #[tokio::test]
@@ -103,7 +96,8 @@ async fn the_calls_to_all_nodes_are_added_up() {
     let cluster = RedisCluster::start(3, 0);
     let limiter = per_day(&patient(&cluster), 3);
     for number in 0..60 {
-        assert_eq!(admitted(&limiter, &format!("caller-{number}"), 1).await, 1);
+        let count = count_admitted(&limiter, &format!("caller-{number}"), 1).await;
+        assert_eq!(count, 1);
     }
     let found = limiter.metrics().store;
     let calls = found.call_seconds.expect("a histogram").count();

@@ -105,7 +105,7 @@ async fn a_killed_primary_is_replaced_and_other_slots_are_unaffected() {
     assert_eq!(seen.errors, 0, "{seen:?}");
     // The new primary continues with the counts that it received.
     let before = taken(&limiter, &hurt[0]).await[0];
-    assert_eq!(admitted(&limiter, &hurt[0], 5).await, 5);
+    assert_eq!(count_admitted(&limiter, &hurt[0], 5).await, 5);
     assert_eq!(taken(&limiter, &hurt[0]).await[0], before + 5);
 }
 

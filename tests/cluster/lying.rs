@@ -11,22 +11,30 @@ struct Asked {
     slots: AtomicU64,
 }
 
-/// Answers CLUSTER with `slots`, and scripts as `decide` does. `HERE` stands for its port.
-fn server(
-    slots: &str,
+/// Answers CLUSTER with [`ALL_SLOTS`], and scripts as `decide` does. `HERE` stands for its port.
+fn server(decide: impl Fn(&[Vec<u8>]) -> String + Send + Sync + 'static) -> (String, Arc<Asked>) {
+    slow_server(Duration::ZERO, decide)
+}
+
+/// The same, and the first answer on each connection takes this long.
+fn slow_server(
+    greeting: Duration,
     decide: impl Fn(&[Vec<u8>]) -> String + Send + Sync + 'static,
 ) -> (String, Arc<Asked>) {
-    let (slots, asked) = (slots.to_owned(), Arc::new(Asked::default()));
+    let (asked, greeted) = (Arc::new(Asked::default()), Mutex::new(HashSet::new()));
     let counted = Arc::clone(&asked);
     let here = Arc::new(AtomicU64::new(0));
     let known = Arc::clone(&here);
-    let port = fake::answer(move |_, words| {
+    let port = fake::answer(move |connection, words| {
+        if greeted.lock().expect("no panic").insert(connection) {
+            std::thread::sleep(greeting);
+        }
         let shown = if fake::is_script(words) {
             counted.checks.fetch_add(1, Ordering::SeqCst);
             decide(words)
         } else if words[0].eq_ignore_ascii_case(b"CLUSTER") {
             counted.slots.fetch_add(1, Ordering::SeqCst);
-            slots.clone()
+            ALL_SLOTS.to_owned()
         } else {
             "+OK\r\n".to_owned()
         };
@@ -36,10 +44,10 @@ fn server(
     (format!("redis-cluster://127.0.0.1:{port}/"), asked)
 }
 
-/// Answers CLUSTER and EVALSHA with these texts.
-fn lying_server(slots: &str, decision: &str) -> (String, Arc<Asked>) {
+/// Answers scripts with this text.
+fn lying_server(decision: &str) -> (String, Arc<Asked>) {
     let decision = decision.to_owned();
-    server(slots, move |_| decision.clone())
+    server(move |_| decision.clone())
 }
 
 fn limiter(url: &str) -> Limiter {
@@ -48,10 +56,16 @@ fn limiter(url: &str) -> Limiter {
 
 fn limiter_within(timeout: Duration, url: &str) -> Limiter {
     let store = RedisStore::builder().timeout(timeout).connect(url);
-    Limiter::new(
-        store.expect("a store"),
-        crate::denying(TokenBucket::per_hour(3)),
-    )
+    denying_limiter(store.expect("a store"), [TokenBucket::per_hour(3).into()])
+}
+
+/// A limiter of two policies in one slot, and more.
+fn several(url: &str, more: impl IntoIterator<Item = Policy>) -> Limiter {
+    let store = RedisStore::builder().timeout(DEADLINE).connect(url);
+    let bucket = Policy::new("bucket", TokenBucket::per_hour(3));
+    let window = Policy::new("window", FixedWindow::per_hour(3));
+    let policies = [bucket, window].into_iter().chain(more);
+    denying_limiter(store.expect("a store"), policies)
 }
 
 fn slot_of_ann() -> u16 {
@@ -74,28 +88,10 @@ async fn a_server_that_is_no_cluster_says_how_to_connect() {
 /// Over TLS or from far away, connecting takes several round trips.
 #[tokio::test]
 async fn a_cluster_that_is_slow_to_connect_to_is_found() {
-    let greeted = Mutex::new(HashSet::new());
-    let here = Arc::new(AtomicU64::new(0));
-    let known = Arc::clone(&here);
-    let port = fake::answer(move |connection, words| {
-        if greeted.lock().expect("no panic").insert(connection) {
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        let shown = if fake::is_script(words) {
-            "-NOPERM so far\r\n"
-        } else if words[0].eq_ignore_ascii_case(b"CLUSTER") {
-            ALL_SLOTS
-        } else {
-            "+OK\r\n"
-        };
-        shown.replace("HERE", &known.load(Ordering::SeqCst).to_string())
-    });
-    here.store(port.into(), Ordering::SeqCst);
-    let store = RedisStore::connect(&format!("redis-cluster://127.0.0.1:{port}/"));
-    let limiter = Limiter::new(
-        store.expect("a store"),
-        crate::denying(TokenBucket::per_hour(3)),
-    );
+    let refuse = |_: &[Vec<u8>]| "-NOPERM so far\r\n".to_owned();
+    let (url, _) = slow_server(Duration::from_millis(500), refuse);
+    let store = RedisStore::connect(&url).expect("a store");
+    let limiter = denying_limiter(store, [TokenBucket::per_hour(3).into()]);
     eventually_async("its slot map", async || {
         let error = limiter.check("ann").await.expect_err("no rights");
         error.is_refused()
@@ -108,12 +104,7 @@ async fn a_cluster_that_is_slow_to_connect_to_is_found() {
 /// else can happen.
 #[tokio::test(start_paused = true)]
 async fn checks_wait_a_quarter_of_a_second_for_the_first_slot_map() {
-    let silent = || {
-        fake::listen(|_, mut stream| {
-            let _ = std::io::copy(&mut stream, &mut std::io::sink());
-        })
-    };
-    let [one, two, three] = [silent(), silent(), silent()];
+    let [one, two, three] = [(); 3].map(|()| fake::silent());
     let url =
         format!("redis-cluster://127.0.0.1:{one}/?node=127.0.0.1:{two}&node=127.0.0.1:{three}");
     let timeout = Duration::from_millis(10);
@@ -126,7 +117,7 @@ async fn checks_wait_a_quarter_of_a_second_for_the_first_slot_map() {
 #[tokio::test]
 async fn redirections_are_bounded_and_invalid_ones_are_not_followed() {
     let limiter_of = |decision: &str| {
-        let (url, asked) = lying_server(ALL_SLOTS, decision);
+        let (url, asked) = lying_server(decision);
         (limiter(&url), asked)
     };
     let slot = slot_of_ann();
@@ -166,7 +157,7 @@ async fn redirections_are_bounded_and_invalid_ones_are_not_followed() {
 async fn nodes_that_disagree_get_no_check_beyond_its_deadline() {
     let slot = slot_of_ann();
     let decision = format!("-MOVED {slot} 127.0.0.1:HERE\r\n");
-    let (url, asked) = lying_server(ALL_SLOTS, &decision);
+    let (url, asked) = lying_server(&decision);
     let limiter = limiter_within(Duration::from_millis(16), &url);
     let sent = || asked.checks.load(Ordering::SeqCst);
     let mut checks = 0;
@@ -182,7 +173,7 @@ async fn nodes_that_disagree_get_no_check_beyond_its_deadline() {
 #[tokio::test]
 async fn a_redirection_without_an_address_refreshes_the_slot_map() {
     let slot = slot_of_ann();
-    let (url, asked) = lying_server(ALL_SLOTS, &format!("-MOVED {slot} ?:HERE\r\n"));
+    let (url, asked) = lying_server(&format!("-MOVED {slot} ?:HERE\r\n"));
     let limiter = limiter(&url);
     limiter.check("ann").await.expect_err("no server to call");
     // Without the redirection, the map would be refreshed after half a minute.
@@ -197,7 +188,7 @@ async fn a_redirection_without_an_address_refreshes_the_slot_map() {
 async fn units_are_refunded_to_every_key_though_one_refund_fails() {
     let alone = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&alone);
-    let (url, _) = server(ALL_SLOTS, move |words| {
+    let (url, _) = server(move |words| {
         if words[2] != b"1" {
             return "-TRYAGAIN on its way\r\n".to_owned();
         }
@@ -205,13 +196,7 @@ async fn units_are_refunded_to_every_key_though_one_refund_fails() {
         heard.lock().expect("no panic").push(key);
         "-OOM no memory\r\n".to_owned()
     });
-    let store = RedisStore::builder().timeout(DEADLINE).connect(&url);
-    let limiter = Limiter::builder()
-        .store(store.expect("a store"))
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("bucket", TokenBucket::per_hour(3)))
-        .policy(Policy::new("window", FixedWindow::per_hour(3)));
-    let limiter = limiter.build().expect("a limiter");
+    let limiter = several(&url, []);
     let error = limiter.credit("ann", 1).await.expect_err("no memory");
     assert!(error.is_refused(), "{error:?}");
     let alone = alone.lock().expect("no panic");
@@ -224,7 +209,7 @@ async fn shadow_policies_are_left_out_before_keys_are_split() {
     let slot = slot_of_ann();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let its = Arc::clone(&heard);
-    let (url, _) = server(ALL_SLOTS, move |words| {
+    let (url, _) = server(move |words| {
         let keys = String::from_utf8_lossy(&words[2]).into_owned();
         let mut heard = its.lock().expect("no panic");
         heard.push(keys);
@@ -235,14 +220,8 @@ async fn shadow_policies_are_left_out_before_keys_are_split() {
             _ => "-OOM no memory\r\n".to_owned(),
         }
     });
-    let store = RedisStore::builder().timeout(DEADLINE).connect(&url);
-    let limiter = Limiter::builder()
-        .store(store.expect("a store"))
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("bucket", TokenBucket::per_hour(3)))
-        .policy(Policy::new("window", FixedWindow::per_hour(3)))
-        .policy(Policy::new("log", FixedWindow::per_hour(3)).shadow());
-    let limiter = limiter.build().expect("a limiter");
+    let log = Policy::new("log", FixedWindow::per_hour(3)).shadow();
+    let limiter = several(&url, [log]);
     limiter.check("ann").await.expect_err("no memory");
     let heard = heard.lock().expect("no panic");
     assert_eq!(*heard, ["3", "2", "3"]);
@@ -254,17 +233,14 @@ async fn shadow_policies_are_left_out_before_keys_are_split() {
 async fn a_check_is_repeated_alone_before_it_goes_to_the_node_that_imports_its_slot() {
     let unused = crate::support::port::Port::claim();
     let ask = format!("-ASK {} 127.0.0.1:{unused}\r\n", slot_of_ann());
-    let (url, asked) = server(ALL_SLOTS, move |words| match &words[2][..] {
+    let (url, asked) = server(move |words| match &words[2][..] {
         b"1" => "-OOM no memory\r\n".to_owned(),
         _ => ask.clone(),
     });
     let store = RedisStore::builder().timeout(DEADLINE).connect(&url);
-    let limiter = Limiter::builder()
-        .store(store.expect("a store"))
-        .on_store_failure(OnStoreFailure::Deny)
-        .policy(Policy::new("bucket", TokenBucket::per_hour(3)))
-        .policy(Policy::new("log", FixedWindow::per_hour(3)).shadow());
-    let limiter = limiter.build().expect("a limiter");
+    let bucket = Policy::new("bucket", TokenBucket::per_hour(3));
+    let log = Policy::new("log", FixedWindow::per_hour(3)).shadow();
+    let limiter = denying_limiter(store.expect("a store"), [bucket, log]);
     let error = limiter.check("ann").await.expect_err("no memory");
     assert!(error.is_refused(), "{error:?}");
     assert_eq!(asked.checks.load(Ordering::SeqCst), 2);
@@ -278,7 +254,7 @@ async fn a_redirection_to_an_absent_node_is_an_error_within_the_deadline() {
     // After ASK, the check is first repeated alone.
     for (word, sent) in [("MOVED", 1), ("ASK", 2)] {
         let answer = format!("-{word} {slot} 127.0.0.1:{unused}\r\n");
-        let (url, asked) = lying_server(ALL_SLOTS, &answer);
+        let (url, asked) = lying_server(&answer);
         let limiter = limiter(&url);
         let error = limiter.check("ann").await.expect_err("no server listens");
         assert!(error.is_unavailable(), "{error:?}");

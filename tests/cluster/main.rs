@@ -19,7 +19,7 @@ mod prelude {
     pub(crate) use tower_throttle::RedisStore;
 
     pub(crate) use crate::{
-        admitted, facts, patient, per_day,
+        facts, patient, per_day,
         support::{
             cluster::{Frozen, RedisCluster},
             denying_limiter, fake,
@@ -41,39 +41,24 @@ fn denying(policy: impl Into<Policy>) -> Policy {
 }
 
 fn per_day(store: &RedisStore, units: u64) -> Limiter {
-    Limiter::new(
-        store.clone(),
-        denying(Policy::new("day", FixedWindow::per_day(units))),
-    )
-}
-
-/// Returns how many of these checks were admitted.
-async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
-    let mut admitted = 0;
-    for _ in 0..checks {
-        let decision = limiter.check(key).await.expect("a decision");
-        admitted += usize::from(decision.is_allowed());
-    }
-    admitted
+    let day = Policy::new("day", FixedWindow::per_day(units));
+    Limiter::new(store.clone(), denying(day))
 }
 
 /// Returns how many units are taken, as the cluster counts.
 async fn taken(limiter: &Limiter, key: &str) -> Vec<u64> {
-    let decision = limiter.peek(key).await.expect("a decision");
+    let decision = peek(limiter, key).await;
     let policies = decision.policies();
-    policies
-        .map(|policy| policy.capacity() - policy.remaining())
-        .collect()
+    let taken = policies.map(|policy| policy.capacity() - policy.remaining());
+    taken.collect()
 }
 
 /// Returns the fields of each policy that do not depend on the clock.
 fn facts(decision: &Decision) -> Vec<(String, [u64; 3], [bool; 2])> {
     let policies = decision.policies().map(|policy| {
-        (
-            policy.name().to_owned(),
-            [policy.cost(), policy.charged(), policy.remaining()],
-            [policy.is_denied(), policy.is_impossible()],
-        )
+        let numbers = [policy.cost(), policy.charged(), policy.remaining()];
+        let verdict = [policy.is_denied(), policy.is_impossible()];
+        (policy.name().to_owned(), numbers, verdict)
     });
     policies.collect()
 }

@@ -8,7 +8,7 @@ use crate::support::cluster::Meanwhile;
 const CALLERS: usize = 64;
 const KEYS: usize = 32;
 /// Each key's slot moves six times.
-const MOVES: u64 = 6 * KEYS as u64;
+const MOVES: usize = 6 * KEYS;
 
 /// More than any bucket of these tests is charged.
 const BAND: u64 = 1 << 30;
@@ -17,12 +17,17 @@ const BAND: u64 = 1 << 30;
 /// so that a decision shows whose it is.
 struct Ledger {
     keys: Vec<String>,
-    checks: AtomicU64,
-    errors: AtomicU64,
-    foreign: AtomicU64,
-    admitted: [AtomicU64; KEYS],
+    seen: Mutex<Seen>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    checks: u64,
+    errors: u64,
+    foreign: u64,
+    admitted: [u64; KEYS],
     /// Checks of which it is unknown whether they were charged.
-    unknown: [AtomicU64; KEYS],
+    unknown: [u64; KEYS],
 }
 
 impl Ledger {
@@ -32,14 +37,12 @@ impl Ledger {
             let taken = limiter.check_n(&**key, band * BAND).await;
             assert!(taken.expect("a decision").is_allowed());
         }
-        Arc::new(Self {
-            keys,
-            checks: AtomicU64::default(),
-            errors: AtomicU64::default(),
-            foreign: AtomicU64::default(),
-            admitted: [const { AtomicU64::new(0) }; KEYS],
-            unknown: [const { AtomicU64::new(0) }; KEYS],
-        })
+        let seen = Mutex::default();
+        Arc::new(Self { keys, seen })
+    }
+
+    fn seen(&self) -> Seen {
+        *self.seen.lock().expect("no panic")
     }
 
     /// Makes checks in many tasks until it is over.
@@ -57,24 +60,23 @@ impl Ledger {
                     turn += 7;
                     let key = turn % KEYS;
                     let answer = limiter.check(&*ledger.keys[key]).await;
-                    ledger.checks.fetch_add(1, Ordering::Relaxed);
+                    let mut seen = ledger.seen.lock().expect("no panic");
+                    seen.checks += 1;
                     match answer {
                         Ok(decision) => {
-                            let admitted = u64::from(decision.is_allowed());
-                            ledger.admitted[key].fetch_add(admitted, Ordering::Relaxed);
+                            seen.admitted[key] += u64::from(decision.is_allowed());
                             let policy = decision.policies().next().expect("a policy");
                             let band = (policy.capacity() - policy.remaining()) / BAND;
-                            let foreign = u64::from(band != key as u64);
-                            ledger.foreign.fetch_add(foreign, Ordering::Relaxed);
+                            seen.foreign += u64::from(band != key as u64);
                         }
                         Err(error) => {
                             eprintln!("{error:?}");
-                            let foreign = u64::from(error.is_foreign_reply());
-                            ledger.foreign.fetch_add(foreign, Ordering::Relaxed);
-                            ledger.errors.fetch_add(1, Ordering::Relaxed);
-                            ledger.unknown[key].fetch_add(1, Ordering::Relaxed);
+                            seen.foreign += u64::from(error.is_foreign_reply());
+                            seen.errors += 1;
+                            seen.unknown[key] += 1;
                         }
                     }
+                    drop(seen);
                     if is_over() {
                         return;
                     }
@@ -88,28 +90,38 @@ impl Ledger {
 
     /// Makes at least this many checks.
     async fn fill_with(self: &Arc<Self>, limiter: &Limiter, checks: u64) {
-        let most = self.checks.load(Ordering::Relaxed) + checks;
+        let most = self.seen().checks + checks;
         let ledger = Arc::clone(self);
-        let is_over = move || ledger.checks.load(Ordering::Relaxed) >= most;
+        let is_over = move || ledger.seen().checks >= most;
         self.fill(limiter, is_over).await;
+    }
+
+    /// Makes checks until this work is done.
+    async fn fill_during(
+        self: &Arc<Self>,
+        limiter: &Limiter,
+        work: impl FnOnce() + Send + 'static,
+    ) {
+        let work = Arc::new(tokio::task::spawn_blocking(work));
+        let working = Arc::clone(&work);
+        self.fill(limiter, move || working.is_finished()).await;
+        let work = Arc::into_inner(work).expect("the only handle");
+        work.await.expect("no panic");
     }
 
     /// Asserts that exactly the acknowledged units are counted, plus some of the unknown ones.
     async fn assert_exact(&self, limiter: &Limiter) {
-        let checks = self.checks.load(Ordering::Relaxed);
-        let errors = self.errors.load(Ordering::Relaxed);
-        assert_eq!(self.foreign.load(Ordering::Relaxed), 0, "foreign replies");
-        assert!(
-            errors * 1_000 <= checks,
-            "{errors} errors in {checks} checks"
-        );
+        let seen = self.seen();
+        let (checks, errors) = (seen.checks, seen.errors);
+        assert_eq!(seen.foreign, 0, "foreign replies");
+        assert!(errors * 1_000 <= checks, "{errors} of {checks} checks");
         for key in 0..KEYS {
-            let admitted = self.admitted[key].load(Ordering::Relaxed);
-            let unknown = self.unknown[key].load(Ordering::Relaxed);
+            let (admitted, unknown) = (seen.admitted[key], seen.unknown[key]);
             for units in taken(limiter, &self.keys[key]).await {
                 let units = units - key as u64 * BAND;
+                let is_exact = (admitted..=admitted + unknown).contains(&units);
                 assert!(
-                    (admitted..=admitted + unknown).contains(&units),
+                    is_exact,
                     "key-{key}: {units} counted, {admitted} acknowledged, {unknown} unknown"
                 );
             }
@@ -131,25 +143,16 @@ async fn moving_slots_lose_no_count_and_charge_nothing_twice() {
     let limiter = per_day(&patient(&cluster), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
     let slots: Vec<_> = keys.iter().map(|key| slot(&limiter, key)).collect();
-    let mover = Arc::clone(&cluster);
-    let moved = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&moved);
-    let moves = Meanwhile::new(move |turn| {
-        let slot = slots[turn as usize % slots.len()];
-        mover.move_slot(slot, (mover.owner(slot) + 1) % 3);
-        mover.wait_until_agreed();
-        count.fetch_add(1, Ordering::Relaxed);
-    });
     let ledger = Ledger::of(keys, &limiter).await;
-    let is_over = move || moved.load(Ordering::Relaxed) >= MOVES;
-    ledger.fill(&limiter, is_over).await;
-    let moves = moves.end();
+    let mover = Arc::clone(&cluster);
+    let moves = move || {
+        for slot in (0..MOVES).map(|turn| slots[turn % slots.len()]) {
+            mover.move_slot(slot, (mover.owner(slot) + 1) % 3);
+            mover.wait_until_agreed();
+        }
+    };
+    ledger.fill_during(&limiter, moves).await;
     ledger.assert_exact(&limiter).await;
-    eprintln!(
-        "{moves} slots moved under {} checks, {} errors",
-        ledger.checks.load(Ordering::Relaxed),
-        ledger.errors.load(Ordering::Relaxed)
-    );
 }
 
 /// While a slot moves, Redis replies TRYAGAIN to several keys of it, possibly for minutes. They
@@ -157,15 +160,13 @@ async fn moving_slots_lose_no_count_and_charge_nothing_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = denying_limiter(
-        patient(&cluster),
-        [
-            Policy::new("bucket", TokenBucket::per_day(5)),
-            Policy::new("window", FixedWindow::per_day(4)),
-            Policy::new("log", SlidingLog::per_day(6)),
-            Policy::new("new", FixedWindow::per_day(100)).shadow(),
-        ],
-    );
+    let policies = [
+        Policy::new("bucket", TokenBucket::per_day(5)),
+        Policy::new("window", FixedWindow::per_day(4)),
+        Policy::new("log", SlidingLog::per_day(6)),
+        Policy::new("new", FixedWindow::per_day(100)).shadow(),
+    ];
+    let limiter = denying_limiter(patient(&cluster), policies);
     // The shadow policy is charged for each request.
     let shadow_took = async |units: u64| {
         // A request does not wait for its shadow policy, so a peek may come before a charge.
@@ -177,7 +178,7 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
         })
         .await;
     };
-    assert_eq!(admitted(&limiter, "ann", 1).await, 1);
+    assert_eq!(count_admitted(&limiter, "ann", 1).await, 1);
     let keys = limiter.storage_keys("ann");
     let slot = cluster.slot(&keys[0]);
     let from = cluster.owner(slot);
@@ -187,7 +188,7 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     assert_eq!(taken(&limiter, "ann").await, [1, 1, 1]);
     let port = cluster.nodes[to].port().to_string();
     cluster.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, &keys[1], "0", "5000"]);
-    assert_eq!(admitted(&limiter, "ann", 2).await, 2);
+    assert_eq!(count_admitted(&limiter, "ann", 2).await, 2);
     assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
     shadow_took(3).await;
     let decision = limiter.check_n("ann", 2).await.expect("a decision");
@@ -195,21 +196,15 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     assert_eq!(denied, ["window"]);
     assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
     assert_eq!(limiter.credit("ann", 1).await.expect("given").refunded(), 1);
-    assert_eq!(
-        limiter
-            .take_up_to("ann", 9)
-            .await
-            .expect("a decision")
-            .charged(),
-        2
-    );
+    let rest = limiter.take_up_to("ann", 9).await.expect("a decision");
+    assert_eq!(rest.charged(), 2);
     assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
 
     // No key is on the first node anymore, and a new key comes.
     cluster.move_keys(slot, from, to);
     assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
     limiter.reset("ann").await.expect("forgotten");
-    assert_eq!(admitted(&limiter, "ann", 6).await, 4);
+    assert_eq!(count_admitted(&limiter, "ann", 6).await, 4);
     cluster.end_move(slot, from, to);
     assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
     shadow_took(6).await;
@@ -253,13 +248,8 @@ async fn while_a_slot_moves_units_are_held_settled_and_lapse() {
     std::mem::forget(left);
     clock.advance(3 * lifetime);
     assert_eq!(taken(&limiter, "ann").await, [4]);
-    assert!(
-        !limiter
-            .check_n("ann", 7)
-            .await
-            .expect("a decision")
-            .is_allowed()
-    );
+    let denied = limiter.check_n("ann", 7).await.expect("a decision");
+    assert!(!denied.is_allowed());
     let stored = cluster.nodes[to].command(&["GET", &key]);
     assert!(stored.ends_with('4'), "nothing is held: {stored}");
 }
@@ -285,7 +275,7 @@ async fn asking_applies_to_the_next_command_only() {
     let ledger = Ledger::of(keys, &limiter).await;
     ledger.fill_with(&limiter, 1_500).await;
     flushes.end();
-    assert_eq!(ledger.errors.load(Ordering::Relaxed), 0);
+    assert_eq!(ledger.seen().errors, 0);
     ledger.assert_exact(&limiter).await;
     for node in &cluster.nodes {
         let calls = node.command(&["INFO", "commandstats"]);
@@ -306,7 +296,7 @@ async fn nodes_that_redirect_to_each_other_for_a_moment_are_tolerated() {
     let slots: Vec<_> = keys.iter().map(|key| slot(&limiter, key)).collect();
     let ledger = Ledger::of(keys, &limiter).await;
     let mover = Arc::clone(&cluster);
-    let moves = tokio::task::spawn_blocking(move || {
+    let moves = move || {
         for slot in slots {
             let from = mover.owner(slot);
             let to = (from + 1) % 3;
@@ -318,12 +308,8 @@ async fn nodes_that_redirect_to_each_other_for_a_moment_are_tolerated() {
             mover.end_move(slot, from, to);
             mover.wait_until_agreed();
         }
-    });
-    let moves = Arc::new(moves);
-    let moving = Arc::clone(&moves);
-    ledger.fill(&limiter, move || moving.is_finished()).await;
-    let moves = Arc::into_inner(moves).expect("the only handle");
-    moves.await.expect("no panic");
+    };
+    ledger.fill_during(&limiter, moves).await;
     ledger.assert_exact(&limiter).await;
 }
 
@@ -343,24 +329,18 @@ async fn all_slots_of_a_node_move_to_a_new_node_and_the_old_one_leaves() {
 
     let ledger = Ledger::of(keys, &limiter).await;
     let mover = Arc::clone(&cluster);
-    let reshard = tokio::task::spawn_blocking(move || {
+    let reshard = move || {
         for slot in 0..of_the_first {
             mover.move_slot(slot, new);
             mover.wait_until_agreed();
         }
-    });
-    let limiter = &limiter;
-    let reshard = Arc::new(reshard);
-    let moving = Arc::clone(&reshard);
-    ledger.fill(limiter, move || moving.is_finished()).await;
-    let reshard = Arc::into_inner(reshard).expect("the only handle");
-    reshard.await.expect("no panic");
+    };
+    ledger.fill_during(&limiter, reshard).await;
     let mut cluster = Arc::try_unwrap(cluster).expect("the only handle");
     cluster.remove(0);
-    ledger.fill_with(limiter, 5_000).await;
-    ledger.assert_exact(limiter).await;
-    eprintln!("{} checks", ledger.checks.load(Ordering::Relaxed));
-    assert_eq!(admitted(limiter, "a new caller", 3).await, 3);
+    ledger.fill_with(&limiter, 5_000).await;
+    ledger.assert_exact(&limiter).await;
+    assert_eq!(count_admitted(&limiter, "a new caller", 3).await, 3);
 }
 
 #[tokio::test]
@@ -375,7 +355,7 @@ async fn connections_close_with_the_last_slot_of_a_node_and_with_the_store() {
     let limiter = per_day(&patient(&cluster), 3);
     let key = keys().find(|key| slot(&limiter, key) < of_the_first);
     let key = key.expect("a key");
-    assert_eq!(admitted(&limiter, &key, 2).await, 2);
+    assert_eq!(count_admitted(&limiter, &key, 2).await, 2);
     eventually_async("all connected", || async {
         (0..3).all(|place| connections(place) > 0)
     })
@@ -384,7 +364,7 @@ async fn connections_close_with_the_last_slot_of_a_node_and_with_the_store() {
     for slot in 0..of_the_first {
         cluster.move_slot(slot, 1);
     }
-    assert_eq!(admitted(&limiter, &key, 2).await, 1);
+    assert_eq!(count_admitted(&limiter, &key, 2).await, 1);
     eventually_async("no connection", || async { connections(0) == 0 }).await;
     assert!(connections(1) > 0);
 

@@ -30,10 +30,10 @@ async fn several_slots_decide_as_one_check_does() {
                     0 | 1 => limiter.check(caller).await,
                     2 => limiter.check_n(caller, units).await,
                     3 => limiter.take_up_to(caller, units).await,
-                    4 => limiter
-                        .credit(caller, units / 4)
-                        .await
-                        .map(|refund| refund.decision().clone()),
+                    4 => {
+                        let refund = limiter.credit(caller, units / 4).await;
+                        refund.map(|refund| refund.decision().clone())
+                    }
                     _ => limiter.peek(caller).await,
                 }
             }
@@ -68,7 +68,7 @@ async fn race(store: RedisStore, policies: Vec<Policy>, checks: usize) -> u64 {
         let (limiter, start) = (limiter.clone(), Arc::clone(&start));
         tasks.spawn(async move {
             start.wait().await;
-            admitted(&limiter, &format!("caller-{task}"), checks).await as u64
+            count_admitted(&limiter, &format!("caller-{task}"), checks).await as u64
         });
     }
     tasks.join_all().await.iter().sum()
@@ -113,14 +113,12 @@ async fn racing_tasks_never_pass_a_shared_quota_and_are_charged_what_they_passed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_leaves_midway_is_charged_in_all_slots_or_none() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = denying_limiter(
-        patient(&cluster),
-        [
-            Policy::new("own", TokenBucket::without_refill(100_000)),
-            Policy::new("all", FixedWindow::per_day(100_000)).shared(),
-            Policy::new("also-own", FixedWindow::per_day(100_000)),
-        ],
-    );
+    let policies = [
+        Policy::new("own", TokenBucket::without_refill(100_000)),
+        Policy::new("all", FixedWindow::per_day(100_000)).shared(),
+        Policy::new("also-own", FixedWindow::per_day(100_000)),
+    ];
+    let limiter = denying_limiter(patient(&cluster), policies);
     let _ = limiter.check("ann").await.expect("a decision");
     for round in 0..400_u64 {
         let check = limiter.check("ann");
@@ -137,35 +135,21 @@ async fn a_caller_that_leaves_midway_is_charged_in_all_slots_or_none() {
 #[tokio::test]
 async fn permits_of_all_slots_are_held_and_come_back() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = denying_limiter(
-        patient(&cluster),
-        [
-            Policy::new("own", Concurrency::new(2)),
-            Policy::new("all", Concurrency::new(3)).shared(),
-        ],
-    );
-    let hold = |caller: &'static str| limiter.acquire(caller, Duration::ZERO);
-    let held = [
-        hold("ann").await.expect("held"),
-        hold("ann").await.expect("held"),
-        hold("bob").await.expect("held"),
-    ];
-    assert!(held.iter().all(|permit| permit.is_allowed()));
-    let denied = hold("ann").await.expect("a decision");
-    let names: Vec<_> = denied
-        .decision()
-        .denied_by()
-        .map(|policy| policy.name())
-        .collect();
-    assert_eq!(names, ["own", "all"]);
-    assert!(!hold("bob").await.expect("a decision").is_allowed());
+    let own = Policy::new("own", Concurrency::new(2));
+    let all = Policy::new("all", Concurrency::new(3)).shared();
+    let limiter = denying_limiter(patient(&cluster), [own, all]);
+    let hold = |caller: &'static str| acquire(&limiter, caller, Duration::ZERO);
+    let held = [hold("ann").await, hold("ann").await, hold("bob").await];
+    assert!(held.iter().all(Permit::is_allowed));
+    let denied = hold("ann").await;
+    let names = denied.decision().denied_by().map(|policy| policy.name());
+    assert_eq!(names.collect::<Vec<_>>(), ["own", "all"]);
+    assert!(!hold("bob").await.is_allowed());
     assert_eq!(taken(&limiter, "ann").await, [2, 3]);
     assert_eq!(taken(&limiter, "bob").await, [1, 3]);
     drop(held);
-    eventually_async("all permits back", || async {
-        taken(&limiter, "ann").await == [0, 0]
-    })
-    .await;
+    let are_back = async || taken(&limiter, "ann").await == [0, 0];
+    eventually_async("all permits back", are_back).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -173,16 +157,13 @@ async fn a_silent_later_slot_refunds_the_first() {
     let cluster = RedisCluster::start(3, 0);
     let hasty = RedisStore::builder().timeout(Duration::from_millis(300));
     let hasty = hasty.connect(&cluster.url()).expect("a store");
-    let [hasty, limiter] = [hasty, patient(&cluster)].map(|store| {
-        denying_limiter(
-            store,
-            [
-                Policy::new("own", TokenBucket::per_day(100)),
-                Policy::new("all", FixedWindow::per_day(100)).shared(),
-                Policy::new("own-log", SlidingLog::per_day(100)),
-            ],
-        )
-    });
+    let policies = [
+        Policy::new("own", TokenBucket::per_day(100)),
+        Policy::new("all", FixedWindow::per_day(100)).shared(),
+        Policy::new("own-log", SlidingLog::per_day(100)),
+    ];
+    let stores = [hasty, patient(&cluster)];
+    let [hasty, limiter] = stores.map(|store| denying_limiter(store, policies.clone()));
     let (caller, shared) = cluster.caller_apart(&limiter, 0, 1);
     let caller = &*caller;
     eventually_async("a decision", || async { hasty.check(caller).await.is_ok() }).await;
@@ -205,24 +186,17 @@ async fn a_silent_later_slot_refunds_the_first() {
     assert!((before[1]..=before[1] + 5).contains(&now), "{now}");
 }
 
-/// Counts the resets of the slots.
-#[derive(Debug)]
-struct Forgets(RedisStore);
-
-impl Store for Forgets {
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let reset = self.reset(check.charges());
+/// Returns a store that answers a check when it has reset its buckets.
+fn forgetting(store: RedisStore) -> impl Store {
+    wrapped(store, |store, check| {
+        let reset = store.reset(check.charges());
         Answer::Later(Box::pin(async move {
             if let Answer::Later(reset) = reset {
                 reset.await?;
             }
             Err(StoreError::unavailable("all were reset"))
         }))
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(charges)
-    }
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -237,14 +211,11 @@ async fn a_reset_reports_a_silent_slot_and_resets_the_others() {
             Policy::new("own-log", SlidingLog::per_day(100)),
         ]
     };
-    let forgets = denying_limiter(Forgets(store.clone()), policies());
+    let forgets = denying_limiter(forgetting(store.clone()), policies());
     let limiter = denying_limiter(store, policies());
     let (caller, shared) = cluster.caller_apart(&limiter, 1, 0);
     let caller = &*caller;
-    eventually_async("a decision", || async {
-        limiter.check(caller).await.is_ok()
-    })
-    .await;
+    eventually_async("a decision", async || limiter.check(caller).await.is_ok()).await;
 
     let frozen = Frozen::new(&cluster.nodes[shared]);
     let error = forgets.check(caller).await.expect_err("half a reset");

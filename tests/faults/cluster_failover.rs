@@ -9,20 +9,10 @@ use crate::support::cluster::RedisCluster;
 
 /// The time from the fault on, with the election.
 const RESUMES: Duration = Duration::from_secs(10);
-const LOAD: Load = Load {
-    per_s: 300,
-    keys: 100,
-    hot_per_s: 320,
-    leaving: None,
-};
+const LOAD: Load = Load::new(300, 100, 320);
 
 /// What remains for a key is in a band of its own, so that a decision shows whose it is.
-const BANDED: Load = Load {
-    per_s: 100,
-    keys: 20,
-    hot_per_s: 0,
-    leaving: None,
-};
+const BANDED: Load = Load::new(100, 20, 0);
 const HIGHEST: u64 = 1_000_000_000;
 const BAND: u64 = 1_000_000;
 

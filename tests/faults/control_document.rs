@@ -116,30 +116,6 @@ async fn two_primaries_that_become_one_lose_no_change_of_the_control_document() 
     }
 }
 
-/// It comes back with what it knew, after Redis has lost what the others did.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_was_cut_off_brings_no_removed_entry_back() {
-    let server = RedisServer::start();
-    let proxy = Proxy::before(server.port());
-    let controls = [0, 1].map(|_| process(&server.url()));
-    let [one, two] = &controls;
-    let cut_off = process(&proxy.url());
-    off(one, "lifted").await;
-    off(one, "kept").await;
-    agree(&[one, two, &cut_off], &["kept", "lifted"]);
-
-    proxy.set(proxy::Mode::Refuse);
-    proxy.reset_all();
-    wait::until("an outage", || cut_off.status().problem.is_some());
-    on(two, "lifted").await;
-    off(two, "new").await;
-    agree(&[one, two], &["kept", "new"]);
-    assert!(names(&cut_off).contains("lifted"));
-    server.command(&["FLUSHALL"]);
-    proxy.set(proxy::Mode::Pass);
-    agree(&[one, two, &cut_off], &["kept", "new"]);
-}
-
 /// Each loss comes after so many acknowledged changes, wherever the writers are in their next ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_writers_lose_no_change_while_redis_loses_its_data_again_and_again() {

@@ -94,10 +94,7 @@ async fn repeated_crashes_are_bridged() {
         })
         .await;
         server.run();
-        lost.push(Window {
-            from_us,
-            to_us: recorder.now_us(),
-        });
+        lost.push(recorder.since(from_us));
         let took = wait::until_async("decisions", async || {
             let pending = recorder.open(1, 1);
             let answer = limiter.check(1_u64).await;

@@ -11,12 +11,7 @@ use crate::support::read_reply;
 
 const PER_S: u64 = 1;
 const BURST: u64 = 10;
-const LOAD: Load = Load {
-    per_s: 500,
-    keys: 100,
-    hot_per_s: 128,
-    leaving: None,
-};
+const LOAD: Load = Load::new(500, 100, 128);
 /// By then the eviction has been reported, however busy the machine is.
 const HEARD_US: u64 = 5_000_000;
 
@@ -65,12 +60,7 @@ async fn each_eviction_gives_a_key_one_more_burst() {
     let crowding = async {
         // The memory in use, and room for some new keys only: the rest must be evicted.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let info = server.command(&["INFO", "memory"]);
-        let mut lines = info.lines();
-        let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
-        let used: u64 = used
-            .and_then(|used| used.trim().parse().ok())
-            .expect("bytes");
+        let used = server.info("used_memory");
         server.command(&["CONFIG", "SET", "maxmemory", &(used + 64_000).to_string()]);
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
         for number in 0..seconds * 100 {
@@ -88,10 +78,9 @@ async fn each_eviction_gives_a_key_one_more_burst() {
     let mut losses: BTreeMap<u32, Vec<Window>> = BTreeMap::new();
     for (key, at_us) in &evicted {
         let Some(key) = names.get(key) else { continue };
-        losses.entry(*key).or_default().push(Window {
-            from_us: at_us - HEARD_US,
-            to_us: *at_us,
-        });
+        let (from_us, to_us) = (at_us - HEARD_US, *at_us);
+        let loss = Window { from_us, to_us };
+        losses.entry(*key).or_default().push(loss);
     }
     let lost: usize = losses.values().map(Vec::len).sum();
     assert!(lost > 10, "only {lost} of ours of {}", evicted.len());

@@ -1,10 +1,5 @@
 //! A server that works until the script comes, and then lies.
 
-use std::{
-    io::{BufReader, Write},
-    net::TcpStream,
-};
-
 use crate::prelude::*;
 use crate::support::fake;
 
@@ -45,8 +40,7 @@ impl Liar {
             scripts: AtomicU64::new(0),
         });
         let talking = Arc::clone(&shared);
-        // A connection ends with what is said on it.
-        let port = fake::listen(move |_, stream| drop(talking.talk(stream)));
+        let port = fake::talk(move |_, words| talking.answer(words));
         Self { port, shared }
     }
 
@@ -55,11 +49,7 @@ impl Liar {
     }
 
     pub(crate) fn set(&self, lie: Lie) {
-        *self
-            .shared
-            .lie
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = lie;
+        *self.shared.lie.lock().expect("no panic") = lie;
     }
 
     /// Returns how many script calls came.
@@ -69,28 +59,17 @@ impl Liar {
 }
 
 impl Shared {
-    fn talk(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.set_nodelay(true)?;
-        let mut reader = BufReader::new(stream.try_clone()?);
-        loop {
-            let words = fake::read_command(&mut reader)?;
-            if !fake::is_script(&words) {
-                let is_ping = words[0].eq_ignore_ascii_case(b"PING");
-                let pong = if is_ping { "+PONG\r\n" } else { "+OK\r\n" };
-                stream.write_all(pong.as_bytes())?;
-                continue;
-            }
-            self.scripts.fetch_add(1, Ordering::SeqCst);
-            let lie = *self.lie.lock().unwrap_or_else(PoisonError::into_inner);
-            // One key for each check of one policy.
-            let checks = String::from_utf8_lossy(&words[2])
-                .parse()
-                .expect("a number");
-            match reply(lie, fake::nonce(&words) as i64, checks) {
-                Some(reply) => stream.write_all(&reply)?,
-                None => return Ok(()),
-            }
+    fn answer(&self, words: &[Vec<u8>]) -> Option<Vec<u8>> {
+        if !fake::is_script(words) {
+            let is_ping = words[0].eq_ignore_ascii_case(b"PING");
+            let answer = if is_ping { "+PONG\r\n" } else { "+OK\r\n" };
+            return Some(answer.into());
         }
+        self.scripts.fetch_add(1, Ordering::SeqCst);
+        let lie = *self.lie.lock().expect("no panic");
+        // One key for each check of one policy.
+        let checks = String::from_utf8_lossy(&words[2]).parse();
+        reply(lie, fake::nonce(words) as i64, checks.expect("a number"))
     }
 }
 

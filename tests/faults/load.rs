@@ -26,12 +26,16 @@ pub(crate) struct Load {
 
 impl Load {
     /// The matrix asks for 2,000 a second from three processes.
-    pub(crate) const OF_ONE_IN_THREE: Self = Self {
-        per_s: 500,
-        keys: 20_000,
-        hot_per_s: 160,
-        leaving: None,
-    };
+    pub(crate) const OF_ONE_IN_THREE: Self = Self::new(500, 20_000, 160);
+
+    pub(crate) const fn new(per_s: u64, keys: u32, hot_per_s: u64) -> Self {
+        Self {
+            per_s,
+            keys,
+            hot_per_s,
+            leaving: None,
+        }
+    }
 
     /// Makes requests until `over`, and waits for the answers.
     pub(crate) async fn run(self, limiter: &Limiter, recorder: &Recorder, over: impl Future) {

@@ -12,12 +12,7 @@ use crate::{
 
 const FULL_REFILL: Duration = Duration::from_secs(BURST / PER_S);
 const REPLACE: &str = "redis.call('DEL', KEYS[1]) return redis.call(unpack(ARGV))";
-const LOAD: Load = Load {
-    per_s: 300,
-    keys: 20,
-    hot_per_s: 320,
-    leaving: None,
-};
+const LOAD: Load = Load::new(300, 20, 320);
 
 /// Applies a fault several times under load, and returns when.
 async fn again_and_again(recorder: &Recorder, times: u64, mut fault: impl FnMut()) -> Vec<Window> {
@@ -26,10 +21,7 @@ async fn again_and_again(recorder: &Recorder, times: u64, mut fault: impl FnMut(
         sleep(Duration::from_millis(or_long(400, 700))).await;
         let from_us = recorder.now_us();
         fault();
-        when.push(Window {
-            from_us,
-            to_us: recorder.now_us(),
-        });
+        when.push(recorder.since(from_us));
     }
     sleep(Duration::from_millis(or_long(200, 500))).await;
     when

@@ -10,12 +10,7 @@ pub(crate) const BURST: u64 = 20;
 /// The number of processes in long runs.
 const PROCESSES: u8 = 3;
 pub(crate) fn load() -> Load {
-    Load {
-        per_s: or_long(150, 500),
-        keys: 200,
-        hot_per_s: or_long(128, 160),
-        leaving: None,
-    }
+    Load::new(or_long(150, 500), 200, or_long(128, 160))
 }
 
 /// The time in which a breaker may open.
@@ -216,10 +211,8 @@ impl Run {
         let connects = proxy.connects_since(self.outage.from);
         let seconds = self.outage.from.elapsed().as_secs() as usize + 1;
         row.figure("connects", connects);
-        assert!(
-            connects <= (5 + per_s * seconds) * processes(),
-            "{connects} in {seconds} s"
-        );
+        let most = (5 + per_s * seconds) * processes();
+        assert!(connects <= most, "{connects} in {seconds} s");
     }
 }
 

@@ -28,12 +28,7 @@ async fn a_frozen_server_over_time() {
         sleep(AFTER);
         server
     });
-    let load = Load {
-        per_s: 500,
-        keys: 20,
-        hot_per_s: 20,
-        leaving: None,
-    };
+    let load = Load::new(500, 20, 20);
     let all = async { drop(all.await.expect("the server")) };
     load.run(&limiter, &recorder, all).await;
 

@@ -1,15 +1,14 @@
 //! How soon lost connections are replaced, and what that costs.
 
-use std::{
-    io::{Read, Write},
-    net::TcpListener,
-    time::Instant,
-};
+use std::time::Instant;
 
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::prelude::*;
-use crate::{proxy::Mode, support::port::Port};
+use crate::{
+    proxy::Mode,
+    support::{fake, port::Port},
+};
 
 const SOON: Duration = Duration::from_millis(25);
 const QUOTA: TokenBucket = TokenBucket::per_second(1_000_000);
@@ -83,28 +82,17 @@ async fn a_fleet_spreads_its_reconnects() {
         .map(|_| rig::store(rig::CALL, &url))
         .collect();
     sleep(Duration::from_secs(6)).await;
-    let listener = TcpListener::bind(("127.0.0.1", port.number())).expect("its port");
-    let accepted = tokio::task::spawn_blocking(move || {
-        let started = Instant::now();
-        let mut streams = Vec::new();
-        let mut times = Vec::new();
-        while times.len() < PROCESSES {
-            let (mut stream, _) = listener.accept().expect("a connection");
-            times.push(started.elapsed());
-            // Enough for the client to become idle.
-            let mut answers = stream.try_clone().expect("a second handle");
-            std::thread::spawn(move || {
-                let mut bytes = [0; 1_024];
-                while stream.read(&mut bytes).is_ok_and(|read| read > 0) {
-                    let _ = stream.write_all(b"+OK\r\n");
-                }
-            });
-            let _ = answers.flush();
-            streams.push(answers);
-        }
-        times
+    let (started, times) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+    let accepted = Arc::clone(&times);
+    fake::listen_at(port.number(), move |_, stream| {
+        accepted.lock().expect("no panic").push(started.elapsed());
+        // Enough for the client to become idle.
+        fake::converse(stream, |_| Some(b"+OK\r\n".to_vec()));
     });
-    let times = accepted.await.expect("connections");
+    let times = || times.lock().expect("no panic").clone();
+    wait::until_async("connections", async || times().len() >= PROCESSES).await;
+    let mut times = times();
+    times.sort_unstable();
     let window = Duration::from_millis(200);
     let within = |from: &Duration| {
         let to = *from + window;

@@ -10,21 +10,25 @@ use crate::support::try_command;
 
 const LASTS: Duration = Duration::from_secs(6);
 
+/// Keeps a server busy with a script meanwhile.
+pub(crate) fn busy(server: &RedisServer, meanwhile: impl FnOnce()) {
+    let port = server.port();
+    let script = ["EVAL", "while true do end", "0"];
+    let busy = std::thread::spawn(move || try_command(port, &script).expect_err("it is killed"));
+    wait::until("a busy server", || server.try_command(&["PING"]).is_err());
+    meanwhile();
+    wait::until("the script's end", || {
+        server.try_command(&["SCRIPT", "KILL"]).is_ok()
+    });
+    busy.join().expect("an error");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_busy_with_a_script_is_bridged() {
     let mut row = Row::start("refusal BUSY");
     let server = RedisServer::with(&["--lua-time-limit", "100"]);
     let (run, _server) = outage::at(&server.url(), move |outage| {
-        let port = server.port();
-        let busy = std::thread::spawn(move || {
-            try_command(port, &["EVAL", "while true do end", "0"]).expect_err("it is killed")
-        });
-        wait::until("a busy server", || server.try_command(&["PING"]).is_err());
-        outage.hold(LASTS);
-        wait::until("the script's end", || {
-            server.try_command(&["SCRIPT", "KILL"]).is_ok()
-        });
-        busy.join().expect("an error");
+        busy(&server, || outage.hold(LASTS));
         server
     })
     .await;

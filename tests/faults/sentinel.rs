@@ -1,107 +1,37 @@
 //! A primary, two replicas, and three sentinels that monitor them.
 
-use std::{
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-};
-
 use crate::prelude::*;
 use crate::{
     proxy::Mode,
-    support::{port::Port, try_command},
+    support::{sentinel::Sentinel, try_command},
 };
 
-const NAME: &str = "limits";
 /// A live primary serves for at most this long after another was elected, until it becomes a
 /// replica. Its clients stay, and what they write there is lost.
 pub(crate) const FOLLOWS: Duration = Duration::from_secs(12);
-const LOG: &str = "sentinel.log";
 /// A replica does not wait for others.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-#[derive(Debug)]
-struct Sentinel {
-    child: Child,
-    port: Port,
-    folder: PathBuf,
+/// Returns one of three sentinels.
+fn start(primary: u16) -> Sentinel {
+    let sentinel = Sentinel::start(primary, 2);
+    let name = Sentinel::NAME;
+    sentinel.command(&["SET", name, "down-after-milliseconds", "1000"]);
+    sentinel.command(&["SET", name, "failover-timeout", "4000"]);
+    sentinel
 }
 
-impl Sentinel {
-    fn start(primary: u16) -> Self {
-        let port = Port::claim();
-        let name = format!("tower-throttle-sentinel-{}-{port}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
-        let file = folder.join("sentinel.conf");
-        // The sentinel writes there what it learns.
-        std::fs::write(&file, "").expect("a file");
-        let child = Command::new("redis-server")
-            .arg(&file)
-            .args(["--sentinel", "--bind", "127.0.0.1"])
-            .args(["--port", &port.to_string()])
-            .arg("--dir")
-            .arg(&folder)
-            .args(["--logfile", LOG])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server");
-        let sentinel = Self {
-            child,
-            port,
-            folder,
-        };
-        wait::until("an answer of a sentinel", || {
-            try_command(sentinel.port.number(), &["PING"]).is_ok()
-        });
-        sentinel.command(&["MONITOR", NAME, "127.0.0.1", &primary.to_string(), "2"]);
-        sentinel.command(&["SET", NAME, "down-after-milliseconds", "1000"]);
-        sentinel.command(&["SET", NAME, "failover-timeout", "4000"]);
-        sentinel
-    }
-
-    fn command(&self, words: &[&str]) -> String {
-        let words = [&["SENTINEL"], words].concat();
-        match try_command(self.port.number(), &words) {
-            Ok(reply) => reply,
-            Err(error) => panic!("{words:?}: {error}"),
-        }
-    }
-
-    /// Returns a field of what it knows about the primary.
-    fn known(&self, field: &str) -> Option<String> {
-        let reply = self.command(&["MASTER", NAME]);
-        let mut lines = reply.lines();
-        lines.find(|line| *line == field)?;
-        lines.next().map(str::to_owned)
-    }
-
-    /// Returns the last lines of its log.
-    fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(self.folder.join(LOG)).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(40)..].join("\n")
-    }
-
-    fn primary(&self) -> Option<u16> {
-        let reply = self.command(&["GET-MASTER-ADDR-BY-NAME", NAME]);
-        reply.lines().nth(1)?.parse().ok()
-    }
+/// Returns a field of what a sentinel knows about the primary.
+fn known(sentinel: &Sentinel, field: &str) -> Option<String> {
+    let reply = sentinel.command(&["MASTER", Sentinel::NAME]);
+    let mut lines = reply.lines();
+    lines.find(|line| *line == field)?;
+    lines.next().map(str::to_owned)
 }
 
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "the sentinel on port {}:\n{}",
-                self.port.number(),
-                self.last_words()
-            );
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+fn primary(sentinel: &Sentinel) -> Option<u16> {
+    let reply = sentinel.command(&["GET-MASTER-ADDR-BY-NAME", Sentinel::NAME]);
+    reply.lines().nth(1)?.parse().ok()
 }
 
 #[derive(Debug)]
@@ -146,7 +76,7 @@ impl Watched {
     fn over(servers: Vec<RedisServer>, between: Option<Proxy>) -> Self {
         let known = between.as_ref().map_or(servers[2].port(), Proxy::port);
         let watched = Self {
-            sentinels: (0..3).map(|_| Sentinel::start(known)).collect(),
+            sentinels: (0..3).map(|_| start(known)).collect(),
             servers,
             between,
         };
@@ -190,28 +120,23 @@ impl Watched {
 
     /// Returns the epoch, which grows with each failover, also with an unrequested one.
     pub(crate) fn epoch(&self) -> u64 {
-        let epochs = self
-            .sentinels
-            .iter()
-            .filter_map(|s| s.known("config-epoch"));
+        let sentinels = self.sentinels.iter();
+        let epochs = sentinels.filter_map(|sentinel| known(sentinel, "config-epoch"));
         let epochs = epochs.filter_map(|epoch| epoch.parse().ok());
         epochs.max().expect("an epoch")
     }
 
     pub(crate) fn url(&self) -> String {
-        let hosts: Vec<String> = self
-            .sentinels
-            .iter()
-            .map(|sentinel| format!("127.0.0.1:{}", sentinel.port))
-            .collect();
-        let hosts = hosts.join(",");
-        format!("redis-sentinel://{hosts}/?sentinelServiceName={NAME}")
+        let sentinels = self.sentinels.iter();
+        let hosts = sentinels.map(|sentinel| format!("127.0.0.1:{}", sentinel.port));
+        let (hosts, name) = (hosts.collect::<Vec<_>>().join(","), Sentinel::NAME);
+        format!("redis-sentinel://{hosts}/?sentinelServiceName={name}")
     }
 
     /// Waits until every sentinel knows the others, and both replicas follow.
     pub(crate) fn wait_until_whole(&self) {
         let is = |sentinel: &Sentinel, field: &str, wanted: &str| {
-            sentinel.known(field).is_some_and(|known| known == wanted)
+            known(sentinel, field).is_some_and(|known| known == wanted)
         };
         wait::until("sentinels that agree", || {
             let sentinels = &self.sentinels;
@@ -232,7 +157,7 @@ impl Watched {
 
     /// Returns the port of the primary, if all sentinels agree.
     pub(crate) fn agreed(&self) -> Option<u16> {
-        let mut named = self.sentinels.iter().map(Sentinel::primary);
+        let mut named = self.sentinels.iter().map(primary);
         let first = named.next()??;
         named.all(|port| port == Some(first)).then_some(first)
     }
@@ -247,7 +172,7 @@ impl Watched {
 
     /// Starts a failover, without waiting for it.
     pub(crate) fn fail_over(&self) {
-        self.sentinels[0].command(&["FAILOVER", NAME]);
+        self.sentinels[0].command(&["FAILOVER", Sentinel::NAME]);
     }
 
     /// Waits until all sentinels name another primary and it accepts writes. Returns how long
@@ -282,13 +207,11 @@ impl Unasked {
 
     /// Records whether there was one since the last call.
     pub(crate) fn look(&mut self, watched: &Watched, recorder: &Recorder) {
-        let (epoch, since_us) = (self.epoch, self.since_us);
+        let (epoch, from_us) = (self.epoch, self.since_us);
         self.excuse(watched, recorder);
         if self.epoch != epoch {
-            self.found.push(Window {
-                from_us: since_us,
-                to_us: self.since_us,
-            });
+            let to_us = self.since_us;
+            self.found.push(Window { from_us, to_us });
         }
     }
 

@@ -13,12 +13,7 @@ const MAX_LAG_S: u64 = 1;
 /// A replica reports every second, and the primary checks every second.
 const SLACK_S: u64 = 2;
 const RESUMES: Duration = Duration::from_secs(5);
-const LOAD: Load = Load {
-    per_s: 200,
-    keys: 50,
-    hot_per_s: 160,
-    leaving: None,
-};
+const LOAD: Load = Load::new(200, 50, 160);
 
 /// The limiter of the cut side.
 struct Cut {

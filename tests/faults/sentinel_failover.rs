@@ -4,12 +4,7 @@ use crate::prelude::*;
 use crate::sentinel::{FOLLOWS, Unasked, Watched};
 
 const RESUMES: Duration = Duration::from_secs(5);
-const LOAD: Load = Load {
-    per_s: 200,
-    keys: 100,
-    hot_per_s: 160,
-    leaving: None,
-};
+const LOAD: Load = Load::new(200, 100, 160);
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {

@@ -7,15 +7,6 @@ const MOST_BYTES: u64 = 250;
 /// One unit is back after that, and the key is gone.
 const LIFE: Duration = Duration::from_secs(5);
 
-fn used_memory(server: &RedisServer) -> u64 {
-    let info = server.command(&["INFO", "memory"]);
-    let used = info
-        .lines()
-        .find_map(|line| line.strip_prefix("used_memory:"));
-    used.and_then(|used| used.trim().parse().ok())
-        .expect("bytes")
-}
-
 fn keys(server: &RedisServer) -> u64 {
     server.command(&["DBSIZE"]).parse().expect("a number")
 }
@@ -28,7 +19,7 @@ async fn unique_callers_cost_little_memory_and_expire() {
     let quota = TokenBucket::new(1, or_long(LIFE, LIFE * 60));
     let limiter = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
     rig::ready(&limiter).await;
-    let empty = used_memory(&server);
+    let empty = server.info("used_memory");
     let sampler = Sampler::start();
     let mut asking = JoinSet::new();
     for task in 0..TASKS {
@@ -45,7 +36,7 @@ async fn unique_callers_cost_little_memory_and_expire() {
     let memory = sampler.stop().bounded(32 * 1_024, 100).expect("I3");
     let there = keys(&server);
     assert!(there > callers / 10, "{there} are enough to weigh");
-    let bytes = (used_memory(&server) - empty) / there;
+    let bytes = (server.info("used_memory") - empty) / there;
     assert!(bytes <= MOST_BYTES, "{bytes} bytes for each caller");
     let life = or_long(LIFE, LIFE * 60);
     tokio::time::sleep(life).await;

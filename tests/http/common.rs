@@ -46,3 +46,18 @@ pub(crate) fn from_peer<V: ToString, const N: usize>(
 pub(crate) fn buckets_of<B>(layer: &RateLimitLayer, request: &Request<B>) -> Buckets {
     layer.buckets(&RequestHead::from(request)).expect("keys")
 }
+
+/// Sends a request through a layer to a service that answers once, with this response.
+#[track_caller]
+pub(crate) fn responding<B: http_body::Body>(
+    layer: &RateLimitLayer,
+    request: Request<Full<Bytes>>,
+    response: Response<B>,
+) -> Response<ResponseBody<B>> {
+    let response = Mutex::new(Some(response));
+    let inner = service_fn(|_| {
+        let response = response.lock().unwrap().take();
+        ready(Ok::<_, Infallible>(response.expect("one call")))
+    });
+    at_once(layer.layer(inner).call(request)).expect("a response")
+}

@@ -1,6 +1,6 @@
 //! Configuration errors are reported at build time, and say what to change.
 
-use crate::prelude::*;
+use crate::{prelude::*, standards::MODES};
 
 /// Each message is in the tests of quotas as text, and so are the other codes.
 #[test]
@@ -124,13 +124,7 @@ fn settings_that_contradict_or_protect_nothing_are_errors() {
     let start = "`partition_key_secret` is zero or empty;";
     assert_config_error(empty, "zero", start);
     // The fields of these have no place for it, and do not name policies.
-    for headers in [
-        HeaderFormat::Draft7,
-        HeaderFormat::Draft6,
-        HeaderFormat::XRateLimitDelta,
-        HeaderFormat::XRateLimitEpoch,
-        HeaderFormat::None,
-    ] {
+    for headers in MODES.into_iter().skip(1) {
         let secret = builder().partition_key_secret(b"secret").headers(headers);
         let (code, start) = ("partition-key-unsupported", "`partition_key_secret(..)`");
         assert_config_error(secret.build(), code, start);
@@ -157,25 +151,6 @@ fn a_limiter_refuses_policies_that_read_requests() {
         assert_config_error(limiter([policy.clone()]), "no-request-to-read", &start);
         assert!(layer([policy]).is_ok());
     }
-}
-
-/// It is no mistake: it denies everything on purpose.
-#[test]
-fn a_limit_of_zero_is_valid_and_denies_everything() {
-    let limiter = limiter([Policy::new("closed", FixedWindow::per_second(0))]).expect("a limiter");
-    let decision = limiter.check_now("ann").expect("a decision");
-    assert_eq!(decision.verdict(), Verdict::Impossible);
-    assert_eq!(decision.retry_after(), None);
-    let (layer, _) = layer_of([Policy::new("closed", FixedWindow::per_day(0)).shared()]);
-    ask(&layer, plain()).assert_is(
-        r#"HTTP/1.1 403 Forbidden
-Content-Type: application/problem+json
-Cache-Control: no-store
-RateLimit-Policy: "closed";q=0;w=86400
-RateLimit: "closed";r=0
-
-{"type":"about:blank","title":"Forbidden","status":403,"detail":"Cost 1 exceeds policy \"closed\" (0).","violated-policies":["closed"]}"#,
-    );
 }
 
 #[test]

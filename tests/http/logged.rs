@@ -1,23 +1,16 @@
 //! What a thread logs.
 
-use std::{cell::RefCell, io, sync::Once};
+use std::sync::Once;
+
+use crate::support::log::Log;
 
 thread_local! {
-    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static LOG: Log = Log::default();
 }
 
-/// Writes to the log of the thread that runs the test.
-pub(crate) struct ToLog;
-
-impl io::Write for ToLog {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LOG.with_borrow_mut(|log| log.extend_from_slice(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Returns the log of the thread that runs the test.
+pub(crate) fn log() -> Log {
+    LOG.with(Log::clone)
 }
 
 /// Starts the log of this thread anew.
@@ -28,15 +21,15 @@ pub(crate) fn start() {
             .with_max_level(tracing::Level::TRACE)
             .with_ansi(false)
             .without_time()
-            .with_writer(|| ToLog)
+            .with_writer(log)
             .init();
     });
-    LOG.take();
+    log().clear();
 }
 
 /// Returns what this thread has logged since its log was started.
 pub(crate) fn so_far() -> String {
-    LOG.with_borrow(|log| String::from_utf8(log.clone()).unwrap())
+    log().text()
 }
 
 /// Returns all lines that this thread logs while `run` runs.

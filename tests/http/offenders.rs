@@ -5,8 +5,6 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use tower_throttle::store;
-
 use crate::{prelude::*, support::denial_counts};
 
 fn api() -> Policy {
@@ -222,47 +220,6 @@ async fn a_route_is_remembered_and_no_path() {
     }
 }
 
-/// A store in memory that names its buckets as Redis does.
-#[derive(Debug)]
-struct Named(MemoryStore, RedisStore);
-
-impl Store for Named {
-    fn check(&self, check: &Check<'_>) -> store::Answer<Decision> {
-        self.0.check(check)
-    }
-
-    fn reset(&self, charges: &[Charge<'_>]) -> store::Answer<()> {
-        self.0.reset(charges)
-    }
-
-    fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
-        self.1.storage_key(charge)
-    }
-}
-
-#[tokio::test]
-async fn a_fingerprint_is_that_in_the_names_of_keys_in_redis() {
-    let builder = RedisStore::builder;
-    for (builder, is_without_secret) in [(builder(), true), (builder().secret("s"), false)] {
-        let redis = builder.prefix("app:").connect("redis://127.0.0.1:1/");
-        let named = Named(MemoryStore::new(), redis.expect("a store"));
-        let two = Policy::new("two", TokenBucket::per_day(1)).key(key::header("x-api-key"));
-        let (layer, _) = layer_with([api(), two], |builder| builder.store(named));
-        send(&layer, "ann", 2);
-        let request = get([("x-api-key", "ann")]);
-        let buckets = buckets_of(&layer, &request);
-        let names = buckets.storage_keys();
-        let offenders = layer.top_denied(20).offenders;
-        assert_eq!((names.len(), offenders.len()), (2, 2));
-        for offender in &offenders {
-            let part = format!("{{{}}}{}", offender.fingerprint, offender.policy);
-            let is_named = names.iter().any(|name| name.ends_with(&part));
-            assert!(is_named, "{part}: {names:?}");
-            assert_eq!(offender.fingerprint == of("ann"), is_without_secret);
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_denial_that_comes_later_is_recorded_unless_its_client_left() {
     let slow = Slow::new(standing_store().0);
@@ -355,34 +312,4 @@ fn the_closure_that_names_callers_may_read_the_lists() {
     let offenders = layer.top_denied(20).offenders.into_iter();
     let names: BTreeSet<_> = offenders.filter_map(|offender| offender.name).collect();
     assert_eq!(names, ["0, 0", "1, 1"].map(str::to_owned).into());
-}
-
-/// The key is not kept while a store is asked: few requests are denied after that.
-#[test]
-fn a_key_is_read_once_and_once_more_for_a_denial_after_a_round_trip() {
-    let slow = Slow::new(standing_store().0);
-    slow.gate.add_permits(9);
-    let stores: [(Arc<dyn Store>, usize); 2] =
-        [(Arc::new(standing_store().0), 4), (Arc::new(slow), 6)];
-    for (store, expected_calls) in stores {
-        let calls = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&calls);
-        let policy = api().key(move |head: &RequestHead<'_>| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            KeyExtractor::extract(&key::header("x-api-key"), head)
-        });
-        // A layer on another store has a list of its own, and in its own memory reads as often.
-        let own = RateLimitLayer::new(policy);
-        let mut total = 0;
-        for (layer, expected_calls) in [(own.clone().store(store), expected_calls), (own, 4)] {
-            assert_eq!(layer.top_denied(20).total, 0);
-            send(&layer, "ann", 2);
-            send(&layer, "bob", 2);
-            total += expected_calls;
-            assert_eq!(calls.load(Ordering::SeqCst), total);
-            let top = layer.clone().top_denied(20);
-            let callers: BTreeSet<_> = top.offenders.iter().map(|it| it.fingerprint).collect();
-            assert_eq!(callers, ["ann", "bob"].map(of).into());
-        }
-    }
 }

@@ -84,16 +84,16 @@ RateLimit: "plan";r=0;t=3600
 {"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":429,"violated-policies":["plan"]}"#,
     );
     let grpc = ask(&layer, as_grpc(of("ann")));
-    assert_eq!(
-        (grpc.status.as_u16(), grpc.reason),
-        (200, Some(DenialReason::Banned))
-    );
+    let found = (grpc.status.as_u16(), grpc.reason);
+    assert_eq!(found, (200, Some(DenialReason::Banned)));
     assert_eq!(grpc.field("grpc-status").as_deref(), Some("8"));
 
     let worst = &layer.top_denied(5).offenders[0];
     assert_eq!((worst.policy.as_str(), worst.count), ("plan", 2));
     assert_eq!(worst.fingerprint, Fingerprint::from(&Key::from("ann")));
     assert_eq!(layer.recent_denials()[0].reason, DenialReason::Banned);
+    let seen = layer.metrics();
+    assert_eq!((seen.requests.banned, seen.decisions.list), (2, 2));
 
     clock.advance(HOUR);
     assert_eq!(asked(&layer, "ann").status, 200);

@@ -2,9 +2,7 @@
 
 use crate::{
     prelude::*,
-    settle::{
-        Frames, Part, as_asked, ask_for, at_end::respond, dropped::begin, grpc::status_field,
-    },
+    settle::{Frames, Part, as_asked, ask_for, dropped::begin, grpc::status_field},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -121,30 +119,20 @@ fn strikes_of(layer: &RateLimitLayer) -> u64 {
 /// Clients that hang up, services that time out and handlers that panic. A window charges them.
 #[test]
 fn a_request_without_a_response_is_no_strike() {
-    type Settled = fn(Policy) -> Policy;
-
-    let settlers: [(&str, Settled); 5] = [
-        ("failures", |policy| policy.settle_by(settle::failures())),
-        ("status", |policy| {
-            policy.settle_by(settle::status([401, 404]))
-        }),
-        ("header", |policy| {
-            policy.settle_by(settle::header("x-strikes"))
-        }),
-        ("full", |policy| {
-            policy.settle_by(|_: &Outcome<'_>| Settle::Full)
-        }),
-        ("at end", |policy| {
-            policy.settle_by(|_: &Outcome<'_>| Settle::AtEnd)
-        }),
+    let settlers: [fn(Policy) -> Policy; 5] = [
+        |policy| policy.settle_by(settle::failures()),
+        |policy| policy.settle_by(settle::status([401, 404])),
+        |policy| policy.settle_by(settle::header("x-strikes")),
+        |policy| policy.settle_by(|_: &Outcome<'_>| Settle::Full),
+        |policy| policy.settle_by(|_: &Outcome<'_>| Settle::AtEnd),
     ];
-    for (name, settle) in settlers {
+    for settle in settlers {
         for (policy, dropped, status) in [(bans(), 20, 200), (few(), 2, 429)] {
             let (layer, _) = layer_of([settle(policy)]);
             for _ in 0..dropped {
                 drop(begin(&layer));
             }
-            assert_eq!(ask(&layer, plain()).status, status, "{name}");
+            assert_eq!(ask(&layer, plain()).status, status, "{layer:?}");
         }
     }
 }
@@ -157,7 +145,7 @@ fn a_call_that_is_dropped_before_its_end_is_no_strike() {
         let parts = [Part::Data("part"), Part::Trailers(status_field(5))];
         let response = Response::builder().header("content-type", "application/grpc");
         let response = response.body(Frames::new(parts)).expect("a response");
-        let mut body = respond(&layer, response).into_body();
+        let mut body = responding(&layer, plain(), response).into_body();
         for _ in 0..polls {
             at_once(body.frame());
         }

@@ -17,7 +17,7 @@ pub(crate) use tower_throttle::{
     settle,
 };
 
-pub(crate) use crate::common::{buckets_of, every_reason, from_peer};
+pub(crate) use crate::common::{buckets_of, every_reason, from_peer, responding};
 pub(crate) use crate::support::{
     assert_one_line, left_of,
     prelude::*,

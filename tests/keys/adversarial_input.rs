@@ -56,24 +56,9 @@ fn soon(work: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn a_megabyte_of_forwarding_headers_is_read_once() {
-    const PIECES: [&str; 16] = [
-        "1.2.3.4, ",
-        "10.0.0.9, ",
-        ",",
-        " ",
-        "\"",
-        "\\",
-        "\"\\",
-        "a\\\",",
-        "a=b;",
-        ";",
-        "=",
-        "for=10.0.0.9,",
-        "for=10.0.0.9;",
-        "for=\"10.0.0.9",
-        "[",
-        "\u{e9}",
-    ];
+    // Separated by a sign that is in none of them.
+    const PIECES: &str = "1.2.3.4, |10.0.0.9, |,| |\"|\\|\"\\|a\\\",|a=b;|;|=|\
+        for=10.0.0.9,|for=10.0.0.9;|for=\"10.0.0.9|[|\u{e9}";
 
     soon(|| {
         for (header, seen) in [
@@ -82,7 +67,7 @@ fn a_megabyte_of_forwarding_headers_is_read_once() {
             ("x-real-ip", "203.0.113.9"),
             ("cf-connecting-ip", "203.0.113.9"),
         ] {
-            for piece in PIECES {
+            for piece in PIECES.split('|') {
                 // Whatever comes before, the key is the address that the proxy saw.
                 let line = [much(piece), format!(", {seen}").into_bytes()].concat();
                 assert_eq!(address(header, [line]), "203.0.113.9", "{header} {piece}");
@@ -180,10 +165,6 @@ async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
     assert!(there.iter().all(|key| key.len() <= 50), "{there:?}");
     server.assert_all_keys_expire();
     // No longer key was ever sent.
-    let stats = server.command(&["INFO", "stats"]);
-    let mut received = stats
-        .lines()
-        .filter_map(|line| line.strip_prefix("total_net_input_bytes:"));
-    let received = received.next().expect("a number").trim().parse::<usize>();
-    assert!(received.expect("a number") < 64 * 1_024, "{stats}");
+    let received = server.info("total_net_input_bytes");
+    assert!(received < 64 * 1_024, "{received}");
 }

@@ -229,10 +229,7 @@ fn arrows_between_modules_point_down() {
             }
         }
     }
-    assert!(
-        upward.is_empty(),
-        "arrows that do not point down: {upward:#?}"
-    );
+    assert!(upward.is_empty(), "these point up: {upward:#?}");
 }
 
 #[test]

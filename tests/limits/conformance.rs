@@ -100,26 +100,19 @@ async fn too_few_slots_admit_no_request() {
 #[tokio::test]
 async fn corrupt_state_causes_no_panic() {
     const NOW: u64 = 1_767_225_600_000_000;
-    let numbers = [
-        0,
-        1,
-        1 << 40,
-        NOW / 1_000 + 1,
-        1 << 53,
-        u64::MAX - 1,
-        u64::MAX,
-    ];
+    const MAX: u64 = u64::MAX;
+    let numbers = [0, 1, 1 << 40, NOW / 1_000 + 1, 1 << 53, MAX - 1, MAX];
     for number in 0..7 * numbers.len() * numbers.len() {
         let (first, second) = (numbers[number / 7 % 7], numbers[number / 49]);
         let words = [first, second].into_iter().cycle().take(number % 7);
         let words: Vec<u64> = words.collect();
-        for policy in every_kind() {
+        for text in EVERY_KIND.split(" | ") {
             let words = words.clone();
             let garbage = wrapped(MemoryStore::new(), move |_, check: &Check<'_>| {
                 let mut buckets = vec![BucketWords::new(Some(&words)); check.charges().len()];
                 Answer::Now(Ok(check.decide(NOW, &mut buckets)))
             });
-            let limiter = Limiter::new(garbage, policy);
+            let limiter = Limiter::new(garbage, Policy::new("any", text));
             for units in [0, 1, 5, u64::MAX] {
                 let _ = limiter.check_n("ann", units).await;
                 let _ = limiter.take_up_to("ann", units).await;
@@ -133,22 +126,7 @@ async fn corrupt_state_causes_no_panic() {
     }
 }
 
-fn every_kind() -> [Policy; 10] {
-    let second = Duration::from_secs(1);
-    [
-        TokenBucket::per_second(5).into(),
-        TokenBucket::per_second(5).initial(2).into(),
-        TokenBucket::new(2, second)
-            .burst(5)
-            .refill_at_once()
-            .initial(1)
-            .into(),
-        TokenBucket::without_refill(5).into(),
-        LeakyBucket::per_second(5).queue(5).into(),
-        FixedWindow::per_second(5).into(),
-        FixedWindow::per_calendar_month(5).spread().into(),
-        SlidingWindow::per_second(5).into(),
-        SlidingLog::per_second(5).into(),
-        Concurrency::new(5).into(),
-    ]
-}
+const EVERY_KIND: &str = "\
+5 per second | 5 per second, initial 2 | 2 per second, burst 5, refill at once, initial 1 | \
+5 without refill | leaky bucket of 5 per second, queue 5 | fixed window of 5 per second | \
+5 per month, spread | sliding window of 5 per second | sliding log of 5 per second | 5 at once";

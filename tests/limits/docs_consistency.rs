@@ -156,18 +156,10 @@ fn the_index_the_book_and_docs_rs_have_every_guide() {
 #[test]
 fn every_file_that_the_architecture_names_is_there() {
     let page = read("ARCHITECTURE.md");
-    let folders = [
-        "src/",
-        "tests/",
-        "docs/",
-        "examples/",
-        "benches/",
-        "scripts/",
-        "fuzz/",
-    ];
+    let folders = "src/ tests/ docs/ examples/ benches/ scripts/ fuzz/";
     let quoted = page.split('`').skip(1).step_by(2);
     let quoted = quoted.filter(|word| {
-        let is_path = folders.iter().any(|folder| word.starts_with(folder));
+        let is_path = folders.split(' ').any(|folder| word.starts_with(folder));
         is_path && !word.contains(' ')
     });
     // In the picture, paths are below `src/`.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tower_throttle::{
-    LimiterBuilder, Lists,
+    LimiterBuilder,
     control::{Control, Mode},
 };
 
@@ -48,11 +48,6 @@ fn limit(limiter: &Limiter, key: &str) -> u64 {
 
 fn denied_by(decision: &Decision) -> Vec<&str> {
     decision.denied_by().map(|policy| policy.name()).collect()
-}
-
-fn admitted(limiter: &Limiter, key: &str) -> u64 {
-    let checks = (0..100).map(|_| limiter.check_now(key).expect("in memory").is_allowed());
-    checks.take_while(|is_allowed| *is_allowed).count() as u64
 }
 
 #[tokio::test]
@@ -103,46 +98,10 @@ async fn random_documents_decide_like_limits_in_code() {
                 continue;
             };
             let expected = asked.of(&in_code, KEYS[key]).await.expect("in memory");
-            assert_eq!(
-                decision.as_ref().map(seen),
-                expected.as_ref().map(seen),
-                "{asked:?} {told:?} {base:?}"
-            );
+            let [found, expected] = [&decision, &expected].map(|it| it.as_ref().map(seen));
+            assert_eq!(found, expected, "{asked:?} {told:?} {base:?}");
         }
     }
-}
-
-#[tokio::test]
-async fn a_ban_by_hand_denies_until_its_end_and_charges_nothing() {
-    let plan = Policy::new("plan", FixedWindow::per_day(3));
-    let (limiter, control, store, clock) = controlled([plan], |builder| builder);
-    control.ban("plan", "ann", HOUR).await.expect("a ban");
-    let permit = limiter.acquire("ann", HOUR).await.expect("in memory");
-    for decision in [
-        limiter.check("ann").await,
-        limiter.check_now("ann"),
-        limiter.take_up_to("ann", 1).await,
-        limiter.peek("ann").await,
-        Ok(permit.decision().clone()),
-    ] {
-        let denied = decision.expect("in memory");
-        assert_eq!(denied.verdict(), Verdict::Denied);
-        assert_eq!(denied.retry_after(), Some(HOUR));
-        assert_eq!(denied_by(&denied), ["plan"]);
-    }
-    assert!(store.is_empty(), "no bucket was asked");
-    // What it used before is still paid for.
-    let debit = limiter.debit("ann", 1).await.expect("in memory");
-    assert_eq!(debit.charged(), 1);
-
-    let counts = limiter.metrics();
-    assert_eq!((counts.requests.banned, counts.requests.total()), (4, 4));
-    assert_eq!(counts.decisions.list, 4);
-    assert_eq!(counts.policy("plan").map(|checks| checks.denied), Some(4));
-
-    // Its end needs no poll.
-    clock.advance(HOUR);
-    assert_eq!(admitted(&limiter, "ann"), 2);
 }
 
 #[tokio::test]
@@ -214,26 +173,6 @@ async fn an_entry_that_cannot_be_taken_is_left_out_and_reported() {
         let was_there = control.clear_override(policy, "bob").await;
         assert!(was_there.expect("in memory"));
     }
-}
-
-#[tokio::test]
-async fn lists_by_hand_stand_beside_those_of_the_limiter() {
-    let lists = Lists::new().allow_keys(["ann"]).expect("keys");
-    let lists = lists.deny_keys(["bob", "cat"]).expect("keys");
-    let plan = Policy::new("plan", FixedWindow::per_hour(1));
-    let (limiter, control, ..) = controlled([plan], |builder| builder.lists(lists));
-    control.deny_key("ann").await.expect("an entry");
-    control.allow_key("bob").await.expect("an entry");
-    control.deny_key("dan").await.expect("an entry");
-    let listed = ["ann", "bob", "cat", "dan", "eve"].map(|key| admitted(&limiter, key));
-    assert_eq!(listed, [100, 100, 0, 0, 1]);
-    // A ban comes after an allow list.
-    control.ban("plan", "ann", HOUR).await.expect("a ban");
-    control.ban("plan", "fay", HOUR).await.expect("a ban");
-    assert_eq!(["ann", "fay"].map(|key| admitted(&limiter, key)), [100, 0]);
-    control.remove_all().await.expect("in memory");
-    let listed = ["ann", "bob", "cat", "dan"].map(|key| admitted(&limiter, key));
-    assert_eq!(listed, [100, 0, 0, 1]);
 }
 
 /// Threads take while the document changes: no unit is granted twice, and none is lost.

@@ -16,8 +16,9 @@ fn the_pictures_in_the_repository_show_what_the_limiter_decides() {
             fs::write(&path, &picture).expect("the picture");
         }
         let stored = fs::read_to_string(&path).expect("the picture");
+        let is_shown = stored == picture;
         assert!(
-            stored == picture,
+            is_shown,
             "with TT_WRITE=1, docs/images/{file} shows what the code decides"
         );
     }

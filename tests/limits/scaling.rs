@@ -67,10 +67,8 @@ fn without_leases_callers_get_nearly_burst_and_rate() {
             assert_eq!(tally.failed, 0, "{callers:?}, {mode:?}");
             let (less, exact) = (tally.under(), tally.exactly());
             assert!(exact < tally.asked, "{callers:?}: no request was denied");
-            assert!(
-                1_000 * less <= exact,
-                "{callers:?}, {mode:?}: {less} of {exact}"
-            );
+            let is_little = 1_000 * less <= exact;
+            assert!(is_little, "{callers:?}, {mode:?}: {less} of {exact}");
         }
     }
 }

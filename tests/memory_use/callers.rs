@@ -214,12 +214,7 @@ async fn ten_thousand_callers_in_redis() {
     ] {
         // A server of its own, because flushed memory may be freed later.
         let server = RedisServer::start();
-        let used = || -> u64 {
-            let memory = server.command(&["INFO", "memory"]);
-            let mut lines = memory.lines();
-            let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
-            used.expect("a line").trim().parse().expect("a number")
-        };
+        let used = || server.info("used_memory");
         let store = RedisStore::builder()
             .timeout(DEADLINE)
             .connect(&server.url());

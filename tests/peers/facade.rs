@@ -159,38 +159,3 @@ async fn each_recorder_gets_all_and_histograms_are_exact() {
         }
     }
 }
-
-/// A limiter takes the place of another one of its name, and both are listed for a while.
-#[test]
-fn no_counter_goes_down_when_a_limiter_goes() {
-    const ALLOWED: &str = r#"tower_throttle_requests_total{limiter="api",result="allowed"}"#;
-    const BUCKETS: &str = r#"tower_throttle_memory_buckets{store="memory"}"#;
-
-    let (first, second) = (limiter("api", 100), limiter("api", 100));
-    let listed = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&listed);
-    let publisher = Publisher::new(move || {
-        let limiters: Vec<Limiter> = seen.lock().expect("no panic").clone();
-        limiters.into_iter().map(|limiter| limiter.metrics())
-    });
-    let recorder = DebuggingRecorder::new();
-    let (snapshotter, mut got) = (recorder.snapshotter(), Got::default());
-    let publish = |limiters: &[&Limiter]| {
-        *listed.lock().expect("no panic") = limiters.iter().copied().cloned().collect();
-        with_local_recorder(&recorder, || publisher.publish());
-    };
-    let mut got = || {
-        got.more(&snapshotter);
-        (got.counters[ALLOWED], got.gauges[BUCKETS])
-    };
-    check(&first, 10);
-    publish(&[&first, &first]);
-    assert_eq!(got(), (10, 1.0));
-    check(&second, 3);
-    publish(&[&first, &second, &first]);
-    publish(&[&second]);
-    assert_eq!(got(), (13, 1.0));
-    check(&second, 20);
-    publish(&[&second]);
-    assert_eq!(got(), (23, 1.0));
-}

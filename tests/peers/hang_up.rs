@@ -3,16 +3,16 @@
 
 use axum::{Router, extract::Request, middleware::map_request, routing::get};
 use http_body_util::Empty;
-use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::client::conn::http2::SendRequest;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tower_throttle::RedisStore;
 
-use crate::support::prelude::*;
+use crate::{support::prelude::*, wire::http2};
 
 const STREAMS: usize = 1_000;
 /// The number of streams that are opened at a time.
@@ -66,15 +66,6 @@ async fn serve(store: &RedisStore, entered: &Arc<AtomicUsize>) -> std::net::Sock
     address
 }
 
-async fn connect(address: std::net::SocketAddr) -> Client {
-    let stream = TcpStream::connect(address).await.expect("a connection");
-    let (client, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .expect("HTTP/2");
-    tokio::spawn(connection);
-    client
-}
-
 async fn status(mut client: Client, path: &str) -> u16 {
     client.ready().await.expect("a connection");
     let request = http::Request::get(format!("http://localhost{path}"));
@@ -95,7 +86,7 @@ async fn is_not_noticed(path: &'static str) {
     .await;
     let entered = Arc::default();
     let address = serve(&store, &entered).await;
-    let (client, other) = (connect(address).await, connect(address).await);
+    let (client, other) = (http2(address).await, http2(address).await);
 
     let mut streams = JoinSet::new();
     while entered.load(Ordering::Relaxed) < STREAMS {

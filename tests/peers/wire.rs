@@ -6,7 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, combinators::BoxBody};
-use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{SendRequest, handshake},
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
@@ -16,6 +19,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
+use tower::BoxError;
 
 use crate::support::{
     prelude::*,
@@ -111,12 +115,14 @@ async fn talk(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-async fn http2(address: SocketAddr) -> SendRequest<BoxBody<Bytes, Infallible>> {
+pub(crate) async fn http2<B>(address: SocketAddr) -> SendRequest<B>
+where
+    B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
     let stream = TcpStream::connect(address).await.unwrap();
-    let (client, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .unwrap();
+    let (client, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
     tokio::spawn(connection);
     client
 }

@@ -1,27 +1,16 @@
 //! What this crate and its client log about connections.
 
-use std::{
-    io::{BufReader, Write},
-    net::TcpListener,
-};
+use std::sync::LazyLock;
 
 use tower_throttle::RedisStore;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::log::{self, ToLog};
-use crate::support::fake;
 use crate::support::prelude::*;
+use crate::support::{fake, log::Log};
 
 const PASSWORD: &str = "hunter2";
 
-/// Records all that is logged from now on at DEBUG, also by the client.
-fn listen() {
-    tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::DEBUG)
-        .with_ansi(false)
-        .with_writer(|| ToLog)
-        .init();
-}
+static LOG: LazyLock<Log> = LazyLock::new(Log::default);
 
 fn limiter(url: &str) -> Limiter {
     let store = RedisStore::connect(url).expect("a store");
@@ -49,7 +38,12 @@ fn server_without_auth() -> (u16, Arc<AtomicUsize>) {
 }
 
 pub(crate) async fn client_log() {
-    listen();
+    // Also what the client logs.
+    tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::DEBUG)
+        .with_ansi(false)
+        .with_writer(|| LOG.clone())
+        .init();
     a_password_is_in_no_line_at_debug().await;
     a_store_that_is_dropped_while_it_logs_in_logs_no_password().await;
     each_reason_why_reconnecting_fails_is_said_once().await;
@@ -76,7 +70,7 @@ async fn a_password_is_in_no_line_at_debug() {
         }
         limiters.push(limiter);
     }
-    let log = log::text();
+    let log = LOG.text();
     assert!(log.contains("DEBUG") && log.contains("fred"), "{log}");
     for line in log.lines() {
         assert!(!line.contains(PASSWORD), "{line}");
@@ -98,7 +92,7 @@ async fn a_store_that_is_dropped_while_it_logs_in_logs_no_password() {
         }
         drop(limiter);
     }
-    for line in log::text().lines() {
+    for line in LOG.text().lines() {
         assert!(!line.contains(PASSWORD), "{line}");
     }
 }
@@ -106,7 +100,7 @@ async fn a_store_that_is_dropped_while_it_logs_in_logs_no_password() {
 /// Returns the lines of this crate about a server.
 fn ours(port: u16, part: &str) -> Vec<String> {
     let parts = ["tower_throttle::store", &format!("127.0.0.1:{port}"), part];
-    let log = log::text();
+    let log = LOG.text();
     let lines = log
         .lines()
         .filter(|line| parts.iter().all(|part| line.contains(part)));
@@ -126,18 +120,12 @@ async fn each_reason_why_reconnecting_fails_is_said_once() {
     let say = |part: &'static str| eventually(part, || !ours(port, part).is_empty());
     say("Connection refused");
 
-    let listener = TcpListener::bind(("127.0.0.1", port)).expect("its port");
     let attempts = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&attempts);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            counter.fetch_add(1, Ordering::Relaxed);
-            let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
-            let mut stream = stream;
-            while fake::read_command(&mut reader).is_ok() {
-                let _ = stream.write_all(b"-LOADING Redis is loading the dataset in memory\r\n");
-            }
-        }
+    fake::listen_at(port, move |_, stream| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        let loading = "-LOADING Redis is loading the dataset in memory\r\n";
+        fake::converse(stream, |_| Some(loading.into()));
     });
     say("LOADING");
     let before = attempts.load(Ordering::Relaxed);

@@ -9,8 +9,6 @@ mod allocations;
 mod client_log;
 mod control;
 mod killed;
-#[cfg(feature = "tracing")]
-mod log;
 mod other;
 mod permit_storm;
 #[cfg(feature = "tracing")]

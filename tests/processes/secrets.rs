@@ -11,9 +11,8 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use crate::log::{self, ToLog};
 use crate::support::prelude::*;
-use crate::support::{fake, port::Port, web::layer_of};
+use crate::support::{fake, log::Log, port::Port, web::layer_of};
 
 const KEY: &str = "sk-live-7Qx9vLmZ";
 const USER: &str = "ledger-app";
@@ -77,9 +76,11 @@ pub(crate) async fn secrets() {
 }
 
 async fn whatever_fails_nothing_is_shown() {
+    let log = Log::default();
+    let writer = log.clone();
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
-        .with_writer(|| ToLog);
+        .with_writer(move || writer.clone());
     let ours = Targets::new().with_target("tower_throttle", LevelFilter::TRACE);
     tracing_subscriber::registry()
         .with(lines.with_filter(ours))
@@ -139,19 +140,16 @@ async fn whatever_fails_nothing_is_shown() {
 
         let held = Policy::new("held", Concurrency::new(2)).on_store_failure(choice);
         let held = Limiter::new(store(&well, long), held);
-        kinds.insert(show(
-            &held.credit(KEY, 1).await.expect_err("units are held"),
-        ));
+        let error = held.credit(KEY, 1).await.expect_err("units are held");
+        kinds.insert(show(&error));
         let permit = held.acquire(KEY, Duration::ZERO).await.expect("a decision");
         hidden(&permit);
     }
     let flooded = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
     let flooded = flooded.max_in_flight(1).timeout(long);
     let url = format!("redis://{USER}:{PASSWORD}@{well}");
-    let flooded = limiter(
-        flooded.connect(&url).expect("a store"),
-        OnStoreFailure::Deny,
-    );
+    let flooded = flooded.connect(&url).expect("a store");
+    let flooded = limiter(flooded, OnStoreFailure::Deny);
     let _ = flooded.check(KEY).await.expect("a decision");
     let checks = (0..50).map(|_| {
         let limiter = flooded.clone();
@@ -164,7 +162,7 @@ async fn whatever_fails_nothing_is_shown() {
     }
     assert!(kinds.len() >= 7, "not every kind was seen: {kinds:#?}");
 
-    let text = log::text();
+    let text = log.text();
     assert!(text.contains("tower_throttle::store"), "{text}");
     let unused = unused.trim_end_matches('/');
     for line in ["cannot connect to Redis", "rate-limit store unavailable"] {
@@ -177,13 +175,11 @@ async fn nothing_public_shows_a_key_a_secret_or_a_password() {
     hidden(&Key::from(KEY));
     hidden(&Key::from((KEY, PASSWORD)));
     for form in ["redis", "redis-cluster", "redis-sentinel"] {
-        let url = format!(
-            "{form}://{USER}:{PASSWORD}@127.0.0.1:1/{}",
-            match form {
-                "redis-sentinel" => "?sentinelServiceName=main&sentinelPassword=correct-horse",
-                _ => "",
-            }
-        );
+        let query = match form {
+            "redis-sentinel" => "?sentinelServiceName=main&sentinelPassword=correct-horse",
+            _ => "",
+        };
+        let url = format!("{form}://{USER}:{PASSWORD}@127.0.0.1:1/{query}");
         let builder = RedisStore::builder().secret(SECRET);
         hidden(&builder);
         let store = builder.connect(&url).expect("a store");

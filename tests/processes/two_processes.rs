@@ -3,11 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::{runtime::Runtime, sync::Barrier};
-use tower_throttle::RedisStore;
+use tower_throttle::{PolicyDecision, RedisStore};
 
 use crate::{
     other::Other,
-    support::{denying_limiter, left_of, prelude::*},
+    support::{denying_limiter, prelude::*},
 };
 
 const TASKS: usize = 32;
@@ -38,8 +38,6 @@ struct Race {
     /// The units that both processes together must move, if that does not depend on the order
     /// of arrival.
     moved: Option<u64>,
-    /// What must remain in each policy is this, less the units that were moved.
-    capacities: Vec<u64>,
 }
 
 impl Race {
@@ -83,7 +81,6 @@ fn all_races(window: Duration) -> Vec<Race> {
                 policies: vec![policy.clone().max_debt(MOST_DEBT)],
                 work,
                 moved,
-                capacities: vec![CAPACITY],
             });
         }
     }
@@ -92,28 +89,22 @@ fn all_races(window: Duration) -> Vec<Race> {
         policies: vec![Policy::new("at a time", Concurrency::new(CAPACITY))],
         work: Work::Hold,
         moved: Some(CAPACITY),
-        capacities: vec![CAPACITY],
     });
 
     // All or none, whichever policy has the smallest capacity.
     let with_smallest = |smallest: usize, capacity| {
         let mut policies = algorithms(CAPACITY, window);
-        let mut capacities = vec![CAPACITY; policies.len()];
         policies[smallest] = algorithms(capacity, window).swap_remove(smallest);
-        capacities[smallest] = capacity;
         policies.push(Policy::new("everyone", TokenBucket::per_day(CAPACITY)).shared());
-        capacities.push(CAPACITY);
-        (policies, capacities)
+        policies
     };
     for smallest in 0..algorithms(CAPACITY, window).len() {
         for work in [Work::Check(1), Work::UpTo(7), Work::TwoAndBack] {
-            let (policies, capacities) = with_smallest(smallest, SMALLER_CAPACITY);
             races.push(Race {
                 name: format!("all or none, least in algorithm {smallest}, {work:?}"),
-                policies,
+                policies: with_smallest(smallest, SMALLER_CAPACITY),
                 work,
                 moved: (work != Work::TwoAndBack).then_some(SMALLER_CAPACITY),
-                capacities,
             });
         }
     }
@@ -121,15 +112,12 @@ fn all_races(window: Duration) -> Vec<Race> {
         let mut policies = algorithms(others, window);
         // Without waiting, only the first caller gets a turn in a queue.
         drop(policies.remove(2));
-        let mut capacities = vec![others; policies.len()];
         policies.push(Policy::new("at a time", Concurrency::new(at_a_time)));
-        capacities.push(at_a_time);
         races.push(Race {
             name: format!("all or none, {at_a_time} at a time, else {others}, Hold"),
             policies,
             work: Work::Hold,
             moved: Some(SMALLER_CAPACITY),
-            capacities,
         });
     }
     races
@@ -175,20 +163,20 @@ pub(crate) fn two_processes() {
         }
         assert_eq!(gave > 0, race.work == Work::TwoAndBack, "{name}");
 
-        let left: Vec<u64> = race
-            .capacities
-            .iter()
-            .map(|capacity| capacity.saturating_sub(moved))
-            .collect();
-        let remaining = || runtime.block_on(remaining(&limiter));
-        assert_eq!(remaining(), left, "{name}: {here} + {there}");
+        let standing = || runtime.block_on(peek(&limiter, "ann"));
+        for policy in standing().policies() {
+            let left = policy.capacity().saturating_sub(moved);
+            assert_eq!(policy.remaining(), left, "{name}: {here} + {there}");
+        }
         server.assert_all_keys_expire();
 
         drop(held);
         other.tell("over");
         if race.work == Work::Hold {
-            let at_a_time = race.capacities.last();
-            eventually("all permits back", || remaining().last() == at_a_time);
+            let is_back = |policy: &PolicyDecision| policy.remaining() == policy.capacity();
+            eventually("all permits back", || {
+                standing().policies().last().is_some_and(is_back)
+            });
             server.assert_all_keys_expire();
         }
         server.command(&["FLUSHALL"]);
@@ -221,10 +209,6 @@ fn heard(word: &str) {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("a word");
     assert_eq!(line.trim_end(), word);
-}
-
-async fn remaining(limiter: &Limiter) -> Vec<u64> {
-    left_of(&limiter.peek("ann").await.expect("a decision"))
 }
 
 fn connect(url: &str) -> RedisStore {

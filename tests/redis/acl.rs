@@ -1,25 +1,12 @@
 //! Which rights a Redis user needs: these are enough, and each of them is needed.
 
-use std::{
-    error::Error,
-    process::{Child, Command, Stdio},
-};
+use std::error::Error;
 
 use crate::prelude::*;
+use crate::support::{sentinel::Sentinel, try_command};
 
 /// The rights in the documentation of `RedisStore`.
-const RIGHTS: [&str; 10] = [
-    "+evalsha",
-    "+eval",
-    "+time",
-    "+get",
-    "+psetex",
-    "+incrby",
-    "+pexpireat",
-    "+pttl",
-    "+pexpire",
-    "+del",
-];
+const RIGHTS: &str = "+evalsha +eval +time +get +psetex +incrby +pexpireat +pttl +pexpire +del";
 const USER: [&str; 7] = ["ACL", "SETUSER", "app", "reset", "on", ">p@:w", "~tt?{*"];
 
 fn url(server: &RedisServer, rights: &[&str]) -> String {
@@ -28,19 +15,15 @@ fn url(server: &RedisServer, rights: &[&str]) -> String {
 }
 
 fn all_but(missing: &str) -> Vec<&'static str> {
-    let rights = RIGHTS.into_iter();
+    let rights = RIGHTS.split(' ');
     rights.filter(|right| *right != missing).collect()
 }
 
 /// Lets no fallback decide in the store's place.
 fn limiter(url: &str) -> Limiter {
-    denying_limiter(
-        store_at(url),
-        [
-            Policy::new("bucket", TokenBucket::per_day(3)),
-            Policy::new("window", FixedWindow::per_day(5)),
-        ],
-    )
+    let bucket = Policy::new("bucket", TokenBucket::per_day(3));
+    let window = Policy::new("window", FixedWindow::per_day(5));
+    denying_limiter(store_at(url), [bucket, window])
 }
 
 /// Returns how many of these checks are admitted, and the last error.
@@ -108,7 +91,7 @@ async fn the_documented_rights_are_enough_for_everything() {
         store.shutdown().await;
         server.assert_all_keys_expire();
         let shown = server.command(&["ACL", "LOG"]);
-        for right in RIGHTS {
+        for right in RIGHTS.split(' ') {
             let command = format!("object\n{}\n", &right[1..]);
             assert!(!shown.contains(&command), "{shown}");
         }
@@ -154,13 +137,9 @@ async fn without_the_rights_to_add_to_a_bucket_decisions_are_the_same() {
 async fn with_the_right_to_add_and_not_to_write_nothing_is_charged() {
     for missing in [&["-psetex"][..], &["-psetex", "-pexpireat"]] {
         let server = RedisServer::start();
-        let limiter = denying_limiter(
-            store_at(&url(&server, &RIGHTS)),
-            [
-                Policy::new("window", FixedWindow::per_day(50)),
-                Policy::new("bucket", TokenBucket::per_day(30)),
-            ],
-        );
+        let window = Policy::new("window", FixedWindow::per_day(50));
+        let bucket = Policy::new("bucket", TokenBucket::per_day(30));
+        let limiter = denying_limiter(store_at(&url(&server, &all_but(""))), [window, bucket]);
         let decision = limiter.check("ann").await.expect("a decision");
         assert_eq!(left_of(&decision), [49, 29]);
         server.command(&[&["ACL", "SETUSER", "app"], missing].concat());
@@ -177,11 +156,9 @@ async fn with_the_right_to_add_and_not_to_write_nothing_is_charged() {
 
 /// Waits, because the breaker may be open for a while.
 async fn eventually_admitted(limiter: &Limiter) {
-    eventually_async("an admission", || async {
-        limiter
-            .check("ann")
-            .await
-            .is_ok_and(|decision| decision.is_allowed())
+    eventually_async("an admission", async || {
+        let checked = limiter.check("ann").await;
+        checked.is_ok_and(|decision| decision.is_allowed())
     })
     .await;
 }
@@ -205,13 +182,8 @@ async fn a_reset_without_its_right_fails_and_resets_nothing() {
     let server = RedisServer::start();
     let limiter = limiter(&url(&server, &all_but("+del")));
     assert_eq!(admitted(&limiter, 5).await.0, 3);
-    assert!(
-        limiter
-            .reset("ann")
-            .await
-            .expect_err("no right")
-            .is_refused()
-    );
+    let error = limiter.reset("ann").await.expect_err("no right");
+    assert!(error.is_refused());
     let peek = limiter.peek("ann").await;
     assert!(peek.is_err() || peek.is_ok_and(|decision| !decision.is_allowed()));
 }
@@ -220,7 +192,7 @@ async fn a_reset_without_its_right_fails_and_resets_nothing() {
 fn the_documentation_has_this_user() {
     let page = include_str!("../../src/store/redis/mod.rs");
     let start = "ACL SETUSER app on >password resetkeys ~tt?{* resetchannels -@all";
-    let line = format!("/// {start} {}\n", RIGHTS.join(" "));
+    let line = format!("/// {start} {RIGHTS}\n");
     assert!(page.contains(&line), "{line}");
     assert_eq!(USER.last(), Some(&"~tt?{*"));
 }
@@ -228,7 +200,7 @@ fn the_documentation_has_this_user() {
 #[tokio::test]
 async fn other_keys_and_other_commands_are_out_of_reach() {
     let server = RedisServer::start();
-    let url = url(&server, &RIGHTS);
+    let url = url(&server, &all_but(""));
     // The letters of keys, and other prefixes.
     for prefix in ["other", "t", "tt2", "ttb", "ttbb", "tt:", "tt-test"] {
         let store = patient().prefix(prefix);
@@ -253,68 +225,28 @@ async fn other_keys_and_other_commands_are_out_of_reach() {
     }
 }
 
-/// A sentinel that is killed when this is dropped.
-struct Sentinel(Child, Port);
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Sentinel {
-    fn of(server: &RedisServer) -> Self {
-        let port = Port::claim();
-        let file = server.folder().join("sentinel.conf");
-        let watched = format!("sentinel monitor main 127.0.0.1 {} 1", server.port());
-        let user = "user watch on >pw2 +sentinel|get-master-addr-by-name +sentinel|sentinels";
-        let folder = server.folder().display();
-        let text = format!("port {port}\nbind 127.0.0.1\ndir {folder}\n{watched}\n{user}\n");
-        std::fs::write(&file, text).expect("a file");
-        let child = Command::new("redis-server")
-            .arg(&file)
-            .arg("--sentinel")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        eventually("a sentinel", || {
-            std::net::TcpStream::connect(("127.0.0.1", port.number())).is_ok()
-        });
-        Self(child.expect("a sentinel"), port)
-    }
-
-    /// Sentinels of Redis 6.0 have no users, and accept no names.
-    fn has_users(&self) -> bool {
-        let is_refused = |error: String| error.contains("wrong number of arguments");
-        let shown = crate::support::try_command(self.1.number(), &["AUTH", "watch", "pw2"]);
-        !shown.is_err_and(is_refused)
-    }
-}
-
 #[tokio::test]
 async fn behind_sentinel_one_more_right_is_needed_and_two_at_the_sentinels() {
     let server = RedisServer::start();
-    let sentinel = Sentinel::of(&server);
-    let watch = if sentinel.has_users() {
-        "&sentinelUsername=watch&sentinelPassword=pw2"
-    } else {
-        ""
+    let sentinel = Sentinel::start(server.port(), 1);
+    let user = "ACL SETUSER watch on >pw2 +sentinel|get-master-addr-by-name +sentinel|sentinels";
+    let user: Vec<_> = user.split(' ').collect();
+    // Sentinels of Redis 6.0 have no users, and accept no names.
+    let watch = match try_command(sentinel.port.number(), &user) {
+        Ok(_) => "&sentinelUsername=watch&sentinelPassword=pw2",
+        Err(_) => "",
     };
     let of = |rights: &[&str]| {
         let _ = url(&server, rights);
-        limiter(&format!(
-            "redis-sentinel://app:p%40%3Aw@127.0.0.1:{}/?sentinelServiceName=main{watch}",
-            sentinel.1
-        ))
+        let (port, name) = (&sentinel.port, Sentinel::NAME);
+        let sentinels = format!("127.0.0.1:{port}/?sentinelServiceName={name}{watch}");
+        limiter(&format!("redis-sentinel://app:p%40%3Aw@{sentinels}"))
     };
-    let error = of(&RIGHTS)
-        .check("ann")
-        .await
-        .expect_err("no right to ROLE");
+    let checked = of(&all_but("")).check("ann").await;
+    let error = checked.expect_err("no right to ROLE");
     assert!(error.is_refused() || error.is_unavailable(), "{error:?}");
     assert!(server.command(&["ACL", "LOG"]).contains("object\nrole\n"));
-    let rights = [&RIGHTS[..], &["+role"]].concat();
+    let rights = [&all_but("")[..], &["+role"]].concat();
     let limiter = of(&rights);
     assert_eq!(admitted(&limiter, 5).await, (3, None));
 }
@@ -323,15 +255,13 @@ async fn behind_sentinel_one_more_right_is_needed_and_two_at_the_sentinels() {
 #[tokio::test]
 async fn another_database_needs_one_more_right() {
     let server = RedisServer::start();
-    let url = url(&server, &RIGHTS);
+    let url = url(&server, &all_but(""));
     let first = limiter(&format!("{url}0"));
     assert_eq!(admitted(&first, 5).await, (3, None));
     server.command(&["FLUSHALL"]);
     let url = url + "2";
-    let error = limiter(&url)
-        .check("ann")
-        .await
-        .expect_err("no right to SELECT");
+    let checked = limiter(&url).check("ann").await;
+    let error = checked.expect_err("no right to SELECT");
     assert!(error.is_refused() || error.is_unavailable(), "{error:?}");
     server.command(&["ACL", "SETUSER", "app", "+select"]);
     assert_eq!(admitted(&limiter(&url), 5).await, (3, None));
@@ -347,11 +277,11 @@ async fn a_cluster_needs_two_more_rights() {
         }
         cluster.url().replace("://", "://app:p%40%3Aw@")
     };
-    let error = limiter(&user(&RIGHTS)).check("ann").await;
+    let error = limiter(&user(&all_but(""))).check("ann").await;
     let error = error.expect_err("no right to ask for the slots");
     assert!(error.is_refused(), "{error:?}");
 
-    let slots = [&RIGHTS[..], &["+cluster|slots"]].concat();
+    let slots = [&all_but("")[..], &["+cluster|slots"]].concat();
     let limiter = limiter(&user(&slots));
     assert_eq!(admitted(&limiter, 5).await, (3, None));
     limiter.reset("ann").await.expect("a reset");

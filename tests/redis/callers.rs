@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tower_throttle::Fingerprint;
 
-use crate::prelude::*;
+use crate::{prelude::*, support::web::layer_on};
 
 fn limiter(store: &RedisStore, name: &str) -> Limiter {
     denying_limiter(store.clone(), [Policy::new(name, FixedWindow::per_day(10))])
@@ -22,36 +22,33 @@ async fn a_fingerprint_stands_for_its_caller_in_all_that_a_limiter_does() {
     for builder in [patient(), patient().secret("s")] {
         let store = builder.connect(&server.url()).expect("a store");
         let limiter = limiter(&store, "day");
-        assert_eq!(
-            limiter
-                .check_n("ann", 4)
-                .await
-                .expect("a decision")
-                .charged(),
-            4
-        );
+        let taken = limiter.check_n("ann", 4).await.expect("a decision");
+        assert_eq!(taken.charged(), 4);
         let ann = fingerprint(&limiter, "ann");
         assert_eq!(limiter.storage_keys(ann), limiter.storage_keys("ann"));
-        let left = async |key: Key| {
-            let decision = limiter.peek(key).await.expect("a decision");
-            decision
-                .policies()
-                .map(|policy| policy.remaining())
-                .sum::<u64>()
-        };
-        assert_eq!(left(ann.into()).await, 6);
+        assert_eq!(left(&limiter, ann).await, 6);
         limiter.credit(ann, 1).await.expect("a refund");
-        assert_eq!(left("ann".into()).await, 7);
+        assert_eq!(left(&limiter, "ann").await, 7);
         limiter.reset(ann).await.expect("a reset");
-        assert_eq!(left("ann".into()).await, 10);
+        assert_eq!(left(&limiter, "ann").await, 10);
+
+        // A layer lists the caller under that fingerprint.
+        let none = Policy::new("none", FixedWindow::per_day(0));
+        let layer = layer_on(
+            store.clone(),
+            none.key(|_: &RequestHead<'_>| Some("ann".into())),
+        );
+        let response = layer.layer(tower::service_fn(hello)).oneshot(plain()).await;
+        assert_eq!(response.expect("infallible").status(), 403);
+        assert_eq!(layer.top_denied(9).offenders[0].fingerprint, ann);
 
         let scanners = Policy::new("scanners", Penalty::after(9));
         let scanners = denying(store, scanners);
         let ban = scanners.ban(ann, Duration::from_secs(3_600));
         ban.await.expect("a ban");
         for (caller, is_allowed) in [("ann", false), ("bob", true)] {
-            let decision = scanners.check(caller).await.expect("a decision");
-            assert_eq!(decision.is_allowed(), is_allowed, "{caller}");
+            let is_admitted = check(&scanners, caller).await.is_allowed();
+            assert_eq!(is_admitted, is_allowed, "{caller}");
         }
     }
 }
@@ -60,32 +57,16 @@ async fn a_fingerprint_stands_for_its_caller_in_all_that_a_limiter_does() {
 async fn the_callers_of_a_policy_are_found_and_those_of_no_other() {
     let server = RedisServer::start();
     let names = ["a*", "ab", "a", "[a]", "a\\*", "x}a*"];
-    let store = patient()
-        .prefix("t*")
-        .connect(&server.url())
-        .expect("a store");
-    let other = patient()
-        .prefix("tt")
-        .connect(&server.url())
-        .expect("a store");
+    let [store, other] = ["t*", "tt"].map(|prefix| {
+        let store = patient().prefix(prefix).connect(&server.url());
+        store.expect("a store")
+    });
     for (place, name) in (1..).zip(names) {
         for number in 0..place * 10 {
             let key = format!("caller {number} of {name}");
-            assert!(
-                limiter(&store, name)
-                    .check(key)
-                    .await
-                    .expect("a decision")
-                    .is_allowed()
-            );
+            assert!(check(&limiter(&store, name), key).await.is_allowed());
         }
-        assert!(
-            limiter(&other, name)
-                .check("other")
-                .await
-                .expect("a decision")
-                .is_allowed()
-        );
+        assert!(check(&limiter(&other, name), "other").await.is_allowed());
     }
     server.command(&["SET", "t*b{no fingerprint}ab", "1"]);
     for (place, name) in (1..).zip(names) {
@@ -106,7 +87,7 @@ async fn a_search_is_bounded_and_says_so() {
     server.command(&["EVAL", fill, "0"]);
     let store = store_at(&server.url());
     let limiter = Limiter::new(store.clone(), Policy::new("x", TokenBucket::per_day(5)));
-    assert!(limiter.check("ann").await.expect("a decision").is_allowed());
+    assert!(check(&limiter, "ann").await.is_allowed());
     server.command(&["CONFIG", "RESETSTAT"]);
     let bounded = store.callers("x", 2_000).await.expect("callers");
     assert!(!bounded.is_complete);

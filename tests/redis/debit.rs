@@ -112,10 +112,8 @@ fn a_debt_may_be_as_large_as_the_arithmetic_holds_exactly() {
     let deep = Policy::new("deep", TokenBucket::new(1, DAY).burst(60));
     assert_eq!(build(deep.clone().max_debt(44)), Ok(()));
     let mistake = build(deep.max_debt(45)).unwrap_err().to_string();
-    assert!(
-        mistake.contains("`max_debt(45)`") && mistake.contains("44"),
-        "{mistake}"
-    );
+    let is_told = mistake.contains("`max_debt(45)`") && mistake.contains("44");
+    assert!(is_told, "{mistake}");
 
     for (quota, most) in [
         (of_every_algorithm()[1], 10 * ((1 << 53) / 60_000) - 10),

@@ -27,10 +27,8 @@ fn by_clock(server: &RedisServer, clock: &Arc<ManualClock>, policy: Policy) -> L
 
 #[track_caller]
 fn assert_is(decision: &Decision, is_allowed: bool, source: Source) {
-    assert_eq!(
-        (decision.is_allowed(), decision.source()),
-        (is_allowed, source)
-    );
+    let found = (decision.is_allowed(), decision.source());
+    assert_eq!(found, (is_allowed, source));
 }
 
 async fn check(limiter: &Limiter) -> Decision {
@@ -50,12 +48,12 @@ async fn check_now_does_not_call_redis_and_repeats_a_cached_denial() {
         let policy = Policy::new(format!("leases {leases}"), bucket);
         let policy = if leases { policy.lease() } else { policy };
         let limiter = limiter(&store, [policy]);
-        let before = ran(&server, "evalsha");
+        let before = server.ran("evalsha");
         for _ in 0..3 {
             let error = limiter.check_now("ann").expect_err("Redis has to be asked");
             assert!(error.is_unsupported(), "{error}");
         }
-        assert_eq!(ran(&server, "evalsha"), before);
+        assert_eq!(server.ran("evalsha"), before);
         for is_allowed in [true, true, false] {
             assert_eq!(check(&limiter).await.is_allowed(), is_allowed);
         }
@@ -92,7 +90,7 @@ async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
     for _ in 0..3 {
         assert_eq!(ask().await.status(), StatusCode::OK);
     }
-    let (before, mut remembered) = (ran(&server, "evalsha"), 0);
+    let (before, mut remembered) = (server.ran("evalsha"), 0);
     for _ in 0..DENIALS {
         let response = ask().await;
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -101,7 +99,7 @@ async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
         let decision = response.extensions().get::<Decision>().expect("a decision");
         remembered += usize::from(decision.source() == Source::Cache);
     }
-    let calls = ran(&server, "evalsha") - before;
+    let calls = server.ran("evalsha") - before;
     assert!(calls >= 1);
     assert!(calls as usize * 1_000 < DENIALS, "{calls} calls");
     assert_eq!(remembered + calls as usize, DENIALS);
@@ -114,10 +112,8 @@ fn caching_denials_changes_no_field_of_a_decision() {
     let seed = seed();
     let server = RedisServer::start();
     let clock = Arc::new(ManualClock::new());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().expect("a runtime");
     let [remembers, asks] = [("with", 60), ("without", 0)].map(|(prefix, seconds)| {
         let _inside = runtime.enter();
         let builder = patient().clock(clock.clone()).prefix(prefix);
@@ -145,13 +141,11 @@ fn caching_denials_changes_no_field_of_a_decision() {
             for _ in 0..120 {
                 clock.advance(Duration::from_micros(random.magnitude(1, 2_000_000) - 1));
                 let units = random.below(6);
-                let [with, without] = limiters.each_ref().map(|limiter| async {
-                    match units {
-                        0..4 => check(limiter).await,
-                        _ => check_n(limiter, units - 3).await,
-                    }
-                });
-                let (with, without) = (with.await, without.await);
+                let ask = async |limiter: &Limiter| match units {
+                    0..4 => check(limiter).await,
+                    _ => check_n(limiter, units - 3).await,
+                };
+                let (with, without) = (ask(&limiters[0]).await, ask(&limiters[1]).await);
                 assert_eq!(Fields::from(&with), Fields::from(&without), "{plans:?}");
                 assert_eq!(without.source(), Source::Store);
                 if with.source() == Source::Store {
@@ -162,15 +156,9 @@ fn caching_denials_changes_no_field_of_a_decision() {
                 if let Some(wait) = wait.filter(|wait| *wait < ms(100_000)) {
                     if random.percent(30) {
                         clock.advance(wait);
-                        let decision = match units {
-                            0..4 => check(&limiters[0]).await,
-                            _ => check_n(&limiters[0], units - 3).await,
-                        };
+                        let decision = ask(&limiters[0]).await;
                         assert!(decision.is_allowed(), "{decision:?} {plans:?}");
-                        let _ = match units {
-                            0..4 => check(&limiters[1]).await,
-                            _ => check_n(&limiters[1], units - 3).await,
-                        };
+                        let _ = ask(&limiters[1]).await;
                         waited += 1;
                     }
                 }
@@ -184,9 +172,9 @@ fn caching_denials_changes_no_field_of_a_decision() {
 /// A refund through one clone is known to all clones when it returns.
 #[tokio::test]
 async fn a_refund_here_is_known_at_once() {
-    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = patient().clock(clock).connect(&server.url());
-    let store = store.expect("a store");
+    let server = RedisServer::start();
+    let store = patient().clock(Arc::new(ManualClock::new()));
+    let store = store.connect(&server.url()).expect("a store");
     let own = || Policy::new("own", TokenBucket::per_day(1));
     let all = || Policy::new("all", FixedWindow::per_day(2)).shared();
     let both = limiter(&store, [own(), all()]);
@@ -198,10 +186,8 @@ async fn a_refund_here_is_known_at_once() {
         let _ = other.credit("ann", 1).await.expect("credited");
         assert!(check(&other).await.is_allowed());
     }
-    other
-        .reset(store.control().fingerprint("ann"))
-        .await
-        .expect("forgotten");
+    let ann = store.control().fingerprint("ann");
+    other.reset(ann).await.expect("forgotten");
     assert!(check(&both).await.is_allowed());
 
     // A shared bucket denies all callers, and is reset for all.
@@ -286,12 +272,12 @@ async fn a_denial_before_a_reset_is_not_cached_after_it() {
     let limiter = by_clock(&server, &clock, Policy::new("day", TokenBucket::per_day(1)));
     for _ in 0..5 {
         assert!(check(&limiter).await.is_allowed());
-        let before = ran(&server, "evalsha");
+        let before = server.ran("evalsha");
         let mut denied = Box::pin(limiter.check("ann"));
         // The refund is sent, and its answer is never polled.
         let mut context = Context::from_waker(Waker::noop());
         assert!(denied.as_mut().poll(&mut context).is_pending());
-        eventually_async("a script call", async || ran(&server, "evalsha") > before).await;
+        eventually_async("a script call", async || server.ran("evalsha") > before).await;
         limiter.reset("ann").await.expect("forgotten");
         let denied = denied.await.expect("a decision");
         assert_eq!(denied.verdict(), Verdict::Denied);
@@ -329,17 +315,9 @@ async fn a_refund_elsewhere_is_known_a_second_later() {
 #[tokio::test]
 async fn a_denial_for_lack_of_permits_is_not_cached() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let [here, elsewhere] = [(); 2].map(|()| {
-        by_clock(
-            &server,
-            &clock,
-            Policy::new("in flight", Concurrency::new(1)),
-        )
-    });
-    let acquire = async |limiter: &Limiter| {
-        let permit = limiter.acquire("ann", Duration::ZERO).await;
-        permit.expect("a decision")
-    };
+    let few = || Policy::new("in flight", Concurrency::new(1));
+    let [here, elsewhere] = [(); 2].map(|()| by_clock(&server, &clock, few()));
+    let acquire = async |limiter: &Limiter| acquire(limiter, "ann", Duration::ZERO).await;
     let held = acquire(&elsewhere).await;
     assert!(held.is_allowed());
     for _ in 0..3 {
@@ -355,9 +333,8 @@ async fn a_denial_for_lack_of_permits_is_not_cached() {
 #[tokio::test]
 async fn a_denial_holds_while_redis_is_away_and_no_longer() {
     let (mut server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = RedisStore::builder().timeout(ms(2_000));
-    let store = store.clock(clock.clone()).connect(&server.url());
-    let store = store.expect("a store");
+    let store = patient().timeout(ms(2_000)).clock(clock.clone());
+    let store = store.connect(&server.url()).expect("a store");
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
     assert!(check(&limiter).await.is_allowed());
     assert!(!check(&limiter).await.is_allowed());
@@ -365,10 +342,8 @@ async fn a_denial_holds_while_redis_is_away_and_no_longer() {
     let unavailable = |answer: Result<Decision, StoreError>| {
         answer.is_err_and(|error| error.is_unavailable() || error.is_timeout())
     };
-    eventually_async("a failure", async || {
-        unavailable(limiter.check("bob").await)
-    })
-    .await;
+    let is_down = async || unavailable(limiter.check("bob").await);
+    eventually_async("a failure", is_down).await;
     for _ in 0..20 {
         assert_eq!(check(&limiter).await.source(), Source::Cache);
         assert!(unavailable(limiter.check("bob").await));
@@ -408,9 +383,9 @@ async fn in_a_cluster_denials_by_one_call_are_cached() {
 /// Callers, policies and quotas have cached denials of their own.
 #[tokio::test]
 async fn a_denial_applies_to_its_own_caller_only() {
-    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = patient().clock(clock).connect(&server.url());
-    let store = store.expect("a store");
+    let server = RedisServer::start();
+    let store = patient().clock(Arc::new(ManualClock::new()));
+    let store = store.connect(&server.url()).expect("a store");
     let of = |name: &str, limit| limiter(&store, [Policy::new(name, FixedWindow::per_day(limit))]);
     let one = of("one", 1);
     assert!(check(&one).await.is_allowed());

@@ -6,17 +6,13 @@ use tower::service_fn;
 use crate::prelude::*;
 
 fn limiter(server: &RedisServer) -> Limiter {
-    let store = patient()
-        // Redis must make each decision.
-        .denial_cache_ttl(Duration::ZERO)
-        .connect(&server.url())
-        .expect("a store");
+    // Redis must make each decision.
+    let store = patient().denial_cache_ttl(Duration::ZERO);
+    let bucket = Policy::new("bucket", TokenBucket::per_hour(3));
+    let window = Policy::new("window", FixedWindow::per_hour(5));
     denying_limiter(
-        store,
-        [
-            Policy::new("bucket", TokenBucket::per_hour(3)),
-            Policy::new("window", FixedWindow::per_hour(5)),
-        ],
+        store.connect(&server.url()).expect("a store"),
+        [bucket, window],
     )
 }
 
@@ -28,62 +24,33 @@ fn user_with(server: &RedisServer, commands: &[&str]) -> String {
     format!("redis://app:pw@127.0.0.1:{}/", server.port())
 }
 
-/// Makes many checks at once, each in a task of its own. Returns their answers in order.
-async fn all_at_once(
-    limiter: &Limiter,
-    checks: usize,
-    key: impl Fn(usize) -> &'static str,
-) -> Vec<Result<Decision, StoreError>> {
-    let tasks: Vec<_> = (0..checks)
-        .map(|number| {
-            let (limiter, key) = (limiter.clone(), key(number));
-            tokio::spawn(async move { limiter.check(key).await })
-        })
-        .collect();
-    let mut answers = Vec::new();
-    for task in tasks {
-        answers.push(task.await.expect("no panic"));
-    }
-    answers
-}
-
-async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
-    let mut admitted = 0;
-    for _ in 0..checks {
-        let decision = limiter.check(key).await.expect("a decision");
-        admitted += usize::from(decision.is_allowed());
-    }
-    admitted
-}
-
 #[tokio::test]
 async fn foreign_digits_admit_no_more_than_the_quota() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
     let keys = limiter.storage_keys("ann");
-    let absurd = [
-        "9999999999999999999",
-        "0000000000000000000",
-        "1234",
-        "9223372036854775807",
-    ];
-    for digits in absurd {
-        server.command(&["SET", &keys[0], digits]);
-        assert!(admitted(&limiter, "ann", 10).await <= 3, "{digits}");
-        let decision = limiter.check("ann").await.expect("a decision");
-        let wait = decision.retry_after().expect("a wait");
-        assert!(wait <= Duration::from_secs(3_600), "{digits}: {wait:?}");
-        server.assert_all_keys_expire();
-        server.command(&["FLUSHALL"]);
-    }
-    for digits in [
-        "99999999999999999999999999999",
-        "99999999999995",
-        "00000000000000",
+    for (place, limit, all) in [
+        (
+            0,
+            3,
+            "9999999999999999999 0000000000000000000 1234 9223372036854775807",
+        ),
+        (
+            1,
+            5,
+            "99999999999999999999999999999 99999999999995 00000000000000",
+        ),
     ] {
-        server.command(&["SET", &keys[1], digits]);
-        assert!(admitted(&limiter, "ann", 10).await <= 5, "{digits}");
-        server.command(&["FLUSHALL"]);
+        for digits in all.split(' ') {
+            server.command(&["SET", &keys[place], digits]);
+            let admitted = count_admitted(&limiter, "ann", 10).await;
+            assert!(admitted <= limit, "{digits}");
+            let decision = limiter.check("ann").await.expect("a decision");
+            let wait = decision.retry_after().expect("a wait");
+            assert!(wait <= Duration::from_secs(3_600), "{digits}: {wait:?}");
+            server.assert_all_keys_expire();
+            server.command(&["FLUSHALL"]);
+        }
     }
 }
 
@@ -93,28 +60,32 @@ async fn an_error_of_redis_is_quoted() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let url = user_with(&server, &["+@all"]);
     let unused = Port::claim();
-    let unused = &unused.to_string();
-    let replicas = "min-replicas-to-write";
-    let [set, user] = [["CONFIG", "SET"], ["ACL", "SETUSER"]];
-    let refusals = [
-        ("OOM", set, &["maxmemory", "1"][..], &["maxmemory", "0"][..]),
+    let run = |line: &str| server.command(&line.split('|').collect::<Vec<_>>());
+    for (word, refuse, permit) in [
+        ("OOM", "CONFIG|SET|maxmemory|1", "CONFIG|SET|maxmemory|0"),
         (
             "NOPERM",
-            user,
-            &["app", "-psetex", "-incrby"],
-            &["app", "+psetex", "+incrby"],
+            "ACL|SETUSER|app|-psetex|-incrby",
+            "ACL|SETUSER|app|+psetex|+incrby",
         ),
-        ("NOPERM", user, &["app", "-get"], &["app", "+get"]),
-        ("READONLY", ["REPLICAOF", "127.0.0.1"], &[unused], &[]),
-        ("NOREPLICAS", set, &[replicas, "1"], &[replicas, "0"]),
-        ("MISCONF", set, &["save", "3600 1"], &["save", ""]),
-    ];
-    for (word, command, refuse, permit) in refusals {
+        ("NOPERM", "ACL|SETUSER|app|-get", "ACL|SETUSER|app|+get"),
+        (
+            "READONLY",
+            &format!("REPLICAOF|127.0.0.1|{unused}"),
+            "REPLICAOF|NO|ONE",
+        ),
+        (
+            "NOREPLICAS",
+            "CONFIG|SET|min-replicas-to-write|1",
+            "CONFIG|SET|min-replicas-to-write|0",
+        ),
+        ("MISCONF", "CONFIG|SET|save|3600 1", "CONFIG|SET|save|"),
+    ] {
         // A store of its own each time, so that no breaker is open.
         let store = store_at(&url);
         let limiter = denying(store, TokenBucket::per_hour(3));
-        assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
-        server.command(&[&command[..], refuse].concat());
+        assert_eq!(count_admitted(&limiter, word, 1).await, 1, "{word}");
+        run(refuse);
         if word == "MISCONF" {
             std::fs::remove_dir_all(server.folder()).expect("its folder");
             server.command(&["BGSAVE"]);
@@ -125,10 +96,7 @@ async fn an_error_of_redis_is_quoted() {
         }
         let is_refused = word != "NOREPLICAS" || RedisServer::holds_scripts_to_min_replicas();
         let checked = limiter.check(word).await;
-        match permit {
-            [] => server.command(&["REPLICAOF", "NO", "ONE"]),
-            permit => server.command(&[&command[..], permit].concat()),
-        };
+        run(permit);
         server.command(&["FLUSHALL"]);
         if !is_refused {
             assert!(checked.expect(word).is_allowed());
@@ -151,27 +119,18 @@ async fn a_wrong_password_is_an_error_and_not_an_admission() {
     assert!(error.is_refused(), "{error:?}");
     let cause = std::error::Error::source(&error).map(ToString::to_string);
     let cause = cause.unwrap_or_default();
-    assert!(
-        cause.contains("NOAUTH") || cause.contains("password"),
-        "{cause}"
-    );
+    let is_named = cause.contains("NOAUTH") || cause.contains("password");
+    assert!(is_named, "{cause}");
 }
 
 fn url_of(port: u16) -> String {
     format!("redis://127.0.0.1:{port}/")
 }
 
-/// A server that accepts everything and never replies.
-fn silent_server() -> String {
-    url_of(fake::listen(|_, mut stream| {
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
-    }))
-}
-
 /// In paused time, which passes as soon as nothing else can happen.
 #[tokio::test(start_paused = true)]
 async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
-    let url = silent_server();
+    let url = url_of(fake::silent());
     let deadline = Duration::from_millis(100);
     let store = RedisStore::builder().timeout(deadline).connect(&url);
     let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
@@ -191,10 +150,8 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
 async fn checks_wait_a_quarter_of_a_second_for_the_first_connection() {
     let timeout = Duration::from_millis(10);
     let store = RedisStore::builder().timeout(timeout);
-    let limiter = denying(
-        store.connect(&silent_server()).expect("a store"),
-        TokenBucket::per_hour(3),
-    );
+    let store = store.connect(&url_of(fake::silent())).expect("a store");
+    let limiter = denying(store, TokenBucket::per_hour(3));
     let waits = crate::support::count_waits(&limiter, timeout, Duration::from_millis(900)).await;
     // Of 10 ms each, and not 90 over the whole time.
     assert!((20..=25).contains(&waits), "{waits}");
@@ -203,33 +160,23 @@ async fn checks_wait_a_quarter_of_a_second_for_the_first_connection() {
 #[tokio::test]
 async fn a_flood_does_not_open_a_layer_that_allows_when_redis_fails() {
     let server = RedisServer::start();
-    let store = patient()
-        .max_in_flight(16)
-        .connect(&server.url())
-        .expect("a store");
+    let store = patient().max_in_flight(16).connect(&server.url());
     let layer = RateLimitLayer::builder()
-        .store(store)
+        .store(store.expect("a store"))
         .policy(Policy::new("api", TokenBucket::per_day(1)).shared())
         .on_store_failure(OnStoreFailure::Allow)
         .build()
         .expect("a layer");
     let service = layer.layer(service_fn(hello));
-    let requests: Vec<_> = (0..2_000)
-        .map(|_| tokio::spawn(service.clone().oneshot(plain())))
-        .collect();
+    let requests = (0..2_000).map(|_| service.clone().oneshot(plain()));
     let mut statuses = HashMap::<u16, u32>::new();
-    for request in requests {
-        let response = request.await.expect("no panic").expect("infallible");
-        *statuses.entry(response.status().as_u16()).or_default() += 1;
+    for response in JoinSet::from_iter(requests).join_all().await {
+        let status = response.expect("infallible").status().as_u16();
+        *statuses.entry(status).or_default() += 1;
     }
-    assert_eq!(statuses.get(&200), Some(&1), "{statuses:?}");
-    assert_eq!(statuses.values().sum::<u32>(), 2_000);
-    assert!(
-        statuses
-            .keys()
-            .all(|status| [200, 429, 503].contains(status)),
-        "{statuses:?}"
-    );
+    let count = |status| statuses.get(&status).copied().unwrap_or_default();
+    assert_eq!(count(200), 1, "{statuses:?}");
+    assert_eq!(count(429) + count(503), 1_999, "{statuses:?}");
 }
 
 #[tokio::test]
@@ -241,18 +188,14 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
         HEARD.fetch_add(u64::from(is_script), Ordering::SeqCst);
         if is_script { "" } else { "+OK\r\n" }
     });
-    let store = patient()
-        .max_in_flight(64)
-        .connect(&url_of(port))
-        .expect("a store");
-    let limiter = denying(store, TokenBucket::per_hour(3));
+    let store = patient().max_in_flight(64).connect(&url_of(port));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     // These checks stay.
-    let stay: Vec<_> = (0..8)
-        .map(|_| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move { limiter.check("ann").await })
-        })
-        .collect();
+    let stay = (0..8).map(|_| {
+        let limiter = limiter.clone();
+        async move { limiter.check("ann").await }
+    });
+    let _stay = JoinSet::from_iter(stay);
     eventually_async("a call that hangs", || async {
         tokio::task::yield_now().await;
         HEARD.load(Ordering::SeqCst) >= 1
@@ -267,7 +210,6 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
         }
     }
     assert!(overloaded >= 10_000 - 64, "{overloaded}");
-    stay.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]
@@ -275,24 +217,21 @@ async fn a_check_denied_in_a_call_does_not_deny_the_others() {
     let server = RedisServer::start();
     let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time", "+psetex"]);
     let store = patient().connect(&url);
-    let limiter = denying(
-        store.expect("a store"),
-        Policy::new("api", TokenBucket::per_day(5)),
-    );
+    let limiter = denying(store.expect("a store"), TokenBucket::per_day(5));
     // Unexpected data to which this user may not give an expiry.
     server.command(&["SET", &limiter.storage_keys("ann")[0], "junk"]);
 
-    let who = |number| if number % 4 == 0 { "ann" } else { "bob" };
+    let checks = (0..400).map(|number| {
+        let caller = if number % 4 == 0 { "ann" } else { "bob" };
+        let limiter = limiter.clone();
+        async move { (caller, limiter.check(caller).await) }
+    });
     let (mut admitted, mut corrupt) = (0, 0);
-    for (number, answer) in all_at_once(&limiter, 400, who)
-        .await
-        .into_iter()
-        .enumerate()
-    {
+    for (caller, answer) in JoinSet::from_iter(checks).join_all().await {
         match answer {
             Ok(decision) => admitted += u64::from(decision.is_allowed()),
             Err(error) => {
-                assert!(error.is_corrupt_state() && number % 4 == 0, "{error:?}");
+                assert!(error.is_corrupt_state() && caller == "ann", "{error:?}");
                 corrupt += 1;
             }
         }
@@ -332,39 +271,30 @@ async fn corrupt_state_is_an_error_admits_no_request_and_expires() {
     let permits = numbers.into_iter().chain(others);
     let permits = permits.map(|(place, number)| holder(place, number));
     let cut = blob(b"H", &[1.0, 1e300, 1.0, 1.0, 1.0, 1.0]);
-    let texts = [&b"H123"[..], b"P123456781234567812345678"];
-    let permits = permits
-        .chain([cut])
-        .chain(texts.map(<[u8]>::to_vec))
-        .collect();
-    let two = |quota: Result<Quota, _>| quota.expect("a quota");
-    for (quota, shapes) in [
-        (two(TokenBucket::new(2, minute).try_into()), bucket),
+    let texts = [&b"H123"[..], b"P123456781234567812345678"].map(<[u8]>::to_vec);
+    let permits = permits.chain([cut]).chain(texts).collect();
+    for (policy, shapes) in [
+        (Policy::new("api", TokenBucket::new(2, minute)), bucket),
         (
-            two(FixedWindow::new(2, minute).try_into()),
+            Policy::new("api", FixedWindow::new(2, minute)),
             words(&["7", "a list"]),
         ),
-        (two(SlidingLog::new(2, minute).try_into()), log),
+        (Policy::new("api", SlidingLog::new(2, minute)), log),
         (
-            two(Concurrency::new(2).lifetime(minute).try_into()),
+            Policy::new("api", Concurrency::new(2).lifetime(minute)),
             permits,
         ),
     ] {
         for bytes in shapes {
             let clock = Arc::new(ManualClock::at_us(now_us as u64));
-            let store = patient();
-            let store = store.clock(clock).connect(&server.url()).expect("a store");
+            let store = patient().clock(clock).connect(&server.url());
             // Before the other one, which must not be charged.
-            let limiter = Limiter::builder()
-                .store(store)
-                .policy(Policy::new("api", quota));
-            let limiter = limiter.policy(Policy::new("other", FixedWindow::per_hour(5)));
-            let limiter = limiter.on_store_failure(OnStoreFailure::Deny).build();
-            let limiter = limiter.expect("a limiter");
+            let other = Policy::new("other", FixedWindow::per_hour(5));
+            let limiter = denying_limiter(store.expect("a store"), [policy.clone(), other]);
             let key = limiter.storage_keys("ann").remove(0);
             match &*bytes {
                 b"a list" => drop(server.command(&["LPUSH", &key, "x"])),
-                bytes => set_bytes(&server, &key, bytes),
+                bytes => drop(server.command(&[&b"SET"[..], key.as_bytes(), bytes])),
             }
             let left_ms = async || -> i64 {
                 for _ in 0..5 {
@@ -376,17 +306,13 @@ async fn corrupt_state_is_an_error_admits_no_request_and_expires() {
                 server.command(&["PTTL", &key]).parse().expect("a time")
             };
             let expires_ms = left_ms().await;
-            assert!(
-                (1..=60_000).contains(&expires_ms),
-                "{bytes:?}: {expires_ms}"
-            );
+            let is_within = (1..=60_000).contains(&expires_ms);
+            assert!(is_within, "{bytes:?}: {expires_ms}");
             // A shorter time until expiry is not changed.
             server.command(&["PEXPIRE", &key, "20000"]);
             let expires_ms = left_ms().await;
-            assert!(
-                (1..=20_000).contains(&expires_ms),
-                "{bytes:?}: {expires_ms}"
-            );
+            let is_within = (1..=20_000).contains(&expires_ms);
+            assert!(is_within, "{bytes:?}: {expires_ms}");
             server.command(&["FLUSHALL"]);
             assert!(limiter.acquire("ann", Duration::ZERO).await.is_ok());
             server.command(&["FLUSHALL"]);
@@ -399,34 +325,16 @@ fn blob(letter: &[u8], numbers: &[f64]) -> Vec<u8> {
     letter.iter().copied().chain(numbers).collect()
 }
 
-/// Sets any bytes, which a command line of text could not contain.
-fn set_bytes(server: &RedisServer, key: &str, bytes: &[u8]) {
-    use std::io::{Read, Write};
-    let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, server.port()));
-    let mut stream = std::net::TcpStream::connect(address).expect("a connection");
-    let mut request = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n", key.len()).into_bytes();
-    request.extend(format!("${}\r\n", bytes.len()).bytes());
-    request.extend(bytes);
-    request.extend(b"\r\n");
-    stream.write_all(&request).expect("written");
-    let mut reply = [0; 5];
-    stream.read_exact(&mut reply).expect("a reply");
-    assert_eq!(&reply, b"+OK\r\n");
-}
-
 /// Bytes that resemble state make only that caller's check an error. A script that raised an
 /// error would fail all checks of the call, and count against the server.
 #[tokio::test]
 async fn crafted_bytes_under_a_key_affect_that_caller_only() {
     let server = RedisServer::start();
     let clock = Arc::new(ManualClock::at_us(1_767_225_600_000_000));
-    let store = patient()
-        .denial_cache_ttl(Duration::ZERO)
-        .clock(clock)
-        .connect(&server.url())
-        .expect("a store");
+    let store = patient().denial_cache_ttl(Duration::ZERO).clock(clock);
+    let store = store.connect(&server.url()).expect("a store");
     let minute = Duration::from_secs(60);
-    let policies: Vec<Policy> = vec![
+    let policies = [
         Policy::new("bucket", TokenBucket::new(3, minute)),
         Policy::new("meter", LeakyBucket::new(3, minute)),
         Policy::new("queue", LeakyBucket::new(3, minute).queue(2)),
@@ -445,11 +353,9 @@ async fn crafted_bytes_under_a_key_affect_that_caller_only() {
         let (mut corrupt, mut taken) = (0, 0);
         for _ in 0..150 {
             let bytes = crafted(&mut random);
-            set_bytes(&server, &key, &bytes);
-            let is_held = limiter
-                .check("ann")
-                .await
-                .is_err_and(|error| error.is_unsupported());
+            server.command(&[&b"SET"[..], key.as_bytes(), &bytes]);
+            let checked = limiter.check("ann").await;
+            let is_held = checked.is_err_and(|error| error.is_unsupported());
             let peek = limiter.peek("ann").await.map(drop);
             let permit = limiter.acquire("ann", Duration::ZERO).await.map(drop);
             let mut answers = vec![peek, permit];
@@ -482,7 +388,7 @@ async fn crafted_bytes_under_a_key_affect_that_caller_only() {
         blob(b"H", &[5.0, later, 1.0, 1.0, f64::NAN, 1.0, 1.0]),
     ] {
         for _ in 0..60 {
-            set_bytes(&server, &key, &bytes);
+            server.command(&[&b"SET"[..], key.as_bytes(), &bytes]);
             let permit = limiter.acquire("ann", Duration::ZERO).await;
             let error = permit.as_ref().err();
             assert!(error.is_none_or(StoreError::is_corrupt_state), "{error:?}");

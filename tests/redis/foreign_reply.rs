@@ -56,9 +56,7 @@ async fn a_foreign_reply_replaces_its_connection_and_no_other() {
         let (port, seen) = liar(lie);
         let store = patient().connections(2);
         let store = store.connect(&format!("redis://127.0.0.1:{port}/"));
-        let policy = Policy::new("api", TokenBucket::per_hour(3));
-        let policy = policy.on_store_failure(OnStoreFailure::Deny);
-        let limiter = Limiter::new(store.expect("a store"), policy);
+        let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
         let error = limiter.check("ann").await.expect_err(name);
         assert!(error.is_foreign_reply(), "{name}: {error:?}");
         // A third connection is made, and shares the calls with the one that stayed.

@@ -5,14 +5,12 @@ use tokio::time::Instant;
 use crate::prelude::*;
 
 async fn eventually_healthy(store: &RedisStore) {
-    eventually_async("a healthy store", || async {
-        store.health_check().await.is_ok()
-    })
-    .await;
+    let is_healthy = async || store.health_check().await.is_ok();
+    eventually_async("a healthy store", is_healthy).await;
 }
 
 async fn eventually_refused(store: &RedisStore) {
-    eventually_async("a refusal", || async {
+    eventually_async("a refusal", async || {
         let health = store.health_check().await;
         health.is_err_and(|error| error.is_refused())
     })
@@ -36,12 +34,8 @@ async fn ready_reports_whether_the_server_is_there() {
     server.run();
     eventually_healthy(&store).await;
     store.shutdown().await;
-    assert!(
-        store
-            .health_check()
-            .await
-            .is_err_and(|error| error.is_unavailable())
-    );
+    let error = store.health_check().await.expect_err("it was shut down");
+    assert!(error.is_unavailable(), "{error:?}");
 }
 
 #[tokio::test]
@@ -51,30 +45,20 @@ async fn a_server_that_rejects_all_writes_is_unhealthy() {
     server.command(&user);
     let store = store_at(&format!("redis://app:pw@127.0.0.1:{}/", server.port()));
     let unused = Port::claim();
-    let unused = &unused.to_string();
-    let faults: [[&[&str]; 2]; 4] = [
+    let run = |line: &str| server.command(&line.split(' ').collect::<Vec<_>>());
+    for [fault, mended] in [
+        ["ACL SETUSER app -evalsha", "ACL SETUSER app +evalsha"],
         [
-            &["ACL", "SETUSER", "app", "-evalsha"],
-            &["ACL", "SETUSER", "app", "+evalsha"],
+            "ACL SETUSER app -psetex -incrby",
+            "ACL SETUSER app +psetex +incrby",
         ],
-        [
-            &["ACL", "SETUSER", "app", "-psetex", "-incrby"],
-            &["ACL", "SETUSER", "app", "+psetex", "+incrby"],
-        ],
-        [
-            &["CONFIG", "SET", "maxmemory", "1"],
-            &["CONFIG", "SET", "maxmemory", "0"],
-        ],
-        [
-            &["REPLICAOF", "127.0.0.1", unused],
-            &["REPLICAOF", "NO", "ONE"],
-        ],
-    ];
-    for [fault, mended] in faults {
+        ["CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"],
+        [&format!("REPLICAOF 127.0.0.1 {unused}"), "REPLICAOF NO ONE"],
+    ] {
         eventually_healthy(&store).await;
-        server.command(fault);
+        run(fault);
         eventually_refused(&store).await;
-        server.command(mended);
+        run(mended);
     }
     eventually_healthy(&store).await;
 }
@@ -82,15 +66,12 @@ async fn a_server_that_rejects_all_writes_is_unhealthy() {
 /// In paused time, which passes as soon as nothing else can happen.
 #[tokio::test(start_paused = true)]
 async fn ready_answers_by_the_deadline() {
-    let port = fake::listen(|_, mut stream| {
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
-    });
+    let port = fake::silent();
     let deadline = Duration::from_millis(100);
     let builder = RedisStore::builder().timeout(deadline);
     for form in ["redis", "redis-cluster"] {
-        let store = builder
-            .clone()
-            .connect(&format!("{form}://127.0.0.1:{port}/"));
+        let url = format!("{form}://127.0.0.1:{port}/");
+        let store = builder.clone().connect(&url);
         let asked = Instant::now();
         let error = store.expect("a store").health_check().await;
         error.expect_err("no answer");
@@ -112,10 +93,8 @@ async fn every_primary_of_a_cluster_is_asked() {
         node.command(&["ACL", "SETUSER", "default", "-evalsha"]);
         let error = store.health_check().await.expect_err("one of them refuses");
         let port = format!(":{}: ", node.port());
-        assert!(
-            error.is_refused() && error.to_string().contains(&port),
-            "{error}"
-        );
+        let is_named = error.is_refused() && error.to_string().contains(&port);
+        assert!(is_named, "{error}");
         node.command(&["ACL", "SETUSER", "default", "+evalsha"]);
         eventually_healthy(&store).await;
     }

@@ -48,15 +48,11 @@ fn held_units_are_refunded_before_the_process_ends() {
 #[tokio::test]
 async fn after_shutdown_the_fallback_decides_and_no_connection_is_left() {
     let server = RedisServer::start();
-    let store = patient()
-        .connections(3)
-        .connect(&server.url())
-        .expect("a store");
+    let store = patient().connections(3).connect(&server.url());
+    let store = store.expect("a store");
     let deciding = Limiter::new(store.clone(), TokenBucket::per_day(5));
-    let denying = denying(
-        store.clone(),
-        Policy::new("strict", TokenBucket::per_day(5)),
-    );
+    let strict = Policy::new("strict", TokenBucket::per_day(5));
+    let denying = denying(store.clone(), strict);
     // The last denial is cached.
     for number in 0..7 {
         let decision = denying.check("ann").await.expect("a decision");
@@ -95,15 +91,12 @@ async fn with_the_last_handle_every_task_ends() {
     for _ in 0..10 {
         let store = Arc::new(store_at(&server.url()));
         let limiter = Limiter::new(Arc::clone(&store), TokenBucket::per_day(1_000));
-        let checks: Vec<_> = (0..100)
-            .map(|_| {
-                let limiter = limiter.clone();
-                tokio::spawn(async move { limiter.check("ann").await })
-            })
-            .collect();
-        for check in checks {
-            assert!(check.await.expect("no panic").is_ok());
-        }
+        let checks = (0..100).map(|_| {
+            let limiter = limiter.clone();
+            async move { limiter.check("ann").await }
+        });
+        let checks = JoinSet::from_iter(checks).join_all().await;
+        assert!(checks.iter().all(Result::is_ok));
         drop(hold(&at_a_time(&store, 10), 10).await);
     }
     eventually_async("the end of all tasks", || async {

@@ -38,7 +38,7 @@ mod prelude {
     pub(crate) use tower_throttle::{RedisStore, RedisStoreBuilder};
 
     pub(crate) use crate::{
-        denying, hold, patient, ran, ready, store_at,
+        denying, hold, patient, ready, served, store_at,
         support::{
             cluster::{Frozen, RedisCluster},
             denying_limiter, fake, left_of,
@@ -68,6 +68,14 @@ async fn ready(limiter: &Limiter) {
     eventually_async("a decision", is_ready).await;
 }
 
+/// Starts a server, and returns a limiter whose store on it decides.
+async fn served(policies: impl IntoIterator<Item = Policy>) -> (RedisServer, Limiter) {
+    let server = RedisServer::start();
+    let limiter = denying_limiter(store_at(&server.url()), policies);
+    ready(&limiter).await;
+    (server, limiter)
+}
+
 /// Takes permits of `ann`, all of which are there.
 async fn hold(limiter: &Limiter, count: usize) -> Vec<Permit> {
     let mut held = Vec::new();
@@ -77,13 +85,4 @@ async fn hold(limiter: &Limiter, count: usize) -> Vec<Permit> {
     }
     assert!(held.iter().all(Permit::is_allowed));
     held
-}
-
-/// Returns how often a command ran, by its name in `INFO commandstats`.
-fn ran(server: &RedisServer, command: &str) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let start = format!("cmdstat_{command}:calls=");
-    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
-    let number = line.and_then(|line| line.split(',').next());
-    number.map_or(0, |number| number.parse().expect("a number"))
 }

@@ -24,7 +24,11 @@ fn process(redis: &SimulatedRedis, policy: Policy) -> (Limiter, SimulatedRedis) 
 }
 
 async fn taken(limiter: &Limiter) -> u64 {
-    let peek = limiter.peek("ann").await.expect("a decision");
+    taken_of(limiter, "ann").await
+}
+
+async fn taken_of(limiter: &Limiter, caller: &str) -> u64 {
+    let peek = peek(limiter, caller).await;
     let policy = peek.policies().next().expect("a policy");
     policy.capacity() - policy.remaining()
 }
@@ -85,24 +89,16 @@ fn permits_are_renewed_after_another_runtime_has_ended() {
     let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
     let server = RedisServer::start();
     let lifetime = ms(300);
-    let policy = || {
-        Policy::new("held", Concurrency::new(LIMIT).lifetime(lifetime))
-            .on_store_failure(OnStoreFailure::Deny)
-    };
+    let policy = || Policy::new("held", Concurrency::new(LIMIT).lifetime(lifetime));
     let clock = Arc::new(ManualClock::new());
     // The runtimes that callers come from, and those whose permits are kept.
     for (callers, kept) in [("bab", "ba"), ("aba", "b"), ("abcb", "b"), ("ab", "b")] {
         let stays = runtime();
-        let store = stays.block_on(async {
-            let store = patient();
-            let store = store.clock(clock.clone()).connect(&server.url());
-            store.expect("a store")
-        });
+        let store = patient().clock(clock.clone());
+        let store = stays.block_on(async { store.connect(&server.url()) });
         let memory = MemoryStore::builder().clock(clock.clone()).build();
-        for limiter in [
-            Limiter::new(store, policy()),
-            Limiter::new(memory, policy()),
-        ] {
+        let in_redis = denying(store.expect("a store"), policy());
+        for limiter in [in_redis, denying(memory, policy())] {
             let (a, c) = (runtime(), runtime());
             let mut permits = Vec::new();
             for caller in callers.chars() {
@@ -118,14 +114,9 @@ fn permits_are_renewed_after_another_runtime_has_ended() {
             drop((a, c));
             // All would have expired, so they are counted again when they are renewed.
             clock.advance(3 * lifetime);
-            let counted = || async {
-                let peek = limiter.peek(callers).await.expect("a decision");
-                let policy = peek.policies().next().expect("a policy");
-                policy.capacity() - policy.remaining()
-            };
             let shown = format!("{} permits of {callers}, kept {kept}", permits.len());
-            stays.block_on(eventually_async(&shown, || async {
-                counted().await == permits.len() as u64
+            stays.block_on(eventually_async(&shown, async || {
+                taken_of(&limiter, callers).await == permits.len() as u64
             }));
         }
     }
@@ -175,10 +166,8 @@ async fn a_waiter_for_permits_of_another_process_polls_seldom() {
         }
         // One waiter polls for all, and each checks when it comes and before it leaves.
         let (calls, renewals) = (redis.served().calls - before, 2);
-        assert!(
-            calls <= 17 + renewals + 2 * waiters,
-            "{calls} calls of {waiters}"
-        );
+        let most = 17 + renewals + 2 * waiters;
+        assert!(calls <= most, "{calls} calls of {waiters}");
     }
     drop(permit);
 }
@@ -191,15 +180,8 @@ async fn a_release_elsewhere_is_noticed_within_about_a_second() {
     let (limiter, _) = process(&redis, one());
     for held_ms in [1, 90, 700, 3_210, 20_000] {
         let permit = hold(&holder, 1).await;
-        let waits = tokio::spawn({
-            let limiter = limiter.clone();
-            async move {
-                limiter
-                    .acquire("ann", ms(60_000))
-                    .await
-                    .expect("a decision")
-            }
-        });
+        let waiting = limiter.clone();
+        let waits = tokio::spawn(async move { acquire(&waiting, "ann", ms(60_000)).await });
         sleep(ms(held_ms)).await;
         drop(permit);
         let released = Instant::now();
@@ -222,10 +204,8 @@ async fn the_first_waiter_gets_a_local_release_after_one_call() {
     for place in 0..30 {
         let (limiter, reported) = (limiter.clone(), reported.clone());
         tokio::spawn(async move {
-            let permit = limiter.acquire("ann", ms(600_000)).await;
-            reported
-                .send((place, permit.expect("a decision")))
-                .expect("a reader");
+            let permit = acquire(&limiter, "ann", ms(600_000)).await;
+            reported.send((place, permit)).expect("a reader");
         });
         sleep(ms(20)).await;
     }
@@ -235,20 +215,15 @@ async fn the_first_waiter_gets_a_local_release_after_one_call() {
         let begin = permits.len() - released;
         drop(permits.split_off(begin));
         for _ in 0..released {
-            let (place, permit) = timeout(ms(600), order.recv())
-                .await
-                .expect("soon")
-                .expect("one");
+            let next_one = timeout(ms(600), order.recv()).await.expect("soon");
+            let (place, permit) = next_one.expect("one");
             assert!(permit.is_allowed());
             assert_eq!(place, next);
             next += 1;
             permits.push(permit);
         }
-        assert!(
-            released_at.elapsed() <= ms(12),
-            "{:?}",
-            released_at.elapsed()
-        );
+        let took = released_at.elapsed();
+        assert!(took <= ms(12), "{took:?}");
     }
 }
 
@@ -260,23 +235,13 @@ async fn a_waiter_that_leaves_passes_its_call_on() {
     let permits = hold(&limiter, 1).await;
     let mut first = Box::pin(limiter.acquire("ann", ms(600_000)));
     assert!(timeout(ms(10_000), &mut first).await.is_err());
-    let second = tokio::spawn({
-        let limiter = limiter.clone();
-        async move {
-            limiter
-                .acquire("ann", ms(600_000))
-                .await
-                .expect("a decision")
-        }
-    });
+    let waiting = limiter.clone();
+    let second = tokio::spawn(async move { acquire(&waiting, "ann", ms(600_000)).await });
     sleep(ms(10)).await;
     drop(permits);
     drop(first);
-    let permit = timeout(ms(5), second)
-        .await
-        .expect("at once")
-        .expect("no panic");
-    assert!(permit.is_allowed());
+    let permit = timeout(ms(5), second).await.expect("at once");
+    assert!(permit.expect("no panic").is_allowed());
 }
 
 #[tokio::test]
@@ -285,13 +250,10 @@ async fn the_next_renewal_restores_what_redis_lost() {
     let policy = || Policy::new("held", Concurrency::new(10).lifetime(ms(1_000)));
     // By this clock, no permit expires.
     let clock = Arc::new(ManualClock::new());
-    let store = || {
-        let store = patient();
-        let store = store.clock(clock.clone()).connect(&server.url());
-        store.expect("a store")
-    };
-    let limiter = Limiter::new(store(), policy());
-    let other = Limiter::new(store(), policy());
+    let [limiter, other] = [(); 2].map(|()| {
+        let store = patient().clock(clock.clone()).connect(&server.url());
+        Limiter::new(store.expect("a store"), policy())
+    });
     let mut permits = hold(&limiter, 5).await;
     assert_eq!(taken(&other).await, 5);
     server.command(&["FLUSHALL"]);

@@ -70,7 +70,7 @@ async fn the_breaker_counts_writes_that_redis_refuses() {
     let limiter = denying(store_at(&server.url()), TokenBucket::per_second(10));
     ready(&limiter).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let before = ran(&server, "evalsha");
+    let before = server.ran("evalsha");
     let mut refused = 0;
     for number in 0..100_u64 {
         let error = limiter.check(number).await.expect_err("no memory");
@@ -80,15 +80,13 @@ async fn the_breaker_counts_writes_that_redis_refuses() {
         assert_eq!(is_open, refused >= 5, "{refused}");
     }
     // All others failed without being sent.
-    assert_eq!(ran(&server, "evalsha") - before, refused);
+    assert_eq!(server.ran("evalsha") - before, refused);
 }
 
 /// "`READONLY`: failure; when a pause of 400 ms did not help, connect anew".
 #[tokio::test]
 async fn a_primary_that_became_a_replica_is_connected_to_anew() {
-    let server = RedisServer::start();
-    let limiter = denying(store_at(&server.url()), TokenBucket::per_second(10));
-    ready(&limiter).await;
+    let (server, limiter) = served([TokenBucket::per_second(10).into()]).await;
     let unused = Port::claim();
     server.command(&["REPLICAOF", "127.0.0.1", &unused.to_string()]);
     let id = || {
@@ -219,19 +217,8 @@ async fn survives_a_paused_server(policy: Option<ReconnectPolicy>) {
 #[cfg(feature = "tracing")]
 #[tokio::test]
 async fn a_dead_node_of_a_cluster_is_logged_once() {
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
     let mut cluster = RedisCluster::start(3, 0);
-    let log = Log::default();
+    let log = crate::support::log::Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
@@ -241,7 +228,7 @@ async fn a_dead_node_of_a_cluster_is_logged_once() {
     let started = Instant::now();
     let (limiter, well, dead) = loop {
         assert!(started.elapsed() < DEADLINE, "the cluster decides nothing");
-        log.0.lock().unwrap().clear();
+        log.clear();
         let store = store_at(&cluster.url());
         let limiter = Limiter::new(store, TokenBucket::per_second(10));
         let on = |node| cluster.callers_on(node, &limiter).next().expect("a caller");
@@ -249,7 +236,7 @@ async fn a_dead_node_of_a_cluster_is_logged_once() {
         let decision = limiter.check(&*well).await;
         let is_by_store = decision.is_ok_and(|decision| decision.source() == Source::Store);
         // Trouble that is logged already is not logged again for five seconds.
-        if is_by_store && log.0.lock().unwrap().is_empty() {
+        if is_by_store && log.text().is_empty() {
             break (limiter, well, dead);
         }
     };
@@ -260,7 +247,7 @@ async fn a_dead_node_of_a_cluster_is_logged_once() {
             let _ = limiter.check(&*well).await;
         }
     }
-    let lines = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let lines = log.text();
     let is_more = |line: &&str| line.contains("still unavailable");
     let (more, shown): (Vec<_>, Vec<_>) = lines.lines().partition(is_more);
     assert_eq!(shown.len(), 1, "{lines}");
@@ -287,37 +274,24 @@ async fn a_permit_of_a_failed_check_is_released_in_the_end() {
     let (caller, shared) = cluster.caller_apart(&both, 0, 1);
     let first = cluster.owner(cluster.slot(&both.storage_keys(&*caller)[0]));
     eventually_async("a decision", || async { only.peek(&*caller).await.is_ok() }).await;
-    let left = || async {
-        let peek = only.peek(&*caller).await.expect("a decision");
-        let left: Vec<_> = left_of(&peek);
-        left
-    };
+    let left = async || left(&only, &*caller).await;
     // It uses up the quota of all, and its permit comes back.
-    drop(
-        both.acquire(&*caller, Duration::ZERO)
-            .await
-            .expect("a decision"),
-    );
-    eventually_async("the permit", || async { left().await == [1] }).await;
+    let permit = both.acquire(&*caller, Duration::ZERO).await;
+    drop(permit.expect("a decision"));
+    eventually_async("the permit", async || left().await == 1).await;
 
     let frozen = Frozen::new(&cluster.nodes[shared]);
     let asked = {
         let (both, caller) = (both.clone(), caller.clone());
         tokio::spawn(async move { both.acquire(&*caller, Duration::ZERO).await })
     };
-    eventually_async("a permit of the first node", || async {
-        left().await == [0]
-    })
-    .await;
+    eventually_async("a permit of the first node", async || left().await == 0).await;
     cluster.nodes[first].command(&["ACL", "SETUSER", "default", "-psetex", "-incrby"]);
     drop(frozen);
     let permit = asked.await.expect("no panic");
     assert!(!permit.is_ok_and(|permit| permit.is_allowed()));
     cluster.nodes[first].command(&["ACL", "SETUSER", "default", "+psetex", "+incrby"]);
-    eventually_async("the permit, released in the end", || async {
-        left().await == [1]
-    })
-    .await;
+    eventually_async("the permit, in the end", async || left().await == 1).await;
 }
 
 /// Without a server, each check fails before anything is sent. Yet each left a task behind
@@ -330,12 +304,8 @@ async fn checks_that_were_never_sent_leave_no_tasks_behind() {
         let limiter = Limiter::new(store.expect("a store"), Concurrency::new(10));
         let before = tasks();
         for number in 0..5_000_u64 {
-            let permit = limiter
-                .acquire(number, Duration::ZERO)
-                .await
-                .expect("local");
+            let permit = acquire(&limiter, number, Duration::ZERO).await;
             assert!(permit.is_allowed());
-            drop(permit);
         }
         eventually_async("fewer than 100 tasks after 5,000 requests", || async {
             tasks().saturating_sub(before) < 100

@@ -9,31 +9,12 @@ use crate::{
 };
 
 /// One enforced policy, and two shadow policies of other algorithms.
-fn limiter(store: &RedisStore) -> Limiter {
-    denying_limiter(
-        store.clone(),
-        [
-            Policy::new("old", TokenBucket::per_day(1_000)),
-            Policy::new("new", FixedWindow::per_day(3)).shadow(),
-            Policy::new("newer", SlidingLog::per_day(4)).shadow(),
-        ],
-    )
-}
-
-fn checks_of(limiter: &Limiter, policy: &str) -> Checks {
-    *limiter.metrics().policy(policy).expect("its numbers")
-}
-
-fn names(decision: &Decision) -> Vec<&str> {
-    decision
-        .shadow_denied()
-        .map(|policy| policy.name())
-        .collect()
-}
-
-async fn known(decision: &Decision, shadows: usize) {
-    let are_known = || async { decision.shadow_policies().count() == shadows };
-    eventually_async("the shadow policies' answers", are_known).await;
+fn policies([old, new, newer]: [u64; 3]) -> [Policy; 3] {
+    [
+        Policy::new("old", TokenBucket::per_day(old)),
+        Policy::new("new", FixedWindow::per_day(new)).shadow(),
+        Policy::new("newer", SlidingLog::per_day(newer)).shadow(),
+    ]
 }
 
 #[tokio::test]
@@ -50,40 +31,32 @@ async fn shadows_deny_what_they_would_deny_alone() {
 
 #[tokio::test]
 async fn one_call_decides_all_policies_of_a_request() {
-    let server = RedisServer::start();
-    let store = store_at(&server.url());
-    let limiter = limiter(&store);
-    ready(&limiter).await;
+    let (server, limiter) = served(policies([1_000, 3, 4])).await;
     let _ = limiter.check("-").await.expect("a decision");
     let expected = [&[][..], &[], &[], &["new"], &["new", "newer"]];
     for (number, expected) in expected.into_iter().enumerate() {
-        let before = ran(&server, "evalsha");
+        let before = server.ran("evalsha");
         let decision = limiter.check("ann").await.expect("a decision");
         // The outcomes are there with the decision.
         assert_eq!(decision.shadow_policies().count(), 2);
-        assert_eq!(names(&decision), expected, "{number}");
-        assert_eq!(ran(&server, "evalsha") - before, 1, "{number}");
+        assert_eq!(denied_in_shadow(&decision), expected, "{number}");
+        assert_eq!(server.ran("evalsha") - before, 1, "{number}");
     }
     // Both shadow policies are denied from the cache now, and the enforced one is asked.
-    let before = ran(&server, "evalsha");
+    let before = server.ran("evalsha");
     let decision = limiter.check("ann").await.expect("a decision");
-    assert_eq!(
-        (decision.source(), names(&decision)),
-        (Source::Store, vec!["new", "newer"])
-    );
-    assert_eq!(ran(&server, "evalsha") - before, 1);
+    assert_eq!(decision.source(), Source::Store);
+    assert_eq!(denied_in_shadow(&decision), ["new", "newer"]);
+    assert_eq!(server.ran("evalsha") - before, 1);
     let counted = ["new", "newer"].map(|policy| {
         let checks = checks_of(&limiter, policy);
-        (
-            checks.allowed + checks.near,
-            checks.shadow_denied,
-            checks.unknown,
-        )
+        let admitted = checks.allowed + checks.near;
+        (admitted, checks.shadow_denied, checks.unknown)
     });
     // One of them is from before the first.
     assert_eq!(counted, [(4, 3, 0), (5, 2, 0)]);
 
-    let before = ran(&server, "evalsha");
+    let before = server.ran("evalsha");
     for units in 1..=3 {
         let peek = limiter.peek("bob").await.expect("a decision");
         assert_eq!(peek.shadow_policies().count(), 2);
@@ -92,96 +65,40 @@ async fn one_call_decides_all_policies_of_a_request() {
         let taken = limiter.take_up_to("bob", units).await.expect("a decision");
         assert_eq!(taken.shadow_policies().count(), 2);
     }
-    assert_eq!(ran(&server, "evalsha") - before, 9);
+    assert_eq!(server.ran("evalsha") - before, 9);
     // Refunds have a queue of their own, in which they share calls.
     let credit = limiter.credit("bob", 2).await.expect("refunded");
     assert_eq!(credit.decision().shadow_policies().count(), 2);
 }
 
-/// A caller that the enforced policy denies from the cache still costs a call for a shadow policy
-/// that has room, and none once that is denied, too.
-#[tokio::test]
-async fn cached_denials_are_counted() {
-    let server = RedisServer::start();
-    let store = store_at(&server.url());
-    let limiter = denying_limiter(
-        store,
-        [
-            Policy::new("old", FixedWindow::per_day(1)),
-            Policy::new("new", FixedWindow::per_day(3)).shadow(),
-        ],
-    );
-    ready(&limiter).await;
-    let before = ran(&server, "evalsha");
-    let mut sources = Vec::new();
-    for number in 0..50 {
-        let decision = limiter.check("ann").await.expect("a decision");
-        known(&decision, 1).await;
-        assert_eq!(decision.is_allowed(), number < 1);
-        assert_eq!(
-            decision.shadow_denied().count(),
-            usize::from(number >= 3),
-            "{number}"
-        );
-        sources.push(decision.source());
-    }
-    assert_eq!(sources[..2], [Source::Store; 2]);
-    assert!(
-        sources[2..]
-            .iter()
-            .filter(|source| **source == Source::Cache)
-            .count()
-            >= 40
-    );
-    let spent = ran(&server, "evalsha") - before;
-    assert!((4..=14).contains(&spent), "{spent} calls");
-    let new = checks_of(&limiter, "new");
-    assert_eq!((new.allowed + new.near, new.shadow_denied), (3, 47));
-}
-
-fn check(limiter: &Limiter, key: &'static str) -> Asked {
-    let limiter = limiter.clone();
+fn check(limiter: &Limiter, key: impl Into<Key>) -> Asked {
+    let (limiter, key) = (limiter.clone(), key.into());
     Box::pin(async move { limiter.check(key).await })
 }
 
 /// A call with many shadow policies is no longer than others.
 #[tokio::test]
 async fn a_call_has_a_bounded_number_of_checks() {
-    let server = RedisServer::start();
-    let store = store_at(&server.url());
-    let builder = Limiter::builder()
-        .store(store)
-        .on_store_failure(OnStoreFailure::Deny);
-    let builder = builder.policy(Policy::new("old", TokenBucket::per_day(1_000)));
-    let shadows = (0..40).map(|number| format!("new {number}"));
-    let builder = shadows.fold(builder, |builder, name| {
-        builder.policy(Policy::new(name, FixedWindow::per_day(1_000)).shadow())
-    });
-    let limiter = builder.build().expect("a limiter");
-    ready(&limiter).await;
-    let before = ran(&server, "evalsha");
-    let check = |key: u64| -> Asked {
-        let limiter = limiter.clone();
-        Box::pin(async move { limiter.check(key).await })
-    };
-    let mut asked: Vec<Asked> = (0..40).map(check).collect();
+    let old = Policy::new("old", TokenBucket::per_day(1_000));
+    let window = FixedWindow::per_day(1_000);
+    let shadows = (0..40).map(|number| Policy::new(format!("new {number}"), window).shadow());
+    let (server, limiter) = served([old].into_iter().chain(shadows)).await;
+    let before = server.ran("evalsha");
+    let mut asked: Vec<Asked> = (0..40_u64).map(|key| check(&limiter, key)).collect();
     enqueue(&mut asked).await;
     for check in asked {
         let decision = check.await.expect("a decision");
         assert_eq!(decision.shadow_policies().count(), 40);
     }
     // At most four are sent alone. Of the others, each call takes three: 123 checks.
-    let spent = ran(&server, "evalsha") - before;
+    let spent = server.ran("evalsha") - before;
     assert!(spent > 36 / 3, "{spent} calls");
 }
 
 /// A request whose client hangs up is charged as a whole or not at all.
 #[tokio::test]
 async fn a_request_that_is_dropped_while_it_is_decided_is_charged_as_a_whole() {
-    let server = RedisServer::start();
-    let store = store_at(&server.url());
-    let limiter = limiter(&store);
-    ready(&limiter).await;
+    let (_server, limiter) = served(policies([1_000, 3, 4])).await;
     let mut asked = vec![check(&limiter, "ann")];
     enqueue(&mut asked).await;
     drop(asked);
@@ -197,52 +114,31 @@ async fn a_request_that_is_dropped_while_it_is_decided_is_charged_as_a_whole() {
 /// Unexpected data under the key of one policy is an error of that policy alone.
 #[tokio::test]
 async fn corrupt_state_of_a_shadow_policy_is_unknown_and_denies_nobody() {
-    let server = RedisServer::start();
-    let store = store_at(&server.url());
-    let limiter = limiter(&store);
-    ready(&limiter).await;
+    let (server, limiter) = served(policies([1_000, 3, 4])).await;
     let keys = limiter.storage_keys("ann");
     server.command(&["SET", &keys[1], "no number"]);
-    let before = ran(&server, "evalsha");
+    let before = server.ran("evalsha");
     let decision = limiter.check("ann").await.expect("a decision");
     assert!(decision.is_allowed());
-    assert_eq!(
-        ran(&server, "evalsha") - before,
-        1,
-        "nothing is asked again"
-    );
+    let spent = server.ran("evalsha") - before;
+    assert_eq!(spent, 1, "nothing is asked again");
     let listed = decision.shadow_policies().map(|policy| policy.name());
     assert_eq!(listed.collect::<Vec<_>>(), ["newer"]);
     assert_eq!(checks_of(&limiter, "new").unknown, 1);
     assert_eq!(checks_of(&limiter, "newer").unknown, 0);
     // Without a decision, nothing is known of its shadow policies.
     server.command(&["SET", &limiter.storage_keys("bob")[0], "no number"]);
-    assert!(
-        limiter
-            .check("bob")
-            .await
-            .expect_err("an error")
-            .is_corrupt_state()
-    );
+    let error = limiter.check("bob").await.expect_err("an error");
+    assert!(error.is_corrupt_state());
     let newer = checks_of(&limiter, "newer");
     assert_eq!((newer.allowed, newer.unknown), (1, 1));
 }
 
 #[tokio::test]
 async fn a_shadow_policy_may_lease_units() {
-    let server = RedisServer::start();
-    let store = store_at(&server.url());
-    let limiter = denying_limiter(
-        store,
-        [
-            Policy::new("old", TokenBucket::per_second(1_000_000)).lease(),
-            Policy::new("new", TokenBucket::per_second(1_000_000))
-                .lease()
-                .shadow(),
-        ],
-    );
-    ready(&limiter).await;
-    let before = ran(&server, "evalsha");
+    let hot = |name| Policy::new(name, TokenBucket::per_second(1_000_000)).lease();
+    let (server, limiter) = served([hot("old"), hot("new").shadow()]).await;
+    let before = server.ran("evalsha");
     let mut checks = 0;
     let is_leased = || {
         checks += 1;
@@ -258,11 +154,8 @@ async fn a_shadow_policy_may_lease_units() {
         let decision = limiter.check("ann").await.expect("a decision");
         known(&decision, 1).await;
     }
-    let spent = ran(&server, "evalsha") - before;
-    assert!(
-        spent < checks + 1_000,
-        "{spent} calls for {checks} and 2,000 checks"
-    );
+    let spent = server.ran("evalsha") - before;
+    assert!(spent < checks + 1_000, "{spent} calls for {checks} + 2,000");
     let new = checks_of(&limiter, "new");
     assert_eq!((new.allowed + new.near, new.unknown), (checks + 2_000, 0));
 }
@@ -270,17 +163,8 @@ async fn a_shadow_policy_may_lease_units() {
 /// On racing threads, with cached denials and batches of any size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn racing_requests_charge_each_policy_exactly() {
-    let server = RedisServer::start();
-    let limiter = denying_limiter(
-        store_at(&server.url()),
-        [
-            Policy::new("old", TokenBucket::per_day(1_500)),
-            Policy::new("new", FixedWindow::per_day(700)).shadow(),
-            Policy::new("newer", SlidingLog::per_day(1_000)).shadow(),
-        ],
-    );
-    ready(&limiter).await;
-    let before = ran(&server, "evalsha");
+    let (server, limiter) = served(policies([1_500, 700, 1_000])).await;
+    let before = server.ran("evalsha");
     let tasks: Vec<_> = (0..2_000)
         .map(|_| tokio::spawn(check(&limiter, "ann")))
         .collect();
@@ -291,7 +175,7 @@ async fn racing_requests_charge_each_policy_exactly() {
     }
     assert_eq!(allowed, 1_500);
     // They share calls with their shadows.
-    let spent = ran(&server, "evalsha") - before;
+    let spent = server.ran("evalsha") - before;
     assert!(spent < 1_000, "{spent} calls");
     for (policy, units) in [("new", 700), ("newer", 1_000)] {
         let all = || async {
@@ -311,20 +195,12 @@ async fn a_shadow_policy_is_charged_once_although_the_reply_is_late() {
     let redis = tower_throttle::testing::SimulatedRedis::new();
     let store = patient().timeout(Duration::from_millis(50));
     let store = store.simulated(&redis).expect("a store");
-    let limiter = Limiter::builder().store(store).shadow_all();
-    let limiter = ["a", "b", "c"].iter().fold(limiter, |limiter, name| {
-        limiter.policy(Policy::new(*name, TokenBucket::per_day(10)))
-    });
-    let limiter = limiter.build().expect("a limiter");
+    let shadow = |name| Policy::new(name, TokenBucket::per_day(10)).shadow();
+    let limiter = denying_limiter(store, ["a", "b", "c"].map(shadow));
     // Calls arrive in time, and their replies do not.
     redis.set_delay(Duration::from_millis(30));
-    assert!(
-        limiter
-            .check("ann")
-            .await
-            .expect("shadows only")
-            .is_allowed()
-    );
+    let decision = limiter.check("ann").await.expect("shadows only");
+    assert!(decision.is_allowed());
     tokio::time::sleep(Duration::from_secs(1)).await;
     let unknown = ["a", "b", "c"].map(|policy| checks_of(&limiter, policy).unknown);
     assert_eq!(unknown, [1, 1, 1]);

@@ -100,9 +100,9 @@ impl RedisCluster {
         for place in primaries..self.nodes.len() {
             let primary = &self.nodes[place % primaries];
             primary.command(&["FLUSHALL"]);
-            let written = offset(primary, "master_repl_offset:");
+            let written = primary.info("master_repl_offset");
             eventually("replicas that follow", || {
-                offset(&self.nodes[place], "slave_repl_offset:") >= written
+                self.nodes[place].info("slave_repl_offset") >= written
             });
         }
         for node in &self.nodes {
@@ -296,13 +296,6 @@ impl RedisCluster {
                 && own.collect::<HashSet<_>>().len() == serving.count()
         });
     }
-}
-
-fn offset(node: &RedisServer, name: &str) -> u64 {
-    let info = node.command(&["INFO", "replication"]);
-    let mut lines = info.lines();
-    let offset = lines.find_map(|line| line.strip_prefix(name));
-    offset.expect("an offset").trim().parse().expect("a number")
 }
 
 /// Repeats work on a thread of its own, until it is dropped.

@@ -9,7 +9,12 @@ use std::{
 
 /// Listens, and passes every connection to `talk`, with its number from 0. Returns the port.
 pub fn listen(talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    listen_at(0, talk)
+}
+
+/// The same on this port.
+pub fn listen_at(port: u16, talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let talk = Arc::new(talk);
     thread::spawn(move || {
@@ -22,18 +27,31 @@ pub fn listen(talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> u16 {
     port
 }
 
-/// Answers each command of each connection by `answer`. Returns the port.
+/// Accepts everything, and never answers. Returns the port.
+pub fn silent() -> u16 {
+    listen(|_, mut stream| drop(std::io::copy(&mut stream, &mut std::io::sink())))
+}
+
+/// Answers each command of each connection as `say` does. Returns the port.
 pub fn answer<A: Into<Vec<u8>>>(
     say: impl Fn(usize, &[Vec<u8>]) -> A + Send + Sync + 'static,
 ) -> u16 {
-    listen(move |number, mut stream| {
-        let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
-        while let Ok(words) = read_command(&mut reader) {
-            if stream.write_all(&say(number, &words).into()).is_err() {
-                return;
-            }
+    talk(move |number, words| Some(say(number, words).into()))
+}
+
+/// The same, and hangs up where there is no answer.
+pub fn talk(say: impl Fn(usize, &[Vec<u8>]) -> Option<Vec<u8>> + Send + Sync + 'static) -> u16 {
+    listen(move |number, stream| converse(stream, |words| say(number, words)))
+}
+
+/// Answers each command of a connection until there is no answer.
+pub fn converse(mut stream: TcpStream, say: impl Fn(&[Vec<u8>]) -> Option<Vec<u8>>) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+    while let Ok(words) = read_command(&mut reader) {
+        if say(&words).is_none_or(|answer| stream.write_all(&answer).is_err()) {
+            return;
         }
-    })
+    }
 }
 
 /// Reads the words of the next command.

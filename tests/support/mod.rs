@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod denial_counts;
 pub mod fake;
 pub mod limiters;
+pub mod log;
 pub mod oracle;
 pub mod overlaid;
 pub mod plans;
@@ -14,11 +15,13 @@ pub mod port;
 pub mod prelude;
 pub mod random;
 pub mod rate;
+pub mod sentinel;
 pub mod signals;
 pub mod trace;
 pub mod web;
 
 use std::{
+    collections::BTreeMap,
     io::{BufRead, BufReader, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
@@ -30,7 +33,9 @@ use std::{
 
 use port::Port;
 use tower_throttle::{
-    Clock, ConfigError, Decision, Limiter, LimiterBuilder, OnStoreFailure, Policy, store::Store,
+    Clock, ConfigError, Decision, Limiter, LimiterBuilder, OnStoreFailure, Policy,
+    metrics::{Checks, Snapshot},
+    store::Store,
 };
 
 /// Long enough for the slowest machine. No test waits for it to pass.
@@ -87,6 +92,40 @@ pub fn denying_limiter(store: impl Store, policies: impl IntoIterator<Item = Pol
 pub fn left_of(decision: &Decision) -> Vec<u64> {
     let policies = decision.policies();
     policies.map(|policy| policy.remaining()).collect()
+}
+
+/// Returns how many of these checks are admitted.
+pub async fn count_admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
+    let mut admitted = 0;
+    for _ in 0..checks {
+        let decision = limiter.check(key).await.expect("a decision");
+        admitted += usize::from(decision.is_allowed());
+    }
+    admitted
+}
+
+/// Returns what a limiter counted of a policy.
+pub fn checks_of(limiter: &Limiter, policy: &str) -> Checks {
+    *limiter.metrics().policy(policy).expect("its numbers")
+}
+
+/// Returns how many bans the policy `bans` has started.
+pub fn bans_started(limiter: &Limiter) -> u64 {
+    let seen = limiter.metrics();
+    let bans = seen.bans().find(|(policy, _)| *policy == "bans");
+    bans.expect("the penalty").1
+}
+
+/// Returns the shadow policies that would have denied.
+pub fn denied_in_shadow(decision: &Decision) -> Vec<&str> {
+    let denied = decision.shadow_denied();
+    denied.map(|policy| policy.name()).collect()
+}
+
+/// Waits until so many shadow policies have answered.
+pub async fn known(decision: &Decision, shadows: usize) {
+    let are_known = || async { decision.shadow_policies().count() == shadows };
+    eventually_async("the shadow policies' answers", are_known).await;
 }
 
 /// The machine's clock.
@@ -210,16 +249,36 @@ impl RedisServer {
 
     /// Runs one command on a connection of its own, as `redis-cli` would. Panics on an error.
     #[track_caller]
-    pub fn command(&self, words: &[&str]) -> String {
-        match self.try_command(words) {
-            Ok(reply) => reply,
-            Err(error) => panic!("{words:?}: {error}"),
-        }
+    pub fn command<W: AsRef<[u8]>>(&self, words: &[W]) -> String {
+        self.try_command(words).unwrap_or_else(|error| {
+            let words = words
+                .iter()
+                .map(|word| String::from_utf8_lossy(word.as_ref()));
+            panic!("{:?}: {error}", words.collect::<Vec<_>>())
+        })
     }
 
     /// Runs one command as [`try_command`] does.
-    pub fn try_command(&self, words: &[&str]) -> Result<String, String> {
+    pub fn try_command<W: AsRef<[u8]>>(&self, words: &[W]) -> Result<String, String> {
         try_command(self.port(), words)
+    }
+
+    /// Returns a number that `INFO` has under this name.
+    #[track_caller]
+    pub fn info(&self, name: &str) -> u64 {
+        let (info, start) = (self.command(&["INFO"]), format!("{name}:"));
+        let number = info.lines().find_map(|line| line.strip_prefix(&start));
+        let number = number.and_then(|number| number.trim().parse().ok());
+        number.unwrap_or_else(|| panic!("{name} in {info}"))
+    }
+
+    /// Returns how often a command ran, by its name in `INFO commandstats`.
+    pub fn ran(&self, command: &str) -> u64 {
+        let stats = self.command(&["INFO", "commandstats"]);
+        let start = format!("cmdstat_{command}:calls=");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&start));
+        let number = line.and_then(|line| line.split(',').next());
+        number.map_or(0, |number| number.parse().expect("a number"))
     }
 
     /// Returns the process id of the running server.
@@ -272,16 +331,17 @@ impl Drop for RedisServer {
 }
 
 /// Sends one command to a port. Elements of an array are separated by newlines; nil is empty.
-pub fn try_command(port: u16, words: &[&str]) -> Result<String, String> {
+pub fn try_command<W: AsRef<[u8]>>(port: u16, words: &[W]) -> Result<String, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let talk = || -> std::io::Result<Result<String, String>> {
         let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
         stream.set_read_timeout(Some(DEADLINE))?;
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words.iter().map(AsRef::as_ref) {
+            request.extend(format!("${}\r\n", word.len()).bytes());
+            request.extend([word, b"\r\n"].concat());
         }
-        stream.write_all(request.as_bytes())?;
+        stream.write_all(&request)?;
         read_reply(&mut BufReader::new(stream))
     };
     talk().unwrap_or_else(|error| Err(error.to_string()))
@@ -325,4 +385,18 @@ pub(crate) fn assert_one_line(log: &[String], parts: &str) {
     for part in parts.split('|') {
         assert!(log[0].contains(part), "{part} in {log:?}");
     }
+}
+
+/// Returns all counts of a layer or limiter that are not 0, by what they count.
+pub fn counted(seen: &Snapshot) -> BTreeMap<String, u64> {
+    let requests = seen.requests.by_result();
+    let requests = requests.map(|(result, count)| (result.to_owned(), count));
+    let decisions = seen.decisions.by_source();
+    let decisions = decisions.map(|(source, count)| (format!("by {source}"), count));
+    let checks = seen.policies().flat_map(|(policy, checks)| {
+        let checks = checks.by_result();
+        checks.map(move |(result, count)| (format!("{policy}: {result}"), count))
+    });
+    let all = requests.chain(decisions).chain(checks);
+    all.filter(|(_, count)| *count > 0).collect()
 }

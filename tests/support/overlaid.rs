@@ -45,24 +45,11 @@ pub fn quota(random: &mut Random) -> Quota {
 impl Told {
     /// Changes the document at random, and returns what it says then.
     pub async fn change(&mut self, control: &Control, random: &mut Random, now: SystemTime) {
-        let modes = [Mode::Enforce, Mode::Shadow, Mode::Off];
-        self.change_to(control, random, now, &modes, quota).await;
-    }
-
-    /// The same with modes and quotas of the test's choice.
-    pub async fn change_to(
-        &mut self,
-        control: &Control,
-        random: &mut Random,
-        now: SystemTime,
-        modes: &[Mode],
-        quota: impl Fn(&mut Random) -> Quota,
-    ) {
         let (policy, key) = (random.below(2) as usize, random.below(3) as usize);
         let (name, caller) = (POLICIES[policy], KEYS[key]);
         match random.below(8) {
             0 => {
-                let mode = modes[random.below(modes.len() as u64) as usize];
+                let mode = random.one_of(&[Mode::Enforce, Mode::Shadow, Mode::Off]);
                 control.set_mode(name, mode).await.expect("a mode");
                 self.modes.insert(policy, mode);
             }

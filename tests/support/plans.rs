@@ -50,17 +50,13 @@ pub fn any_plan(random: &mut Random, algorithm: Algorithm, scale_ms: u64) -> Pla
             // Far enough below the largest that other numbers still count exactly.
             let most = ((1_u64 << 53) / near_ms / 1_000).min(1_000_000);
             let usual = random.one_of(&[3, 20, 20, 1_000, 1_000_000]);
-            Spec::Sliding {
-                limit: random.below(usual.min(most) + 1),
-                window_ms: near_ms,
-            }
+            let (limit, window_ms) = (random.below(usual.min(most) + 1), near_ms);
+            Spec::Sliding { limit, window_ms }
         }
         Algorithm::Log => {
             let most = random.one_of(&[3, 12, 12, 12, 60]);
-            Spec::Log {
-                limit: random.below(most + 1),
-                window_ms: near_ms,
-            }
+            let (limit, window_ms) = (random.below(most + 1), near_ms);
+            Spec::Log { limit, window_ms }
         }
         Algorithm::Penalty => any_penalty(random, near_ms),
         Algorithm::Concurrency => Spec::Concurrency {
@@ -122,26 +118,28 @@ fn any_bucket(random: &mut Random, near_ms: u64, kinds: &[Kind]) -> Spec {
     // Not a whole number of nanoseconds for each token.
     let period_ns = (interval_ns * limit + random.below(5)).max(limit * 1_000);
     let burst = burst.min(((1_u64 << 53) - 1_000) / period_ns.div_ceil(limit));
-    let initial = if kind == Kind::Token && random.percent(35) {
-        random.below(burst + 1)
-    } else {
-        burst
+    let initial = match kind {
+        Kind::Token => any_initial(random, burst),
+        _ => burst,
     };
-    if random.percent(2) {
-        return Spec::Bucket {
-            limit: 0,
-            period_ns,
-            burst: 0,
-            initial: 0,
-            kind,
-        };
-    }
+    let (limit, burst, initial) = match random.percent(2) {
+        true => (0, 0, 0),
+        false => (limit, burst, initial),
+    };
     Spec::Bucket {
         limit,
         period_ns,
         burst,
         initial,
         kind,
+    }
+}
+
+/// Returns how much a new caller has.
+fn any_initial(random: &mut Random, burst: u64) -> u64 {
+    match random.percent(35) {
+        true => random.below(burst + 1),
+        false => burst,
     }
 }
 
@@ -156,39 +154,27 @@ fn any_interval(random: &mut Random, near_ms: u64) -> Spec {
         2 => random.between(burst, burst * 2),
         _ => random.between(burst.div_ceil(40), burst),
     };
-    let initial = if random.percent(35) {
-        random.below(burst + 1)
-    } else {
-        burst
-    };
     Spec::Interval {
         limit,
         period_ms: if limit == 0 { 1 } else { near_ms },
         burst,
-        initial,
+        initial: any_initial(random, burst),
     }
 }
 
 fn any_window(random: &mut Random, near_ms: u64) -> Spec {
     let most = random.one_of(&[3, 20, 20, 20, 1 << 40]);
     let limit = random.below(most + 1);
-    let start = random.one_of(&[
-        Start::FirstUse,
-        Start::FirstUse,
-        Start::Aligned,
-        Start::Aligned,
-        Start::Day,
-        Start::Week,
-        Start::Month,
-    ]);
+    let (start, window_ms) = match random.below(7) {
+        0 | 1 => (Start::FirstUse, near_ms),
+        2 | 3 => (Start::Aligned, near_ms),
+        4 => (Start::Day, DAY_MS),
+        5 => (Start::Week, 7 * DAY_MS),
+        _ => (Start::Month, 31 * DAY_MS),
+    };
     Spec::Window {
         limit,
-        window_ms: match start {
-            Start::Day => DAY_MS,
-            Start::Week => 7 * DAY_MS,
-            Start::Month => 31 * DAY_MS,
-            _ => near_ms,
-        },
+        window_ms,
         start,
         spread: start != Start::FirstUse && random.percent(40),
     }

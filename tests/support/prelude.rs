@@ -22,8 +22,8 @@ pub use tower_throttle::{
 };
 
 pub use super::{
-    DEADLINE, RedisServer, assert_config_error, decided_at_us, eventually, eventually_async,
-    left_of,
+    DEADLINE, RedisServer, assert_config_error, bans_started, checks_of, count_admitted,
+    decided_at_us, denied_in_shadow, eventually, eventually_async, known, left_of,
     limiters::{
         DownWith, TokioClock, Waiting, acquire, check, come, later, left, limiter_of, manual_store,
         ms, paused_store, peek, poll, taken, wrapped,

@@ -150,10 +150,8 @@ impl Answer {
     pub fn assert_is(&self, example: &str) {
         let (head, body) = example.split_once("\n\n").unwrap_or((example, ""));
         let mut lines = head.lines();
-        assert_eq!(
-            format!("HTTP/1.1 {}", self.status),
-            lines.next().expect("a status line")
-        );
+        let status = format!("HTTP/1.1 {}", self.status);
+        assert_eq!(status, lines.next().expect("a status line"));
         let wanted = lines.map(|line| {
             let (name, value) = line.split_once(": ").expect("a field");
             format!("{}: {value}", name.to_ascii_lowercase())

@@ -1,5 +1,7 @@
 //! How deep a bucket must be to have admitted all this.
 
+use crate::support::random::Random;
+
 /// Units that were taken between two instants, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
@@ -94,26 +96,19 @@ impl Sums {
 
 #[test]
 fn the_search_finds_what_trying_every_interval_finds() {
-    // xorshift64*: any numbers will do.
-    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut below = |bound: u64| {
-        seed ^= seed >> 12;
-        seed ^= seed << 25;
-        seed ^= seed >> 27;
-        (seed.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
-    };
+    let mut random = Random::from_seed(0);
     for round in 0..500 {
-        let taken: Vec<Taken> = (0..=below(24))
-            .map(|_| {
-                let from_us = 1_000 + below(200);
-                Taken {
-                    from_us,
-                    to_us: from_us + below(30),
-                    units: below(5) as f64 - 1.0,
-                }
-            })
-            .collect();
-        let per_us = below(4) as f64 / 10.0;
+        let any = |random: &mut Random| {
+            let from_us = 1_000 + random.below(200);
+            let (to_us, units) = (from_us + random.below(30), random.below(5) as f64 - 1.0);
+            Taken {
+                from_us,
+                to_us,
+                units,
+            }
+        };
+        let taken: Vec<_> = (0..random.below(25)).map(|_| any(&mut random)).collect();
+        let per_us = random.below(4) as f64 / 10.0;
         let mut most: f64 = 0.0;
         for begin in &taken {
             for end in taken.iter().filter(|end| end.to_us >= begin.from_us) {
@@ -125,9 +120,7 @@ fn the_search_finds_what_trying_every_interval_finds() {
             }
         }
         let found = most_needed(&taken, per_us);
-        assert!(
-            (found - most).abs() < 1e-6,
-            "{round}: {found} and not {most}"
-        );
+        let is_equal = (found - most).abs() < 1e-6;
+        assert!(is_equal, "{round}: {found} and not {most}");
     }
 }

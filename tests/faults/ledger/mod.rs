@@ -3,7 +3,10 @@
 mod file;
 mod outcome;
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::MutexGuard,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
 
 use crate::prelude::*;
 
@@ -61,6 +64,12 @@ impl Recorder {
         self.0.started_us + self.0.started.elapsed().as_micros() as u64
     }
 
+    /// Returns the time from an instant until now.
+    pub(crate) fn since(&self, from_us: u64) -> Window {
+        let to_us = self.now_us();
+        Window { from_us, to_us }
+    }
+
     /// Records a request that is about to be sent. It stays in the ledger, whatever its
     /// outcome.
     pub(crate) fn open(&self, key: u32, cost: u32) -> Pending {
@@ -81,39 +90,35 @@ impl Recorder {
         }
     }
 
+    fn buffers(&self) -> impl Iterator<Item = MutexGuard<'_, Vec<Entry>>> {
+        let buffers = self.0.buffers.iter();
+        buffers.map(|buffer| buffer.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Returns whether there is such an entry.
     pub(crate) fn has(&self, is: impl Fn(&Entry) -> bool) -> bool {
-        self.0.buffers.iter().any(|buffer| {
-            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-            buffer.iter().rev().any(&is)
-        })
+        let mut buffers = self.buffers();
+        buffers.any(|buffer| buffer.iter().rev().any(&is))
     }
 
     pub(crate) fn count(&self, is: impl Fn(&Entry) -> bool) -> u64 {
-        let of_one = |buffer: &Mutex<Vec<Entry>>| {
-            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-            buffer.iter().filter(|entry| is(entry)).count() as u64
-        };
-        self.0.buffers.iter().map(of_one).sum()
+        let counts = self
+            .buffers()
+            .map(|buffer| buffer.iter().filter(|entry| is(entry)).count());
+        counts.sum::<usize>() as u64
     }
 
     /// Takes all entries recorded so far.
     pub(crate) fn take(&self) -> Vec<Entry> {
-        let mut all = Vec::new();
-        for buffer in &self.0.buffers {
-            let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-            all.append(&mut buffer);
-        }
-        all
+        let buffers = self.buffers();
+        buffers
+            .flat_map(|mut buffer| std::mem::take(&mut *buffer))
+            .collect()
     }
 
     /// Returns all entries, in the order in which they were sent.
     pub(crate) fn ledger(&self) -> Vec<Entry> {
-        let mut all = Vec::new();
-        for buffer in &self.0.buffers {
-            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend(buffer.iter().cloned());
-        }
+        let mut all: Vec<_> = self.buffers().flat_map(|buffer| buffer.clone()).collect();
         all.sort_by_key(|entry| (entry.sent_us, entry.id));
         all
     }

@@ -140,10 +140,12 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
+    fn control(&self, change: impl FnOnce(&mut Control)) {
+        self.shared.control.send_modify(change);
+    }
+
     pub(crate) fn set(&self, mode: Mode) {
-        self.shared
-            .control
-            .send_modify(|control| control.mode = mode);
+        self.control(|control| control.mode = mode);
     }
 
     /// Leads all clients to another server.
@@ -154,17 +156,13 @@ impl Proxy {
 
     /// Resets all existing connections.
     pub(crate) fn reset_all(&self) {
-        self.shared
-            .control
-            .send_modify(|control| control.resets += 1);
+        self.control(|control| control.resets += 1);
     }
 
     /// Loses what is sent on the present connections, as a NAT that has dropped idle flows. New
     /// connections work.
     pub(crate) fn forget_flows(&self) {
-        self.shared
-            .control
-            .send_modify(|control| control.forgotten_flows += 1);
+        self.control(|control| control.forgotten_flows += 1);
     }
 
     pub(crate) fn cut_next(&self, cut: Cut) {
@@ -190,9 +188,8 @@ impl Proxy {
     pub(crate) fn forget(&self) {
         *lock(&self.shared.sent) = Sent::default();
         lock(&self.shared.connects).clear();
-        lock(&self.shared.calls)
-            .values_mut()
-            .for_each(|calls| *calls = 0);
+        let mut calls = lock(&self.shared.calls);
+        calls.values_mut().for_each(|calls| *calls = 0);
     }
 
     /// Returns how many connections were accepted since then.
@@ -204,9 +201,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.shared
-            .control
-            .send_modify(|control| control.is_over = true);
+        self.control(|control| control.is_over = true);
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             assert!(ended.is_ok() || std::thread::panicking(), "the proxy broke");

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::prelude::*;
+use crate::{prelude::*, support::fake};
 
 /// A command, as far as the proxy needs it.
 #[derive(Debug, PartialEq)]
@@ -23,51 +23,24 @@ impl Commands {
     /// Returns the commands that are complete with these bytes.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Seen> {
         self.0.extend_from_slice(bytes);
-        let mut seen = Vec::new();
-        let mut from = 0;
-        while let Some((words, length)) = command(&self.0[from..]) {
+        let (mut seen, mut rest) = (Vec::new(), &self.0[..]);
+        let mut left = rest.len();
+        while let Ok(words) = fake::read_command(&mut rest) {
             seen.push(sort(&words));
-            from += length;
+            left = rest.len();
         }
-        self.0.drain(..from);
+        self.0.drain(..self.0.len() - left);
         seen
     }
 }
 
-/// Returns the words of the first command, and its length; `None` if it is incomplete.
-fn command(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
-    let (count, mut at) = number(bytes, 0)?;
-    let mut words = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (length, start) = number(bytes, at)?;
-        words.push(bytes.get(start..start + length)?);
-        at = start + length + 2;
-    }
-    (at <= bytes.len()).then_some((words, at))
-}
-
-/// Returns the number in the line that starts at `at`, after its sign, and the end of the line.
-fn number(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
-    let line = bytes.get(at..)?;
-    let end = line.windows(2).position(|two| two == b"\r\n")?;
-    let digits = std::str::from_utf8(line.get(1..end)?).ok()?;
-    Some((digits.parse().ok()?, at + end + 2))
-}
-
-fn sort(words: &[&[u8]]) -> Seen {
-    let is = |name: &str| {
-        words
-            .first()
-            .is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    let by_text = is("EVAL");
-    // The last argument is a list of numbers, of which the nonce is the first.
-    match words.last().and_then(|word| word.first_chunk()) {
-        Some(nonce) if by_text || is("EVALSHA") => Seen::Script {
-            by_text,
-            nonce: f64::from_le_bytes(*nonce) as i64,
+fn sort(words: &[Vec<u8>]) -> Seen {
+    match fake::is_script(words) {
+        true => Seen::Script {
+            by_text: words[0].eq_ignore_ascii_case(b"EVAL"),
+            nonce: fake::nonce(words) as i64,
         },
-        _ => Seen::Other,
+        false => Seen::Other,
     }
 }
 

@@ -20,12 +20,7 @@ use self::{
 };
 use crate::prelude::*;
 
-const LOAD: Load = Load {
-    per_s: 150,
-    keys: 100,
-    hot_per_s: 320,
-    leaving: None,
-};
+const LOAD: Load = Load::new(150, 100, 320);
 /// The order of stages: one server has most of the faults.
 const TURNS: [usize; 6] = [0, 0, 0, 0, 1, 2];
 

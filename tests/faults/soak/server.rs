@@ -1,14 +1,10 @@
 //! Rows 1 to 7 and 11: one server.
 
-use std::thread::{sleep, spawn};
+use std::thread::sleep;
 
 use super::stage::{Fault, Scene};
 use crate::prelude::*;
-use crate::{
-    outage::RESUMES,
-    proxy::Mode,
-    support::{port::Port, try_command},
-};
+use crate::{outage::RESUMES, proxy::Mode, refusals, support::port::Port};
 
 const FAULTS: [Fault; 15] = [
     ("killed", Some(RESUMES)),
@@ -71,20 +67,6 @@ impl OneServer {
         sleep(hold);
         self.server.command(later);
     }
-
-    fn busy(&self, hold: Duration) {
-        let port = self.server.port();
-        let busy = spawn(move || try_command(port, &["EVAL", "while true do end", "0"]));
-        wait::until("a busy server", || {
-            self.server.try_command(&["PING"]).is_err()
-        });
-        sleep(hold);
-        wait::until("the script's end", || {
-            self.server.try_command(&["SCRIPT", "KILL"]).is_ok()
-        });
-        let ended = busy.join().expect("no panic");
-        ended.expect_err("it is killed");
-    }
 }
 
 impl Scene for OneServer {
@@ -132,7 +114,7 @@ impl Scene for OneServer {
                     self.commands(&["SCRIPT", "FLUSH"], Duration::from_millis(50), &["PING"]);
                 }
             }
-            "busy" => self.busy(hold),
+            "busy" => refusals::busy(&self.server, || sleep(hold)),
             "out of memory" => {
                 let most = |bytes| ["CONFIG", "SET", "maxmemory", bytes];
                 self.commands(&most("1"), hold, &most("0"));

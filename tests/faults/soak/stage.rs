@@ -73,11 +73,8 @@ impl Stage {
         let from_us = self.recorder.now_us();
         if let Some(loses_for) = self.scene.still_loses() {
             self.unasked += 1;
-            let loss = Window {
-                from_us: self.quiet_us,
-                to_us: from_us,
-            };
-            self.losses.push(loss.and(loses_for));
+            let (from_us, to_us) = (self.quiet_us, from_us);
+            self.losses.push(Window { from_us, to_us }.and(loses_for));
         }
         let mut mended_us = None;
         let recorder = self.recorder.clone();
@@ -89,11 +86,8 @@ impl Stage {
         *times += 1;
         *longest = took.max(*longest);
         if let Some(loses_for) = loses_for {
-            let loss = Window {
-                from_us,
-                to_us: mended_us,
-            };
-            self.losses.push(loss.and(loses_for));
+            let to_us = mended_us;
+            self.losses.push(Window { from_us, to_us }.and(loses_for));
         }
         self.quiet_us = mended_us;
         fault

@@ -13,28 +13,6 @@ fn bans() -> Policy {
     Policy::new("bans", Penalty::after(2)).shared()
 }
 
-/// The second denial starts the ban. Then both policies deny.
-#[test]
-fn a_ban_is_counted_by_itself_over_http_and_grpc() {
-    let (layer, _) = layer_of([few(), bans().strike_on_denial()]);
-    for (is_grpc, reason) in [
-        (false, None),
-        (false, None),
-        (false, Some(DenialReason::QuotaExceeded)),
-        (true, Some(DenialReason::Banned)),
-        (false, Some(DenialReason::Banned)),
-        (true, Some(DenialReason::Banned)),
-    ] {
-        let request = if is_grpc { as_grpc(plain()) } else { plain() };
-        assert_eq!(ask(&layer, request).reason, reason);
-    }
-    assert_counted(
-        &layer.metrics(),
-        "allowed 2, denied 1, banned 3, by store 6, few: allowed 1, few: near 1, \
-         few: denied 4, bans: allowed 3, bans: denied 3",
-    );
-}
-
 /// The only policy bans, so all policies deny, and it decides directly.
 #[test]
 fn a_ban_by_the_only_policy_is_counted_as_such() {

@@ -8,107 +8,67 @@ use tower_throttle::{
 use super::{counted, counts};
 use crate::prelude::*;
 
-/// The samples of a text, by name and labels, and its families with their types.
+/// The samples of a text by their series, and its families with their types.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    pub(super) samples: BTreeMap<(String, Vec<(String, String)>), f64>,
+    pub(super) samples: BTreeMap<String, f64>,
     families: BTreeMap<String, String>,
 }
 
 /// Reads a text of metrics. Each family has a `HELP` and a `TYPE` line in front of all of its
-/// samples, and no series is there twice.
+/// samples, and no series is there twice. The demo has its metrics checked by Prometheus.
 #[track_caller]
 pub(super) fn parse(text: &str, is_openmetrics: bool) -> Parsed {
     assert!(text.ends_with('\n'), "the last line has no end");
-    let mut lines: Vec<&str> = text.lines().collect();
-    if is_openmetrics {
-        assert_eq!(lines.pop(), Some("# EOF"));
-    }
-    let mut parsed = Parsed::default();
-    let mut lines = lines.into_iter().peekable();
+    let (mut parsed, mut family) = (Parsed::default(), "");
+    let mut lines = text.lines();
     while let Some(line) = lines.next() {
-        let help = line.strip_prefix("# HELP ").expect("the start of a family");
-        let (family, help) = help.split_once(' ').expect("a help");
-        assert!(!help.is_empty());
-        let line = lines.next().expect("a type");
-        let kind = line.strip_prefix("# TYPE ").expect("a type");
-        let (typed, kind) = kind.split_once(' ').expect("a type");
-        assert_eq!(typed, family);
-        let before = parsed.families.insert(family.to_owned(), kind.to_owned());
-        assert_eq!(before, None, "{family} is there twice");
-        while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
-            let (name, labels, value) = sample(line);
-            let suffixes: &[&str] = match (kind, is_openmetrics) {
-                ("counter", true) => &["_total"],
-                ("histogram", _) => &["_bucket", "_sum", "_count"],
-                _ => &[""],
-            };
-            let suffix = name.strip_prefix(family).expect("a name of the family");
-            assert!(suffixes.contains(&suffix), "{line}");
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            family = help.split_once(' ').expect("a help").0;
+            let start = format!("# TYPE {family} ");
+            let kind = lines.next().and_then(|line| line.strip_prefix(&start));
+            let kind = kind.expect("a type").to_owned();
+            let before = parsed.families.insert(family.to_owned(), kind);
+            assert_eq!(before, None, "{family} is there twice");
+        } else if is_openmetrics && line == "# EOF" {
+            assert_eq!(lines.next(), None);
+        } else {
+            assert!(line.starts_with(family), "{line} in {family}");
+            let (series, value) = line.rsplit_once(' ').expect("a value");
             let value = value.parse().expect("a number");
-            let before = parsed.samples.insert((name, labels), value);
+            let before = parsed.samples.insert(series.to_owned(), value);
             assert_eq!(before, None, "{line} is there twice");
         }
     }
     parsed
 }
 
-/// Reads a line as `name{label="value",other="value"} 1`.
-fn sample(line: &str) -> (String, Vec<(String, String)>, &str) {
-    let is_of_a_name = |next: char| next.is_ascii_alphanumeric() || next == '_';
-    let (name, rest) = line.split_once('{').expect("labels");
-    assert!(name.chars().all(is_of_a_name), "{line}");
-    let (mut rest, mut labels) = (rest, Vec::new());
-    loop {
-        let (label, value) = rest.split_once("=\"").expect("a label");
-        assert!(label.chars().all(is_of_a_name), "{line}");
-        let mut text = String::new();
-        let mut chars = value.char_indices();
-        let end = loop {
-            match chars.next().expect("the end of a value") {
-                (end, '"') => break end,
-                (_, '\\') => text.push(match chars.next() {
-                    Some((_, 'n')) => '\n',
-                    Some((_, next @ ('\\' | '"'))) => next,
-                    other => panic!("no escape: {other:?} in {line}"),
-                }),
-                (_, '\n') => panic!("a line ends within a value"),
-                (_, next) => text.push(next),
-            }
-        };
-        labels.push((label.to_owned(), text));
-        rest = &value[end + 1..];
-        if let Some(value) = rest.strip_prefix("} ") {
-            return (name.to_owned(), labels, value);
+/// Asserts that these are the only counts of a limiter that are not 0.
+#[track_caller]
+fn assert_counts(parsed: &Parsed, limiter: &str, counts: BTreeMap<String, u64>) {
+    let quoted = |name: &str| format!("{:?}", name);
+    let of = format!("{{limiter={}", quoted(limiter));
+    let series = |what: &str| match what.rsplit_once(": ") {
+        Some((policy, result)) => {
+            let policy = quoted(policy);
+            format!("checks_total{of},policy={policy},result=\"{result}\"}}")
         }
-        rest = rest.strip_prefix(',').expect("another label");
-    }
-}
-
-/// Returns the samples that are not 0, as [`counted`] has them.
-fn by_what_they_count(parsed: &Parsed, limiter: &str) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for ((name, labels), count) in &parsed.samples {
-        let labels = labels.iter().map(|(label, value)| (&**label, &**value));
-        let (of, what) = match (&**name, &labels.collect::<Vec<_>>()[..]) {
-            ("tower_throttle_requests_total", [("limiter", of), ("result", result)]) => {
-                (*of, (*result).to_owned())
-            }
-            ("tower_throttle_decisions_total", [("limiter", of), ("source", source)]) => {
-                (*of, format!("by {source}"))
-            }
-            (
-                "tower_throttle_checks_total",
-                [("limiter", of), ("policy", policy), ("result", result)],
-            ) => (*of, format!("{policy}: {result}")),
-            // The waits and the store, which other tests read.
-            _ => continue,
-        };
-        if of == limiter && *count > 0.0 {
-            counts.insert(what, *count as u64);
-        }
-    }
-    counts
+        None => match what.strip_prefix("by ") {
+            Some(source) => format!("decisions_total{of},source=\"{source}\"}}"),
+            None => format!("requests_total{of},result=\"{what}\"}}"),
+        },
+    };
+    let counts = counts.into_iter();
+    let expected: BTreeMap<_, _> = counts.map(|(what, count)| (series(&what), count)).collect();
+    let found = parsed.samples.iter().filter_map(|(series, count)| {
+        let series = series.strip_prefix("tower_throttle_")?;
+        let families = ["checks", "decisions", "requests"];
+        let is_one = families
+            .iter()
+            .any(|family| series.starts_with(&format!("{family}_total{of}")));
+        (is_one && *count > 0.0).then(|| (series.to_owned(), *count as u64))
+    });
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
 }
 
 /// The only families of a layer or limiter in memory. `suffix`: that of counters.
@@ -160,11 +120,22 @@ fn both_formats_have_all_numbers_of_a_snapshot() {
     for (text, is_openmetrics) in [(seen.to_prometheus(), false), (seen.to_openmetrics(), true)] {
         let parsed = parse(&text, is_openmetrics);
         assert_families(&parsed, if is_openmetrics { "" } else { "_total" });
-        assert_eq!(by_what_they_count(&parsed, ODD), counted(&seen));
+        assert_counts(&parsed, ODD, counted(&seen));
         // Also those that are 0, so that a rate can be taken from the start.
         let expected = OF_LIMITER + 2 * OF_POLICY + OF_MEMORY;
         assert_eq!(parsed.samples.len(), expected);
     }
+}
+
+#[test]
+fn ten_thousand_callers_add_no_series() {
+    let policy = Policy::new("api", TokenBucket::per_day(2)).key(key::header("x-api-key"));
+    let layer = RateLimitLayer::new(policy);
+    for caller in 0..10_000 {
+        ask(&layer, get([("x-api-key", caller)]));
+    }
+    let parsed = parse(&layer.metrics().to_prometheus(), false);
+    assert_eq!(parsed.samples.len(), OF_LIMITER + OF_POLICY + OF_MEMORY);
 }
 
 #[test]
@@ -195,9 +166,9 @@ fn several_snapshots_share_each_family_and_equal_names_are_added_up() {
         assert_families(&parsed, if is_openmetrics { "" } else { "_total" });
         let twice = counted(&odd).into_iter();
         let twice = twice.map(|(what, count)| (what, 2 * count));
-        assert_eq!(by_what_they_count(&parsed, ODD), twice.collect());
+        assert_counts(&parsed, ODD, twice.collect());
         let expected = counts("allowed 2, by store 2, one: near 1, two: near 1");
-        assert_eq!(by_what_they_count(&parsed, "default"), expected);
+        assert_counts(&parsed, "default", expected);
         assert!(parse(&empty, is_openmetrics).samples.is_empty());
     }
 }

@@ -72,31 +72,6 @@ fn what_only_looks_or_corrects_is_not_counted_and_what_policies_do_not_support_i
 }
 
 #[test]
-fn a_store_that_fails_is_counted_by_what_decided_instead() {
-    for (choice, expected) in [
-        (OnStoreFailure::Deny, "store_failed 4, by store_failure 4"),
-        (OnStoreFailure::Allow, "allowed 4, by store_failure 4"),
-        (
-            OnStoreFailure::local(),
-            "allowed 4, by local 4, ten: allowed 4",
-        ),
-    ] {
-        let policy = || ten().on_store_failure(choice);
-        let slow = Slow::new(Down);
-        slow.gate.add_permits(10);
-        for limiter in [Limiter::new(slow, policy()), Limiter::new(Down, policy())] {
-            at_once(async {
-                let _ = limiter.check("ann").await;
-                let _ = limiter.check_n("ann", 1).await;
-                let _ = limiter.take_up_to("ann", 1).await;
-                let _ = limiter.acquire("ann", Duration::ZERO).await;
-            });
-            assert_counted(&limiter.metrics(), expected);
-        }
-    }
-}
-
-#[test]
 fn a_check_that_is_dropped_before_the_answer_is_cancelled() {
     let slow = Slow::new(MemoryStore::new());
     let limiter = Limiter::new(slow.clone(), ten());

@@ -4,30 +4,14 @@ mod bans;
 mod exposition;
 mod layers;
 mod limiters;
-mod near;
 mod observing;
-mod series;
 #[cfg(feature = "tracing")]
 mod span;
 mod waits;
 
 use tower_throttle::metrics::Snapshot;
 
-use crate::prelude::*;
-
-/// Returns all counts that are not 0, by what they count.
-fn counted(seen: &Snapshot) -> BTreeMap<String, u64> {
-    let requests = seen.requests.by_result();
-    let requests = requests.map(|(result, count)| (result.to_owned(), count));
-    let decisions = seen.decisions.by_source();
-    let decisions = decisions.map(|(source, count)| (format!("by {source}"), count));
-    let checks = seen.policies().flat_map(|(policy, checks)| {
-        let checks = checks.by_result();
-        checks.map(move |(result, count)| (format!("{policy}: {result}"), count))
-    });
-    let all = requests.chain(decisions).chain(checks);
-    all.filter(|(_, count)| *count > 0).collect()
-}
+use crate::{prelude::*, support::counted};
 
 /// Reads counts, as in `allowed 2, api: near 1`.
 fn counts(text: &str) -> BTreeMap<String, u64> {

@@ -81,9 +81,8 @@ fn it_sees_each_request_of_a_layer_and_each_check_of_a_limiter_once() {
         assert!(!limiter.check_now("ann").expect("a decision").is_allowed());
         let _ = limiter.peek("ann").await.expect("a decision");
     });
-    let expected = ["allowed", "denied"];
-    let expected = expected.map(|result| format!("default {result} Some(Store) Some(1) None"));
-    assert_eq!(seen.take(), expected);
+    let line = |result| format!("default {result} Some(Store) Some(1) None");
+    assert_eq!(seen.take(), ["allowed", "denied"].map(line));
 }
 
 /// A request that ends because its thread panics is counted, and not observed: a second panic

@@ -4,7 +4,7 @@ use tracing_subscriber::{Layer as _, filter::Targets, fmt::format::FmtSpan, laye
 
 use super::is_pending;
 use crate::{
-    logged::{ToLog, logged},
+    logged::{log, logged},
     prelude::*,
 };
 
@@ -14,7 +14,7 @@ fn spans(filter: &str, run: impl FnOnce()) -> Vec<String> {
         .with_span_events(FmtSpan::CLOSE)
         .with_ansi(false)
         .without_time()
-        .with_writer(|| ToLog)
+        .with_writer(log)
         .with_filter(filter.parse::<Targets>().expect("a filter"));
     let subscriber = tracing_subscriber::registry().with(lines);
     let mut lines = logged(|| tracing::subscriber::with_default(subscriber, run));
@@ -118,11 +118,8 @@ fn there_is_no_span_unless_its_level_is_on_and_something_is_awaited() {
     let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_day(1));
     let lines = spans("trace", || {
         ask(&at_once_decided, get([("x-api-key", KEY)]));
-        assert!(
-            at_once(limiter.check(KEY))
-                .expect("a decision")
-                .is_allowed()
-        );
+        let decision = at_once(limiter.check(KEY)).expect("a decision");
+        assert!(decision.is_allowed());
     });
     assert!(lines.is_empty(), "{lines:?}");
 }

@@ -27,10 +27,8 @@ async fn a_wait_and_a_turn_in_a_queue_are_counted_once_at_their_end() {
         assert!(is_pending(&mut later) && is_pending(&mut left));
         assert_eq!(denied.await.expect("an answer").status(), 429);
         let requests = layer.metrics().requests;
-        assert_eq!(
-            (requests.allowed, requests.denied, requests.total()),
-            (1, 1, 2)
-        );
+        let counted = (requests.allowed, requests.denied, requests.total());
+        assert_eq!(counted, (1, 1, 2));
         assert_eq!(later.await.expect("an answer").status(), 200);
         drop(left);
         let requests = layer.metrics().requests;

@@ -1,7 +1,5 @@
 //! What is settled when the body of the response has ended.
 
-use std::{cell::RefCell, rc::Rc};
-
 use http_body::Body;
 
 use super::{Frames, Part, left_of, window};
@@ -27,18 +25,6 @@ fn watched() -> (RateLimitLayer, Arc<Mutex<Vec<Saw>>>) {
         Settle::Units(1)
     });
     (layer_of([policy]).0, seen)
-}
-
-pub(crate) fn respond<B: Body>(
-    layer: &RateLimitLayer,
-    response: Response<B>,
-) -> Response<ResponseBody<B>> {
-    let response = Rc::new(RefCell::new(Some(response)));
-    let inner = service_fn(move |_: Request<Full<Bytes>>| {
-        let response = response.borrow_mut().take();
-        ready(Ok::<_, Infallible>(response.expect("one call")))
-    });
-    at_once(layer.layer(inner).call(plain())).expect("a response")
 }
 
 /// hyper drops the body behind the trailers, or after as many bytes as the response announces. A
@@ -70,7 +56,7 @@ fn a_body_is_complete_if_it_was_polled_to_its_end_its_trailers_or_its_length() {
             response.headers_mut().insert("content-length", length);
         }
         let (layer, seen) = watched();
-        let mut body = respond(&layer, response).into_body();
+        let mut body = responding(&layer, plain(), response).into_body();
         assert_eq!(left_of(&layer), 90);
         let mut trailers = None;
         for _ in 0..frames {
@@ -93,7 +79,7 @@ fn bytes_of_the_body_are_charged_as_they_were_passed_on() {
     for (frames, units) in [(0, 0), (1, 2), (2, 3), (3, 4), (4, 4)] {
         let (layer, _) = layer_of([policy.clone()]);
         let response = Response::new(Frames::new(parts.clone()));
-        let mut body = respond(&layer, response).into_body();
+        let mut body = responding(&layer, plain(), response).into_body();
         assert_eq!(left_of(&layer), 90);
         for _ in 0..frames {
             let _ = at_once(body.frame());
@@ -110,7 +96,7 @@ fn one_policy_is_settled_at_the_head_and_one_at_the_end() {
     let failures = window("failures", 10).settle_by(settle::failures());
     let bytes = window("bytes", 100).cost(10);
     let (layer, _) = layer_of([failures, bytes.settle_by(settle::body_bytes(1))]);
-    let response = respond(&layer, Response::new(Full::<Bytes>::from("hello")));
+    let response = responding(&layer, plain(), Response::new(Full::<Bytes>::from("hello")));
     let field = joined(response.headers(), "ratelimit");
     let expected = r#""failures";r=10;t=3600, "bytes";r=90;t=3600"#;
     assert_eq!(field.as_deref(), Some(expected));

@@ -3,6 +3,11 @@
 use super::{answered, left_of, window};
 use crate::prelude::*;
 
+fn points(name: &str) -> Policy {
+    let policy = window(name, 100).cost(20);
+    policy.settle_by(settle::header("X-Cost"))
+}
+
 fn ask_with(layer: &RateLimitLayer, values: &[&'static [u8]]) -> Answer {
     let mut fields = HeaderMap::new();
     for value in values {
@@ -27,48 +32,30 @@ fn the_field_says_the_cost_and_clients_do_not_see_it() {
         (b" 12 ", 88),
         (b"18446744073709551615", 0),
     ] {
-        let policy = |name| {
-            window(name, 100)
-                .cost(20)
-                .settle_by(settle::header("X-Cost"))
-        };
-        let (layer, _) = layer_of(["points", "more"].map(policy));
+        let (layer, _) = layer_of(["points", "more"].map(points));
         let answer = ask_with(&layer, &[value]);
         assert_eq!(super::left(&layer), [remaining; 2]);
         assert_eq!(answer.names(), ["ratelimit", "ratelimit-policy"]);
         let field = answer.field("ratelimit").expect("it");
-        assert!(
-            field.starts_with(&format!(r#""points";r={remaining}"#)),
-            "{field}"
-        );
+        let start = format!(r#""points";r={remaining}"#);
+        assert!(field.starts_with(&start), "{field}");
     }
 }
 
 #[test]
 fn a_value_that_is_no_cost_charges_what_is_held() {
-    let forty_digits = b"1234567890123456789012345678901234567890";
-    let lines: [&[&[u8]]; 14] = [
-        &[],
-        &[b""],
-        &[b"-1"],
-        &[b"+1"],
-        &[b"1e3"],
-        &[b"1.5"],
-        &[b"0x10"],
-        &[b"7 units"],
-        &[b"1,2"],
-        &[forty_digits],
-        &[b"18446744073709551616"],
-        &[b"\xff\xfe"],
-        &[b"1", b"1"],
-        &[b"1", b"2"],
+    let bad = "|-1|+1|1e3|1.5|0x10|7 units|1,2|1234567890123456789012345678901234567890|\
+        18446744073709551616";
+    let lines = bad.split('|').map(|line| vec![line.as_bytes()]);
+    let others = [
+        vec![],
+        vec![&b"\xff\xfe"[..]],
+        vec![b"1", b"1"],
+        vec![b"1", b"2"],
     ];
-    let policy = window("points", 100)
-        .cost(20)
-        .settle_by(settle::header("x-cost"));
-    for values in lines {
-        let (layer, _) = layer_of([policy.clone()]);
-        let answer = ask_with(&layer, values);
+    for values in lines.chain(others) {
+        let (layer, _) = layer_of([points("points")]);
+        let answer = ask_with(&layer, &values);
         assert_eq!(left_of(&layer), 80, "{values:?}");
         // It is removed all the same.
         assert_eq!(answer.field("x-cost"), None);

@@ -1,6 +1,6 @@
 //! Requests that are dropped: at each point where they wait, the settler says what is charged.
 
-use super::{Frames, Part, at_end::respond, left_of, window};
+use super::{Frames, Part, left_of, window};
 use crate::prelude::*;
 
 type Response_ = Result<Response<Full<Bytes>>, Infallible>;
@@ -188,7 +188,8 @@ fn while_the_body_is_sent() {
                 to
             });
             let (layer, _) = layer_of([policy]);
-            let mut body = respond(&layer, Response::new(Frames::new(parts()))).into_body();
+            let mut body =
+                responding(&layer, plain(), Response::new(Frames::new(parts()))).into_body();
             for _ in 0..frames {
                 assert!(at_once(body.frame()).is_some());
             }

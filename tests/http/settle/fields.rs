@@ -1,7 +1,7 @@
 //! The header fields of a response that is settled at its head tell what is left afterwards.
 
 use super::{answered, window};
-use crate::prelude::*;
+use crate::{prelude::*, standards::MODES};
 
 const HOLD: Duration = Duration::from_secs(60);
 
@@ -21,32 +21,26 @@ fn hello() -> Response<Full<Bytes>> {
 }
 
 fn layer(store: &MemoryStore, format: HeaderFormat, policy: Policy) -> RateLimitLayer {
-    let builder = RateLimitLayer::builder()
-        .store(store.clone())
-        .headers(format);
-    builder.policy(policy.shared()).build().expect("a layer")
+    let builder = RateLimitLayer::builder().store(store.clone());
+    let builder = builder.headers(format).policy(policy.shared());
+    builder.build().expect("a layer")
 }
 
 fn fields(answer: &Answer) -> BTreeMap<String, String> {
-    let fields = answer.headers.iter();
     let text = |value: &HeaderValue| value.to_str().expect("ASCII").to_owned();
-    fields
-        .map(|(name, value)| (name.to_string(), text(value)))
-        .collect()
+    let fields = answer.headers.iter();
+    let fields = fields.map(|(name, value)| (name.to_string(), text(value)));
+    fields.collect()
 }
 
 /// Compares the fields of a response with those of a request that asks and takes nothing.
 fn assert_fields_are_those_of_the_next_view(settlement: Settle, others: u64) {
-    let formats = [
-        HeaderFormat::Draft10,
-        HeaderFormat::Draft7,
-        HeaderFormat::Draft6,
-        HeaderFormat::XRateLimitEpoch,
-        HeaderFormat::XRateLimitDelta,
-    ];
+    let formats = MODES
+        .into_iter()
+        .filter(|format| *format != HeaderFormat::None);
     for name in QUOTAS {
         let quota: Quota = name.parse().expect("a quota");
-        for format in formats {
+        for format in formats.clone() {
             let clock = Arc::new(ManualClock::at_us(NOW_S * 1_000_000 + 7_250_001));
             let store = MemoryStore::builder().clock(clock.clone()).build();
             let named = || Policy::new("units", quota);
@@ -90,10 +84,8 @@ fn after_a_charge_of_more_than_was_held_the_fields_tell_what_is_left() {
             let (layer, _) = layer_of([policy]);
             let field = answered(&layer, hello).field("ratelimit").expect("it");
             let start = format!(r#""units";r={remaining}"#);
-            assert!(
-                field == start || field.starts_with(&format!("{start};")),
-                "{name}: {field}"
-            );
+            let is_there = field == start || field.starts_with(&format!("{start};"));
+            assert!(is_there, "{name}: {field}");
         }
     }
 }
@@ -112,16 +104,9 @@ fn each_policy_has_the_fields_of_its_own_settlement() {
     ];
     let (layer, _) = layer_of(policies);
     let field = answered(&layer, hello).field("ratelimit").expect("it");
-    for item in [
-        r#""released";r=10"#,
-        r#""plain";r=8"#,
-        r#""partly";r=9"#,
-        r#""full";r=6"#,
-    ] {
-        assert!(
-            field.split(", ").any(|found| found.starts_with(item)),
-            "{item} in {field}"
-        );
+    for item in r#""released";r=10 "plain";r=8 "partly";r=9 "full";r=6"#.split(' ') {
+        let is_there = field.split(", ").any(|found| found.starts_with(item));
+        assert!(is_there, "{item} in {field}");
     }
     assert_eq!(super::left(&layer), [10, 8, 9, 6]);
     // The last one cannot hold its cost once more after the next, so none is charged.
@@ -136,10 +121,8 @@ fn partition_keys_are_those_of_the_policies() {
     let partitions = |policies: [Policy; 2]| -> Vec<String> {
         let (layer, _) = layer_with(policies, |builder| builder.partition_key_secret(b"secret"));
         let field = answered(&layer, hello).field("ratelimit").expect("it");
-        let keys = field
-            .split(", ")
-            .map(|item| item.rsplit_once(";pk=").expect("it").1);
-        keys.map(str::to_owned).collect()
+        let keys = field.split(", ").map(|item| item.rsplit_once(";pk="));
+        keys.map(|key| key.expect("it").1.to_owned()).collect()
     };
     let charging = ["one", "two"].map(|name| window(name, 10));
     let release = |_: &Outcome<'_>| Settle::Release;

@@ -96,12 +96,8 @@ async fn a_burst_of_settlements_is_charged_as_one_by_one() {
         assert_eq!(left(&layer, caller).await, ROOM - used, "{caller}");
     }
     let settlements = layer.metrics().store.settlements;
-    let counted = [
-        settlements.released,
-        settlements.partial,
-        settlements.charged,
-    ];
-    assert_eq!(counted, expected);
+    let (released, partial) = (settlements.released, settlements.partial);
+    assert_eq!([released, partial, settlements.charged], expected);
     assert_eq!(settlements.total(), expected.iter().sum::<u64>());
 }
 
@@ -184,10 +180,8 @@ async fn strikes_arrive_in_the_flood_that_they_are_about() {
     }
     let decisions = requests.join_all().await;
     let of = |source| {
-        let decisions = decisions.iter();
-        decisions
-            .filter(|decision| decision.source() == source)
-            .count() as u64
+        let of_it = |decision: &&Decision| decision.source() == source;
+        decisions.iter().filter(of_it).count() as u64
     };
     let (decided, failed) = (of(Source::Store), of(Source::StoreFailure));
     assert!(decided > 0 && failed > decided, "{decided}, {failed}");

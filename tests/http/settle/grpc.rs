@@ -1,7 +1,9 @@
 //! The status of a gRPC call is in its trailers, or in its headers if there is no message.
 
-use super::{Frames, Part, answered, at_end::respond, left_of, window};
+use super::{Frames, Part, answered, left_of, window};
 use crate::prelude::*;
+
+const GRPC: &str = "application/grpc";
 
 pub(crate) fn status_field(code: i32) -> HeaderMap {
     let mut fields = HeaderMap::new();
@@ -15,7 +17,7 @@ fn charged(kind: &'static str, parts: impl IntoIterator<Item = Part>, polls: usi
     let (layer, _) = layer_of([window("failures", 3).settle_by(settle::failures())]);
     let response = Response::builder().header("content-type", kind);
     let response = response.body(Frames::new(parts)).expect("a response");
-    let mut body = respond(&layer, response).into_body();
+    let mut body = responding(&layer, plain(), response).into_body();
     for _ in 0..polls {
         let _ = at_once(body.frame());
     }
@@ -25,25 +27,16 @@ fn charged(kind: &'static str, parts: impl IntoIterator<Item = Part>, polls: usi
 
 #[test]
 fn a_call_whose_client_leaves_before_the_status_is_charged() {
-    let parts = || {
-        [
-            Part::Data("one"),
-            Part::Data("two"),
-            Part::Trailers(status_field(0)),
-        ]
-    };
+    let data = [Part::Data("one"), Part::Data("two")];
     for (polls, units) in [(0, 1), (1, 1), (2, 1), (3, 0), (4, 0)] {
-        assert_eq!(
-            charged("application/grpc", parts(), polls),
-            units,
-            "{polls}"
-        );
+        let parts = data
+            .iter()
+            .cloned()
+            .chain([Part::Trailers(status_field(0))]);
+        assert_eq!(charged(GRPC, parts, polls), units, "{polls}");
     }
     // A stream without an end.
-    assert_eq!(
-        charged("application/grpc", [Part::Data("one"), Part::Never], 1),
-        1
-    );
+    assert_eq!(charged(GRPC, [Part::Data("one"), Part::Never], 1), 1);
 }
 
 #[test]
@@ -63,11 +56,7 @@ fn a_call_without_a_status_is_charged() {
         (unreadable("99999999999"), 1),
         (unreadable("0"), 0),
     ] {
-        assert_eq!(
-            charged("application/grpc", parts.clone(), 2),
-            units,
-            "{parts:?}"
-        );
+        assert_eq!(charged(GRPC, parts.clone(), 2), units, "{parts:?}");
     }
 }
 

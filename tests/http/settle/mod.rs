@@ -1,6 +1,6 @@
 //! Policies that settle: what a request costs is known from its response.
 
-pub(crate) mod at_end;
+mod at_end;
 mod at_head;
 mod build_errors;
 mod cost_header;

@@ -18,7 +18,7 @@ mod store_down;
 mod wiring;
 
 /// All forms of the header fields: first the one with names, and last none.
-const MODES: [HeaderFormat; 6] = [
+pub(crate) const MODES: [HeaderFormat; 6] = [
     HeaderFormat::Draft10,
     HeaderFormat::Draft7,
     HeaderFormat::Draft6,

@@ -170,23 +170,15 @@ fn a_responder_answers_a_missing_key_and_a_missing_part_as_a_layer_does() {
 
 #[test]
 fn a_handler_may_name_the_reason_itself() {
-    for (reason, status) in [
-        (DenialReason::QuotaExceeded, 429),
-        (DenialReason::CostImpossible, 403),
-        (DenialReason::KeyMissing, 403),
-        (DenialReason::Listed, 403),
-        (DenialReason::StoreFailed, 503),
-        (DenialReason::Misconfigured, 500),
-    ] {
+    for (reason, layer, cost) in every_reason(|builder| builder) {
         let response = Responder::default().deny(&RequestHead::from(&plain()), reason);
         let answer = read(response.map(Full::from));
-        assert_eq!(
-            (answer.status.as_u16(), answer.reason),
-            (status, Some(reason))
-        );
+        let of_layer = ask(&layer, get([("api", cost)]));
+        let found = (answer.status, answer.reason);
+        assert_eq!(found, (of_layer.status, Some(reason)));
         assert_eq!(answer.field("cache-control").unwrap(), "no-store");
         let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
-        assert_eq!(body["status"], status);
+        assert_eq!(body["status"], answer.status.as_u16());
         assert_ne!(body["detail"], "");
     }
 }

@@ -52,10 +52,8 @@ fn three_layers_are_one_list_and_one_decision_in_every_format() {
         let service = first.layer(second.layer(third.layer(service_fn(tell))));
         let answer = ask_service(service, get([("api", 40), ("day", 10)]));
         assert_eq!(answer.text(), "api day five");
-        assert_eq!(
-            names(&answer.decision.clone().unwrap()),
-            ["api", "day", "five"]
-        );
+        let listed = names(&answer.decision.clone().unwrap());
+        assert_eq!(listed, ["api", "day", "five"]);
         assert_eq!(answer.field("retry-after"), None);
         if mode == HeaderFormat::Draft10 {
             assert_limits(
@@ -103,10 +101,8 @@ fn a_denial_by_the_outer_layer_charges_nothing_inside() {
     assert_eq!(denied.number("retry-after"), 1);
     assert_eq!(denied.field("ratelimit").unwrap(), r#""api";r=0;t=1"#);
     let after = ask_both(&layers, get([("api", 0), ("day", 0)]));
-    assert_eq!(
-        after.field("ratelimit").unwrap(),
-        r#""day";r=4999;t=86400, "api";r=0;t=1"#
-    );
+    let field = after.field("ratelimit").unwrap();
+    assert_eq!(field, r#""day";r=4999;t=86400, "api";r=0;t=1"#);
 }
 
 /// A limit without a reset gets no reset of another, either.

@@ -10,29 +10,14 @@ pub(super) use capture::{Logging, quiet};
 
 #[cfg(feature = "tracing")]
 mod capture {
-    use std::{cell::RefCell, io, sync::Once};
+    use std::{cell::RefCell, sync::Once};
 
     use tokio::runtime::{Builder, EnterGuard, Runtime};
 
-    use crate::support::prelude::*;
-
-    type Log = Arc<Mutex<Vec<u8>>>;
+    use crate::support::log::Log;
 
     thread_local! {
         static LOG: RefCell<Log> = RefCell::default();
-    }
-
-    struct ToLog;
-
-    impl io::Write for ToLog {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            LOG.with_borrow(|log| log.lock().unwrap().extend_from_slice(bytes));
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
     }
 
     /// Keeps the crate's log lines off the standard error.
@@ -43,7 +28,7 @@ mod capture {
                 .with_max_level(tracing::Level::INFO)
                 .with_ansi(false)
                 .without_time()
-                .with_writer(|| ToLog)
+                .with_writer(|| LOG.with_borrow(Log::clone))
                 .init();
         });
     }
@@ -59,7 +44,7 @@ mod capture {
         pub(in super::super) fn new() -> Self {
             quiet();
             let log = Log::default();
-            LOG.set(Arc::clone(&log));
+            LOG.set(log.clone());
             let mut builder = Builder::new_current_thread();
             let runtime = builder.enable_all().start_paused(true).build().unwrap();
             Self { runtime, log }
@@ -67,15 +52,14 @@ mod capture {
 
         /// Lets another thread log here, in the runtime's time.
         pub(in super::super) fn enter(&self) -> EnterGuard<'_> {
-            LOG.set(Arc::clone(&self.log));
+            LOG.set(self.log.clone());
             self.runtime.enter()
         }
 
         /// Returns the lines, of which there must be so many.
         #[track_caller]
         pub(in super::super) fn lines(&self, count: usize) -> Vec<String> {
-            let text = String::from_utf8(self.log.lock().unwrap().clone()).unwrap();
-            let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            let lines = self.log.lines();
             assert_eq!(lines.len(), count, "{lines:#?}");
             lines
         }

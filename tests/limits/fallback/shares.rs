@@ -110,10 +110,8 @@ fn all_shares_together_grant_less_than_a_unit_each_beyond_the_quota() {
                 let mut fleet = Fleet::of(processes, processes, quota);
                 let what = format!("{processes} processes, {quota:?}");
                 let (mut total, mut us) = (u128::from(fleet.drain(&mut random)), 0);
-                assert!(
-                    total <= most(quota, processes, 0),
-                    "{total} at once: {what}"
-                );
+                let at_once = most(quota, processes, 0);
+                assert!(total <= at_once, "{total} at once: {what}");
                 for _ in 0..30 {
                     let step = step_us(&mut random, quota, processes);
                     if us + step > 1 << 50 {
@@ -150,10 +148,8 @@ fn a_share_grants_what_remains_and_admits_after_retry_after() {
             let process = &fleet.processes[0];
             let checked = finish(process.check_n("ann", units)).ok();
             let verdict = checked.map(|decision| decision.verdict());
-            assert!(
-                units == 0 || verdict == Some(Verdict::Impossible),
-                "{quota:?}"
-            );
+            let is_right = units == 0 || verdict == Some(Verdict::Impossible);
+            assert!(is_right, "{quota:?}");
             let _ = finish(process.take_up_to("ann", units));
             let _ = finish(process.debit("ann", units));
         }
@@ -166,11 +162,8 @@ fn tells_the_truth(fleet: &mut Fleet, quota: Quota, processes: u32, random: &mut
     let standing = finish(process.peek("ann")).unwrap();
     let policy = standing.policies().next().unwrap();
     let (limit, remaining) = (policy.capacity(), policy.remaining());
-    assert_eq!(
-        limit,
-        quota.capacity().div_ceil(u64::from(processes)),
-        "{what}"
-    );
+    let part = quota.capacity().div_ceil(u64::from(processes));
+    assert_eq!(limit, part, "{what}");
     assert!(remaining <= limit, "{what}");
     // One unit more than remains does not fit, unless nothing is taken.
     if remaining < limit {
@@ -194,10 +187,8 @@ fn tells_the_truth(fleet: &mut Fleet, quota: Quota, processes: u32, random: &mut
     match denied.retry_after() {
         None => {
             let is_by_hand = quota.limit() == 0;
-            assert!(
-                is_by_hand || denied.verdict() == Verdict::Impossible,
-                "{what}"
-            );
+            let never_fits = is_by_hand || denied.verdict() == Verdict::Impossible;
+            assert!(never_fits, "{what}");
         }
         Some(wait) => {
             let us = u64::try_from(wait.as_micros()).unwrap();

@@ -34,10 +34,8 @@ async fn three_thousand_callers_who_hold_at_a_time_lose_none() {
         assert_eq!(settled.expect("a settlement").uncharged(), 0);
     }
     let settlements = limiter.metrics().store.settlements;
-    assert_eq!(
-        (settlements.released, settlements.total()),
-        (CALLERS, CALLERS)
-    );
+    let found = (settlements.released, settlements.total());
+    assert_eq!(found, (CALLERS, CALLERS));
     for caller in 0..CALLERS {
         assert_eq!(left(&limiter, caller).await, 100, "caller {caller}");
     }

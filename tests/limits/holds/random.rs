@@ -19,11 +19,7 @@ struct Held {
 
 /// Settles a hold at random. `is_faulty`: whether the settlement may be lost.
 async fn settle(held: Held, random: &mut Random, is_faulty: bool) -> Bounds {
-    let Held {
-        reserved,
-        units,
-        may_have_lapsed,
-    } = held;
+    let (reserved, units) = (held.reserved, held.units);
     let used = match random.below(5) {
         0 => {
             drop(reserved);
@@ -43,7 +39,7 @@ async fn settle(held: Held, random: &mut Random, is_faulty: bool) -> Bounds {
             used
         }
     };
-    if !is_faulty && !may_have_lapsed {
+    if !is_faulty && !held.may_have_lapsed {
         return (used, used);
     }
     // What lapsed was charged before, and what exceeds it may be lost with the settlement.
@@ -114,10 +110,8 @@ async fn simulate(seed: u64, has_faults: bool) {
     let _ = processes[0].check_n("ann", 0).await.expect("a decision");
     let left = left(&processes[0], "ann").await;
     let charged = CAPACITY - left;
-    assert!(
-        (least..=most).contains(&charged),
-        "seed {seed}: {charged} of {least} to {most}"
-    );
+    let is_within = (least..=most).contains(&charged);
+    assert!(is_within, "seed {seed}: {charged} of {least} to {most}");
     assert!(has_faults || least == most, "seed {seed}");
     for process in &processes {
         let seen = process.metrics().store;

@@ -92,8 +92,6 @@ async fn charges_are_bounded_by_the_quota_and_by_what_estimates_fell_short() {
         }
         walks_with_debt += u64::from(short > 0);
     }
-    assert!(
-        most_charged > 40 && walks_with_debt > 20,
-        "the walks show something"
-    );
+    let is_telling = most_charged > 40 && walks_with_debt > 20;
+    assert!(is_telling, "the walks show something");
 }

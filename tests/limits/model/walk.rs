@@ -498,10 +498,8 @@ pub(super) async fn together<F: Future>(futures: impl Iterator<Item = F>) -> Vec
         }
     })
     .await;
-    futures
-        .into_iter()
-        .filter_map(|(_, output)| output)
-        .collect()
+    let outputs = futures.into_iter();
+    outputs.filter_map(|(_, output)| output).collect()
 }
 
 async fn put(limiter: &Limiter, caller: u64, op: Op) -> Result<Decision, StoreError> {
@@ -510,10 +508,10 @@ async fn put(limiter: &Limiter, caller: u64, op: Op) -> Result<Decision, StoreEr
         Op::CheckN(units) => limiter.check_n(caller, units).await,
         Op::Peek => limiter.peek(caller).await,
         Op::UpTo(units) => limiter.take_up_to(caller, units).await,
-        Op::Credit(units) => limiter
-            .credit(caller, units)
-            .await
-            .map(|refund| refund.decision().clone()),
+        Op::Credit(units) => {
+            let refund = limiter.credit(caller, units).await;
+            refund.map(|refund| refund.decision().clone())
+        }
         Op::Debit(units) => limiter.debit(caller, units).await,
         Op::Strike(strikes) => limiter.strike(caller, strikes).await,
         Op::Ban(_) => panic!("a ban has no decision"),

@@ -2,7 +2,7 @@
 
 use std::{sync::Barrier, thread};
 
-use super::{ban, doubling, is_banned_now, limiter, minutes, started, strike, striking};
+use super::{ban, doubling, is_banned_now, limiter, minutes, strike};
 use crate::support::prelude::*;
 
 #[tokio::test]
@@ -10,44 +10,26 @@ async fn a_ban_by_strikes_or_by_hand_is_counted_when_it_starts() {
     let (clock, limiter) = limiter(doubling());
     for (strikes, expected) in [(1, 0), (1, 0), (1, 1), (5, 1)] {
         let _ = strike(&limiter, "ann", strikes).await;
-        assert_eq!(started(&limiter), expected);
+        assert_eq!(bans_started(&limiter), expected);
     }
     // Callers that look or are denied start none.
     assert!(is_banned_now(&limiter, "ann").await);
     let _ = peek(&limiter, "ann").await;
     ban(&limiter, "ann", minutes(5)).await;
-    assert_eq!(started(&limiter), 1);
+    assert_eq!(bans_started(&limiter), 1);
     clock.advance(minutes(5));
     let _ = strike(&limiter, "ann", 9).await;
     let _ = strike(&limiter, "bob", 3).await;
-    assert_eq!(started(&limiter), 3);
+    assert_eq!(bans_started(&limiter), 3);
     limiter.reset("ann").await.expect("a reset");
     for minute in [1, 3, 2] {
         ban(&limiter, "ann", minutes(minute)).await;
         let _ = strike(&limiter, "ann", 3).await;
     }
-    assert_eq!(started(&limiter), 4);
+    assert_eq!(bans_started(&limiter), 4);
     clock.advance(minutes(3));
     ban(&limiter, "ann", minutes(1)).await;
-    assert_eq!(started(&limiter), 5);
-}
-
-/// The request whose denial is the last strike starts the ban, also if its cost can never fit.
-#[tokio::test]
-async fn denials_start_a_ban_once() {
-    let (store, _) = manual_store();
-    let limiter = limiter_of(store, striking(doubling()));
-    for expected in [0, 0, 0, 1, 1, 1] {
-        let _ = check(&limiter, "ann").await;
-        assert_eq!(started(&limiter), expected);
-    }
-    for expected in [1, 1, 2, 2] {
-        let _ = limiter.check_n("bob", 9).await.expect("a decision");
-        assert_eq!(started(&limiter), expected);
-    }
-    let requests = limiter.metrics().requests;
-    assert_eq!((requests.denied, requests.banned), (2, 3));
-    assert_eq!(requests.impossible, 4);
+    assert_eq!(bans_started(&limiter), 5);
 }
 
 #[tokio::test]
@@ -60,7 +42,7 @@ async fn a_ban_that_is_prolonged_or_in_shadow_starts_none() {
         assert!(is_banned_now(&prolonged, "ann").await);
         let _ = strike(&prolonged, "ann", 1).await;
     }
-    assert_eq!(started(&prolonged), 1);
+    assert_eq!(bans_started(&prolonged), 1);
 
     let api = Policy::new("api", TokenBucket::per_second(5));
     let bans = Policy::new("bans", penalty).shadow();
@@ -75,7 +57,7 @@ async fn a_ban_that_is_prolonged_or_in_shadow_starts_none() {
     }
     let seen = shadow.metrics();
     assert_eq!(seen.policy("bans").map(|bans| bans.shadow_denied), Some(2));
-    assert_eq!(started(&shadow), 0);
+    assert_eq!(bans_started(&shadow), 0);
 }
 
 /// Eight threads strike the same callers at once: by checks, by hand, and by bans.
@@ -112,7 +94,7 @@ fn of_racing_strikes_one_starts_the_ban() {
             });
         }
     });
-    let bans = limiters.each_ref().map(started);
+    let bans = limiters.each_ref().map(bans_started);
     assert_eq!(bans.iter().sum::<u64>(), CALLERS, "{bans:?}");
     let alone = limiters.iter().map(|limiter| limiter.metrics().requests);
     let all: u64 = alone.map(|requests| requests.total()).sum();

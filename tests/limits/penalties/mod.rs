@@ -58,10 +58,3 @@ fn strikes_left(decision: &Decision) -> u64 {
     let bans = policies.find(|policy| policy.name() == "bans");
     bans.expect("the penalty").remaining()
 }
-
-/// Returns how many bans the policy `bans` has started.
-fn started(limiter: &Limiter) -> u64 {
-    let seen = limiter.metrics();
-    let bans = seen.bans().find(|(policy, _)| *policy == "bans");
-    bans.expect("the penalty").1
-}

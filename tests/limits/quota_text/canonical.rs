@@ -2,10 +2,10 @@
 
 use tower_throttle::Algorithm;
 
+use super::UNITS;
 use crate::support::prelude::*;
 
-/// What may be written, `=>`, and what such a quota writes. A text alone writes itself. That a
-/// text means what the builders make is a property of its own.
+/// What may be written, `=>`, and what such a quota writes. A text alone writes itself.
 const TEXTS: &str = "\
 10 per second
 10 per minute
@@ -36,6 +36,9 @@ fixed window of 5 per 7 days, aligned
 fixed window of 5 per calendar month, spread
 5 per month => fixed window of 5 per calendar month
 5 per calendar month => fixed window of 5 per calendar month
+fixed window of 5 per 1 month => fixed window of 5 per calendar month
+token bucket of 10 per second => 10 per second
+token bucket of 5 without refill => 5 without refill
 5 per 30 days
 sliding window of 100 per minute
 sliding log of 10000 per hour
@@ -43,6 +46,8 @@ sliding log of 10 per hour, max entries 10 => sliding log of 10 per hour
 sliding log of 10001 per hour, max entries 20000 => sliding log of 10001 per hour, max entries 10001
 20 at once
 0 at once, lifetime 1 minute
+concurrency of 20 at once => 20 at once
+penalty after 1 strikes => penalty after 1 strike
 penalty after 20 strikes, doubling up to 10 minutes
 penalty after 20 strikes within 5 minutes, lasting 1 minute, doubling up to 1 day, forgiven after 7 days, prolonging
 pause";
@@ -55,9 +60,94 @@ fn each_option_of_each_algorithm_has_a_text() {
         assert_eq!(quota.to_string(), text);
         assert_eq!(text.parse(), Ok(quota), "{text}");
     }
-    let bucket = TokenBucket::without_refill(5).burst(7);
-    let bucket: Quota = bucket.try_into().expect("a quota");
-    assert_eq!(bucket.to_string(), "7 without refill");
+}
+
+/// Each option of each algorithm.
+#[test]
+fn a_text_means_what_the_builder_makes() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let bucket = TokenBucket::new(10, minutes(5));
+    let leaky = LeakyBucket::per_second(10);
+    let window = FixedWindow::per_hour(100);
+    let penalty = Penalty::after(20)
+        .within(minutes(5))
+        .lasting(minutes(1))
+        .doubling_up_to(minutes(7))
+        .forgiven_after(minutes(9));
+    for (text, built) in [
+        ("10 per second", TokenBucket::per_second(10).try_into()),
+        (
+            "10 per 5 minutes, burst 20, initial 3",
+            bucket.burst(20).initial(3).try_into(),
+        ),
+        (
+            "10 per 5 minutes, refill at once",
+            bucket.refill_at_once().try_into(),
+        ),
+        (
+            "7 without refill",
+            TokenBucket::without_refill(5).burst(7).try_into(),
+        ),
+        (
+            "7 without refill, initial 2",
+            TokenBucket::without_refill(7).initial(2).try_into(),
+        ),
+        ("leaky bucket of 10 per second", leaky.try_into()),
+        (
+            "leaky bucket of 10 per second, capacity 20",
+            leaky.capacity(20).try_into(),
+        ),
+        (
+            "leaky bucket of 10 per second, queue 20",
+            leaky.queue(20).try_into(),
+        ),
+        ("fixed window of 100 per hour", window.try_into()),
+        (
+            "fixed window of 100 per hour, aligned, spread",
+            window.aligned().spread().try_into(),
+        ),
+        (
+            "5 per calendar day",
+            FixedWindow::per_calendar_day(5).try_into(),
+        ),
+        (
+            "5 per calendar week",
+            FixedWindow::per_calendar_week(5).try_into(),
+        ),
+        (
+            "5 per month, spread",
+            FixedWindow::per_calendar_month(5).spread().try_into(),
+        ),
+        (
+            "sliding window of 100 per minute",
+            SlidingWindow::per_minute(100).try_into(),
+        ),
+        (
+            "sliding log of 100 per hour, max entries 200",
+            SlidingLog::per_hour(100).max_entries(200).try_into(),
+        ),
+        (
+            "20 at once, lifetime 5 minutes",
+            Concurrency::new(20).lifetime(minutes(5)).try_into(),
+        ),
+        (
+            "penalty after 20 strikes within 5 minutes, lasting 1 minute, doubling up to 7 minutes, \
+             forgiven after 9 minutes, prolonging",
+            penalty.prolonging().try_into(),
+        ),
+        ("pause", Pause.try_into()),
+    ] {
+        let built: Result<Quota, ConfigError> = built;
+        assert_eq!(text.parse(), built, "{text}");
+        assert_eq!(Quota::try_from(text), built, "{text}");
+    }
+    for (names, nanos) in UNITS {
+        for (name, count) in names.split(' ').flat_map(|name| [(name, 2), (name, 2_000)]) {
+            let built: Result<Quota, ConfigError> =
+                TokenBucket::new(1, Duration::from_nanos(count * nanos)).try_into();
+            assert_eq!(format!("1 per {count} {name}").parse(), built, "{name}");
+        }
+    }
 }
 
 /// Each row of the guide is a quota. `..` is the last row without it.
@@ -95,23 +185,13 @@ fn a_policy_is_made_of_a_name_and_a_text() {
 
 #[test]
 fn each_algorithm_has_a_name() {
-    for name in [
-        "token bucket",
-        "leaky bucket",
-        "fixed window",
-        "sliding window",
-        "sliding log",
-        "concurrency",
-        "penalty",
-        "pause",
-    ] {
+    let names = "token bucket|leaky bucket|fixed window|sliding window|sliding log|concurrency|penalty|pause";
+    for name in names.split('|') {
         let algorithm: Algorithm = name.parse().expect("an algorithm");
         assert_eq!(algorithm.to_string(), name);
         assert_eq!(name.to_uppercase().replace(' ', "_").parse(), Ok(algorithm));
-        assert_eq!(
-            format!("{algorithm:?}").to_lowercase(),
-            name.replace(' ', "")
-        );
+        let shown = format!("{algorithm:?}").to_lowercase();
+        assert_eq!(shown, name.replace(' ', ""));
     }
     for (name, rest) in [
         ("tokn bucket", r#"did you mean "token bucket"?"#),

@@ -2,31 +2,28 @@
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::forms::{any_form, loosely};
+use super::UNITS;
+use crate::support::plans::{Algorithm, USED_UP, any_plan, any_scale_ms};
 use crate::support::prelude::*;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// The text gives the builder's quota, or the builder's error.
+    /// What a quota writes is read as that quota, however a person writes it, and written as the
+    /// same text.
     #[test]
-    fn a_text_gives_what_the_builder_gives((built, text) in any_form().prop_flat_map(loosely)) {
-        let read: Result<Quota, _> = text.parse();
-        prop_assert_eq!(&read, &built, "{:?}", text);
-        prop_assert_eq!(format!("{read:?}"), format!("{built:?}"));
-        prop_assert_eq!(Quota::try_from(text.as_str()), built);
-    }
-
-    /// What a quota writes is read as that quota, and written as the same text.
-    #[test]
-    fn every_quota_is_read_from_the_text_that_it_writes(form in any_form()) {
-        let Ok(quota) = form.built else {
-            return Ok(());
-        };
+    fn every_quota_is_read_from_the_text_that_it_writes(seed: u64) {
+        let mut random = Random::from_seed(seed);
+        let algorithm = random.one_of(&[&USED_UP[..], &[Algorithm::Concurrency, Algorithm::Penalty]].concat());
+        let scale_ms = any_scale_ms(&mut random, algorithm);
+        let quota = any_plan(&mut random, algorithm, scale_ms).quota();
         let text = quota.to_string();
         let read: Quota = text.parse().expect("a text that a quota wrote");
         prop_assert_eq!(read, quota, "{}", text);
-        prop_assert_eq!(read.to_string(), text);
+        prop_assert_eq!(format!("{:?}", read), format!("{:?}", quota));
+        prop_assert_eq!(read.to_string(), &*text);
+        let loose = loosely(&text, &mut random);
+        prop_assert_eq!(loose.parse(), Ok(quota), "{:?}", loose);
     }
 
     #[test]
@@ -46,6 +43,49 @@ proptest! {
             Err(error) => prop_assert_eq!(error.span(), None),
         }
     }
+}
+
+/// Writes the text of a quota as a person may: options in any order, any space, any case, any name
+/// of a unit.
+fn loosely(text: &str, random: &mut Random) -> String {
+    // It needs no comma.
+    let comma = random.one_of(&[" within ", ", within "]);
+    let text = text.replace(" within ", comma);
+    let mut parts: Vec<_> = text.split(", ").collect();
+    for place in 2..parts.len() {
+        parts.swap(place, random.between(1, place as u64) as usize);
+    }
+    let mut words: Vec<_> = parts.join(" , ").split(' ').map(str::to_owned).collect();
+    for place in 1..words.len() {
+        let (before, word) = words.split_at_mut(place);
+        let is_unit = |names: &&str| names.split(' ').any(|name| name == word[0]);
+        let names = UNITS.iter().map(|(names, _)| *names).find(is_unit);
+        if let Some(names) = names.filter(|_| before[place - 1] != "calendar") {
+            let names: Vec<_> = names.split(' ').collect();
+            word[0] = random.one_of(&names).to_owned();
+        }
+        let digits = word[0]
+            .as_bytes()
+            .rchunks(3)
+            .rev()
+            .map(String::from_utf8_lossy);
+        if word[0].bytes().all(|byte| byte.is_ascii_digit()) && random.percent(50) {
+            word[0] = digits.collect::<Vec<_>>().join("_");
+        }
+    }
+    let text: Vec<char> = words.join(" ").chars().collect();
+    let mut loose = String::new();
+    for (place, letter) in text.iter().enumerate() {
+        match letter {
+            ' ' if text[place - 1].is_alphabetic() && text[place + 1].is_alphabetic() => {
+                loose.push_str(random.one_of(&[" ", "  ", "\t", "\u{a0}", "_", "-"]));
+            }
+            ' ' => loose.push_str(random.one_of(&["", " ", "\r\n"])),
+            _ if random.percent(50) => loose.push(letter.to_ascii_uppercase()),
+            _ => loose.push(*letter),
+        }
+    }
+    loose
 }
 
 /// Any characters, and words of the grammar in any order.

@@ -59,55 +59,34 @@ fn of_shadows_only(does: Does) -> Limiter {
     Limiter::new(split([("new", does)]).0, new("new"))
 }
 
-fn checks_of(limiter: &Limiter, policy: &str) -> Checks {
-    *limiter.metrics().policy(policy).expect("its numbers")
-}
-
-fn names(decision: &Decision) -> Vec<&str> {
-    let denied = decision.shadow_denied();
-    denied.map(|policy| policy.name()).collect()
-}
-
-#[tokio::test]
-async fn a_request_does_not_wait_for_shadow_policies() {
-    let late = gate();
-    let limiter = limiter([
-        ("new", Does::Waits(late.clone())),
-        ("newer", Does::IsSilent),
-    ]);
-    let decision = at_once(check(&limiter, "ann"));
-    assert!(decision.is_allowed());
-    assert_eq!(decision.shadow_policies().count(), 0);
-    assert_eq!(checks_of(&limiter, "new").shadow_denied, 0);
-    let copy = decision.clone();
-    late.add_permits(1);
-    // It is counted when it comes, and every copy of the decision shows it.
-    let is_known = || async { decision.shadow_policies().count() == 1 };
-    eventually_async("the answer", is_known).await;
-    assert_eq!((names(&decision), names(&copy)), (vec!["new"], vec!["new"]));
-    assert_eq!(checks_of(&limiter, "new").shadow_denied, 1);
-    assert_eq!(checks_of(&limiter, "newer"), Checks::default());
-}
-
+/// A late answer is counted when it comes, and every copy of the decision shows it.
 #[tokio::test]
 async fn a_request_waits_for_its_enforced_policies_and_no_longer() {
     let [enforced, shadow, late] = [gate(), gate(), gate()];
-    let limiter = limiter([
+    let store = split([
         ("old", Does::Waits(enforced.clone())),
         ("new", Does::Waits(shadow.clone())),
         ("newer", Does::Waits(late.clone())),
+        ("newest", Does::IsSilent),
     ]);
+    let old = Policy::new("old", FixedWindow::per_hour(5));
+    let limiter = limiter_of(store.0, [old, new("new"), new("newer"), new("newest")]);
     let mut check = Box::pin(check(&limiter, "ann"));
     shadow.add_permits(1);
     assert!(poll(&mut check).is_pending());
     enforced.add_permits(1);
     let decision = at_once(check);
-    let is_known = || async { names(&decision) == ["new"] };
+    assert!(decision.is_allowed());
+    let copy = decision.clone();
+    let is_known = || async { denied_in_shadow(&decision) == ["new"] };
     eventually_async("the first answer", is_known).await;
+    assert_eq!(checks_of(&limiter, "newer").shadow_denied, 0);
     late.add_permits(1);
-    let is_known = || async { names(&decision) == ["new", "newer"] };
+    let is_known = || async { denied_in_shadow(&copy) == ["new", "newer"] };
     eventually_async("the late answer", is_known).await;
+    assert_eq!(denied_in_shadow(&decision), denied_in_shadow(&copy));
     assert_eq!(checks_of(&limiter, "newer").shadow_denied, 1);
+    assert_eq!(checks_of(&limiter, "newest"), Checks::default());
 }
 
 #[tokio::test]

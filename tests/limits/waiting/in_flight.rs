@@ -49,49 +49,42 @@ async fn the_limit_bounds_concurrent_inner_calls() {
     }
 }
 
+/// It is released when the body has ended or failed, though the body still exists, or when the
+/// body is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_held_until_the_body_has_ended() {
     let (layer, limiter) = layer_of(1, ms(0));
-    let (frames, body) = channel();
-    let mut service = layer.layer(answering(body));
-    let response = service.call(plain()).await.unwrap();
-    assert_eq!(left(&limiter, "").await, 0);
-    let denied = service.call(plain()).await.unwrap();
-    assert_eq!(denied.status(), 429);
-    assert!(denied.headers().contains_key("retry-after"));
-    drop(denied);
-    let mut body = response.into_body();
-    for _ in 0..10 {
-        frames.send(Ok("part")).unwrap();
-        assert!(body.frame().await.unwrap().is_ok());
-        assert!(poll(&mut Box::pin(body.frame())).is_pending());
-        assert_eq!(left(&limiter, "").await, 0);
-    }
-    drop(frames);
-    assert!(body.frame().await.is_none());
-    assert_eq!(left(&limiter, "").await, 1);
-    // The permit is released though the body still exists.
-    drop(body);
-    assert_eq!(left(&limiter, "").await, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_permit_comes_back_when_the_body_fails_or_is_dropped() {
-    let (layer, limiter) = layer_of(1, ms(0));
-    for fails in [true, false] {
+    for end in ["ends", "fails", "is dropped"] {
         let (frames, body) = channel();
-        let service = layer.layer(answering(body));
-        let mut body = service.oneshot(plain()).await.unwrap().into_body();
-        frames.send(Ok("part")).unwrap();
-        assert!(body.frame().await.unwrap().is_ok());
+        let mut service = layer.layer(answering(body));
+        let response = service.call(plain()).await.unwrap();
         assert_eq!(left(&limiter, "").await, 0);
-        if fails {
-            frames.send(Err("broken")).unwrap();
-            assert_eq!(body.frame().await.unwrap().err(), Some("broken"));
-            assert_eq!(left(&limiter, "").await, 1);
+        let denied = service.call(plain()).await.unwrap();
+        assert_eq!(denied.status(), 429);
+        assert!(denied.headers().contains_key("retry-after"));
+        drop(denied);
+        let mut body = response.into_body();
+        for _ in 0..10 {
+            frames.send(Ok("part")).unwrap();
+            assert!(body.frame().await.unwrap().is_ok());
+            assert!(poll(&mut Box::pin(body.frame())).is_pending());
+            assert_eq!(left(&limiter, "").await, 0);
+        }
+        match end {
+            "ends" => {
+                drop(frames);
+                assert!(body.frame().await.is_none());
+                assert_eq!(left(&limiter, "").await, 1);
+            }
+            "fails" => {
+                frames.send(Err("broken")).unwrap();
+                assert_eq!(body.frame().await.unwrap().err(), Some("broken"));
+                assert_eq!(left(&limiter, "").await, 1);
+            }
+            _ => {}
         }
         drop(body);
-        assert_eq!(left(&limiter, "").await, 1);
+        assert_eq!(left(&limiter, "").await, 1, "{end}");
     }
 }
 

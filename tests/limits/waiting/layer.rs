@@ -62,10 +62,8 @@ async fn inner_calls_are_spaced_and_requests_beyond_the_bound_are_denied_at_once
     for units in [0, 1, 7, 20] {
         let layer = layer(queue(units), ms(0));
         let forwarded = 1 + units;
-        assert_eq!(
-            send(&layer, 30).await,
-            (forwarded as usize, turns(forwarded))
-        );
+        let sent = send(&layer, 30).await;
+        assert_eq!(sent, (forwarded as usize, turns(forwarded)));
     }
     let bucket = Policy::new("bucket", TokenBucket::per_second(10).burst(2)).shared();
     let (forwarded, calls) = send(&layer(bucket, ms(500)), 30).await;

@@ -11,22 +11,6 @@ fn few() -> Policy {
     Policy::new("few", Concurrency::new(1).lifetime(LIFETIME))
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_permit_is_held_for_many_lifetimes() {
-    let limiter = Limiter::new(paused_store(), few());
-    let permit = acquire(&limiter, "ann", ms(0)).await;
-    for _ in 0..1_000 {
-        sleep(ms(3)).await;
-        assert_eq!(left(&limiter, "ann").await, 0);
-    }
-    drop(permit);
-    assert_eq!(left(&limiter, "ann").await, 1);
-    sleep(10 * LIFETIME).await;
-    assert_eq!(left(&limiter, "ann").await, 1);
-    let metrics = tokio::runtime::Handle::current().metrics();
-    assert_eq!(metrics.num_alive_tasks(), 0, "a permit is still renewed");
-}
-
 /// The permit is held while its owner waits for a token, too.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_renewed_while_its_owner_waits() {
@@ -44,26 +28,6 @@ async fn a_permit_is_renewed_while_its_owner_waits() {
     assert!(permit.is_allowed());
     drop(permit);
     assert_eq!(left(&looking, "ann").await, 1);
-}
-
-#[tokio::test]
-async fn permits_of_a_dead_runtime_return_after_the_lifetime() {
-    // Another runtime has a paused time of its own.
-    let (store, clock) = manual_store();
-    let limiter = Limiter::new(store, few());
-    let other = limiter.clone();
-    let dies = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let permit = runtime.block_on(acquire(&other, "ann", ms(0)));
-        assert!(permit.is_allowed());
-        std::mem::forget(permit);
-        runtime.shutdown_background();
-    });
-    dies.join().unwrap();
-    clock.advance(LIFETIME - ms(1));
-    assert_eq!(left(&limiter, "ann").await, 0);
-    clock.advance(ms(1));
-    assert_eq!(left(&limiter, "ann").await, 1);
 }
 
 /// A permit that is released well before the bound is granted, whatever the bound is.

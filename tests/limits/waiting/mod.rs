@@ -9,7 +9,6 @@ mod leaving;
 mod lifetimes;
 mod no_timer;
 mod order;
-mod redis;
 mod refunds;
 mod served;
 mod several_permits;

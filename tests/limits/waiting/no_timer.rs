@@ -38,16 +38,6 @@ fn policies() -> [Policy; 4] {
 }
 
 #[test]
-fn outside_a_runtime_a_wait_of_zero_needs_nothing() {
-    let limiter = limiter_of(MemoryStore::new(), policies());
-    assert!(at_once(acquire(&limiter, "", ms(0))).is_allowed());
-    assert!(!at_once(acquire(&limiter, "", ms(0))).is_allowed());
-    let few = Limiter::new(MemoryStore::new(), Concurrency::new(1));
-    drop(at_once(acquire(&few, "", ms(0))));
-    assert_eq!(at_once(left(&few, "")), 1);
-}
-
-#[test]
 fn without_a_timer_a_layer_or_limiter_admits_where_there_is_room() {
     for policy in policies() {
         let limiter = Limiter::new(MemoryStore::new(), policy.clone());

@@ -105,11 +105,8 @@ async fn windows_and_logs_are_waited_for_and_then_admit() {
         assert_eq!((permit.is_allowed(), took), (false, 0), "{policy:?}");
         assert_eq!(permit.decision().retry_after(), Some(wait));
         let (permit, took) = acquired(&limiter, wait).await;
-        assert_eq!(
-            (permit.is_allowed(), took),
-            (true, whole_ms(wait)),
-            "{policy:?}"
-        );
+        let found = (permit.is_allowed(), took);
+        assert_eq!(found, (true, whole_ms(wait)), "{policy:?}");
     }
 }
 
@@ -128,11 +125,8 @@ async fn the_longest_wait() {
         let limiter = Limiter::new(paused_store(), policy.clone());
         assert!(acquired(&limiter, Duration::MAX).await.0.is_allowed());
         let (permit, took) = acquired(&limiter, Duration::MAX).await;
-        assert_eq!(
-            (permit.is_allowed(), took),
-            (waits > 0, waits),
-            "{policy:?}"
-        );
+        let found = (permit.is_allowed(), took);
+        assert_eq!(found, (waits > 0, waits), "{policy:?}");
         for units in [1 << 52, 1 << 53, u64::MAX] {
             let denied = limiter.acquire_n("ann", units, Duration::MAX).await;
             let verdict = denied.unwrap().decision().verdict();

@@ -12,11 +12,12 @@ use axum::{Router, routing::any};
 use http::{HeaderMap, StatusCode};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     time::{Instant, sleep},
 };
 use tower_throttle::{FixedWindow, GrpcDenials, Policy, RateLimitLayer};
 
+use super::calls::listen;
 use crate::support::port::Port;
 
 const PAGE: &str = "the protected page";
@@ -36,9 +37,8 @@ impl Nginx {
         fs::create_dir_all(folder.join("private")).unwrap();
         fs::write(folder.join("private/page"), PAGE).unwrap();
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let temporary = temporary
-            .map(|what| format!("{what}_temp_path {what};"))
-            .concat();
+        let temporary = temporary.map(|what| format!("{what}_temp_path {what};"));
+        let temporary = temporary.concat();
         let configuration = format!(
             "daemon off; master_process off; pid nginx.pid; error_log stderr;
             events {{}}
@@ -80,11 +80,8 @@ impl Nginx {
         let child = programs.iter().find_map(|program| {
             let mut command = Command::new(program);
             command.arg("-p").arg(&folder).args(["-c", "nginx.conf"]);
-            command
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .ok()
+            let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+            silent.spawn().ok()
         });
         let child = child.expect(
             "this test needs `nginx` on the PATH: install the package `nginx`, or \
@@ -145,10 +142,7 @@ async fn service(setting: GrpcDenials) -> u16 {
         .build()
         .unwrap();
     let app = Router::new().fallback(any(check)).layer(limits);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    port
+    listen(app).await.port()
 }
 
 #[tokio::test]
@@ -156,24 +150,17 @@ async fn no_content_type_opens_an_nginx_auth_request_gate_that_denies() {
     for setting in [GrpcDenials::default(), GrpcDenials::Never] {
         let nginx = Nginx::start(service(setting).await).await;
         let page = "/private/page";
-        let known = nginx
-            .ask("GET", page, "Authorization: Bearer ours\r\n")
-            .await;
-        assert!(
-            known.starts_with("HTTP/1.1 200 ") && known.ends_with(PAGE),
-            "{known}"
-        );
+        let token = "Authorization: Bearer ours\r\n";
+        let known = nginx.ask("GET", page, token).await;
+        let is_page = known.starts_with("HTTP/1.1 200 ") && known.ends_with(PAGE);
+        assert!(is_page, "{known}");
         for kind in ["text/plain", "application/grpc"] {
             let fields = format!("Content-Type: {kind}\r\n");
             let unknown = nginx.ask("GET", page, &fields).await;
             assert!(unknown.starts_with("HTTP/1.1 401 "), "{unknown}");
         }
         // The limit is used up.
-        for kind in [
-            "text/plain",
-            "application/grpc+proto",
-            "application/grpc-web-text",
-        ] {
+        for kind in "text/plain application/grpc+proto application/grpc-web-text".split(' ') {
             for method in ["GET", "HEAD", "POST"] {
                 let fields = format!("Content-Type: {kind}\r\nTE: trailers\r\n");
                 let denied = nginx.ask(method, page, &fields).await;

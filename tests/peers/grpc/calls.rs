@@ -1,8 +1,10 @@
 //! A gRPC method behind the layer, and how clients call it.
 
+use std::net::SocketAddr;
+
 use axum::{Router, body::Body};
 use bytes::{Buf, BufMut, Bytes};
-use http::{HeaderMap, HeaderValue, Response, uri::PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, uri::PathAndQuery};
 use http_body_util::{BodyExt, Full};
 use tokio::net::TcpListener;
 use tonic::{
@@ -53,17 +55,34 @@ impl Decoder for Raw {
     }
 }
 
+/// A response with this status: in the trailers behind the message "hello", or in the headers.
+pub(crate) fn response(code: i32, has_message: bool) -> Response<Body> {
+    let status = HeaderName::from_static("grpc-status");
+    let mut fields = HeaderMap::from_iter([(status, HeaderValue::from(code))]);
+    let mut response = Response::default();
+    if has_message {
+        let trailers = std::mem::take(&mut fields);
+        let message = Full::from(&b"\0\0\0\0\x05hello"[..]);
+        let trailers = std::future::ready(Some(Ok(trailers)));
+        *response.body_mut() = Body::new(message.with_trailers(trailers));
+    }
+    let kind = HeaderValue::from_static("application/grpc");
+    fields.insert("content-type", kind);
+    *response.headers_mut() = fields;
+    response
+}
+
 /// A gRPC method that answers "hello", and counts its calls.
 pub(crate) async fn method(calls: Arc<AtomicUsize>) -> Response<Body> {
     calls.fetch_add(1, Ordering::SeqCst);
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let message = Full::from(&b"\0\0\0\0\x05hello"[..]);
-    let body = message.with_trailers(std::future::ready(Some(Ok(trailers))));
-    let mut response = Response::new(Body::new(body));
-    let kind = HeaderValue::from_static("application/grpc");
-    response.headers_mut().insert("content-type", kind);
-    response
+    response(0, true)
+}
+
+pub(crate) async fn listen(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
 }
 
 /// A server with the layer in front, and the calls that reach the method.
@@ -78,10 +97,7 @@ pub(crate) async fn serve_behind(
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
     let app = layers(Router::new().fallback(move || method(Arc::clone(&counter))));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    (address.to_string(), calls)
+    (listen(app).await.to_string(), calls)
 }
 
 pub(crate) async fn connect(address: &str) -> Grpc<Channel> {

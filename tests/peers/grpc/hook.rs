@@ -47,10 +47,8 @@ async fn a_status_of_its_own_reaches_the_client() {
     let layer = hooked(|_| tonic::Status::aborted("not now").into_http::<Bytes>());
     let (address, _) = serve(layer).await;
     let status = call(&mut connect(&address).await, 1).await.unwrap_err();
-    assert_eq!(
-        (status.code(), status.message()),
-        (Code::Aborted, "not now")
-    );
+    let found = (status.code(), status.message());
+    assert_eq!(found, (Code::Aborted, "not now"));
     assert_eq!(metadata(&status, "ratelimit"), Some(r#""api";r=0;t=12"#));
     assert_eq!(metadata(&status, "retry-after"), None);
 }

@@ -16,13 +16,12 @@ use bytes::Bytes;
 use http::{Request, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
 use tonic::{Code, Status};
 use tower_throttle::{FixedWindow, HeaderFormat, OnStoreFailure, Policy, TokenBucket, key};
 
 use self::calls::{call, connect, metadata, one_in_12_seconds, retry_delay, serve};
 use crate::support::web::{Answer, Down, ask, cost_in, layer_of, layer_with};
+use crate::wire::http2;
 
 fn grpc_request(kind: &str, cost: u64) -> Request<Full<Bytes>> {
     let request = Request::post("/").version(Version::HTTP_2);
@@ -59,10 +58,8 @@ async fn a_client_reads_resource_exhausted_with_the_time_to_wait() {
     assert_eq!(retry_delay(&status), Some(Duration::from_secs(12)));
     assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("12000"));
     assert_eq!(metadata(&status, "ratelimit"), Some(r#""api";r=0;t=12"#));
-    assert_eq!(
-        metadata(&status, "ratelimit-policy"),
-        Some(r#""api";q=1;w=12"#)
-    );
+    let policy = metadata(&status, "ratelimit-policy");
+    assert_eq!(policy, Some(r#""api";q=1;w=12"#));
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 
     // The wait is exact to the millisecond, rounded up. After it, the call succeeds on the same
@@ -120,12 +117,7 @@ async fn a_store_that_is_down_is_unavailable() {
 async fn a_denial_is_one_block_of_header_fields_and_the_end() {
     let (layer, _) = layer_of([one_in_12_seconds()]);
     let (address, _) = serve(layer).await;
-    let stream = TcpStream::connect(&address).await.unwrap();
-    let (mut client, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .unwrap();
-    tokio::spawn(connection);
+    let mut client = http2(address.parse().unwrap()).await;
     let mut request = grpc_request("application/grpc", 250);
     *request.uri_mut() = format!("http://{address}/test.Service/Method")
         .parse()

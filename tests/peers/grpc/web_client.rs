@@ -20,20 +20,14 @@ fn connect(address: &str) -> WebClient {
     Grpc::with_origin(GrpcWebClientLayer::new().layer(http), origin)
 }
 
-/// Which of the two sees a request first: the layer or the translation.
-#[derive(Clone, Copy, Debug)]
-enum First {
-    Limiter,
-    Translation,
-}
-
-async fn serve(first: First) -> (WebClient, Arc<AtomicUsize>, Arc<ManualClock>) {
+/// The layer sees a request before the translation, or after it.
+async fn serve(is_first: bool) -> (WebClient, Arc<AtomicUsize>, Arc<ManualClock>) {
     let (limiter, clock) = layer_with([one_in_12_seconds()], |builder| {
         builder.grpc_denials(GrpcDenials::AutoWithWeb)
     });
-    let layers = |method: axum::Router| match first {
-        First::Limiter => method.layer(GrpcWebLayer::new()).layer(limiter),
-        First::Translation => method.layer(limiter).layer(GrpcWebLayer::new()),
+    let layers = |method: axum::Router| match is_first {
+        true => method.layer(GrpcWebLayer::new()).layer(limiter),
+        false => method.layer(limiter).layer(GrpcWebLayer::new()),
     };
     let (address, calls) = serve_behind(layers).await;
     (connect(&address), calls, clock)
@@ -41,12 +35,12 @@ async fn serve(first: First) -> (WebClient, Arc<AtomicUsize>, Arc<ManualClock>) 
 
 #[tokio::test]
 async fn a_web_client_reads_resource_exhausted_with_the_time_to_wait() {
-    for first in [First::Limiter, First::Translation] {
-        let (mut client, calls, clock) = serve(first).await;
-        assert_eq!(call(&mut client, 1).await.unwrap(), "hello", "{first:?}");
+    for is_first in [true, false] {
+        let (mut client, calls, clock) = serve(is_first).await;
+        assert_eq!(call(&mut client, 1).await.unwrap(), "hello", "{is_first}");
 
         let status = call(&mut client, 1).await.unwrap_err();
-        assert_eq!(status.code(), Code::ResourceExhausted, "{first:?}");
+        assert_eq!(status.code(), Code::ResourceExhausted, "{is_first}");
         assert_eq!(status.message(), "rate limit exceeded");
         assert_eq!(retry_delay(&status), Some(Duration::from_secs(12)));
         assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("12000"));
@@ -54,7 +48,7 @@ async fn a_web_client_reads_resource_exhausted_with_the_time_to_wait() {
         assert_eq!(calls.load(Ordering::SeqCst), 1);
 
         clock.advance(Duration::from_secs(12));
-        assert_eq!(call(&mut client, 1).await.unwrap(), "hello", "{first:?}");
+        assert_eq!(call(&mut client, 1).await.unwrap(), "hello", "{is_first}");
         let status = call(&mut client, 250).await.unwrap_err();
         assert_eq!(status.message(), r#"Cost 250 exceeds policy "api" (1)."#);
         assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("-1"));

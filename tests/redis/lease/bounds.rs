@@ -7,16 +7,11 @@ async fn redis_decides_each_check_near_the_limit_and_in_small_buckets() {
     let server = RedisServer::start();
     let store = patient(&server.url());
     // An eighth of the bucket would not be worth a round trip.
-    let small = Limiter::new(
-        store.clone(),
-        Policy::new("small", TokenBucket::without_refill(127))
-            .lease()
-            .on_store_failure(OnStoreFailure::Deny),
-    );
-    let asked = exhaust(&small).await;
+    let asked = exhaust(&of(&store, 127)).await;
     assert_eq!((asked.admitted, asked.from_leases), (127, 0));
 
     let limiter = of(&store, 10_000);
+    limiter.reset("ann").await.expect("a reset");
     let mut asked = warm(&limiter).await;
     asked.add(exhaust(&limiter).await);
     all_is_back(&limiter, 10_000 - asked.admitted).await;

@@ -75,10 +75,8 @@ async fn callers_that_leave_create_no_units() {
     let is_back = || async { may_be_left.contains(&left(&limiter).await) };
     eventually_async("units that were not used", is_back).await;
     asked.add(exhaust(&limiter).await);
-    assert!(
-        (UNITS - left_early..=UNITS).contains(&asked.admitted),
-        "{asked:?}"
-    );
+    let may_be = UNITS - left_early..=UNITS;
+    assert!(may_be.contains(&asked.admitted), "{asked:?}");
 }
 
 /// In paused time, because it depends on how often the key is asked for.
@@ -115,25 +113,17 @@ async fn leases_apply_only_to_single_policy_checks() {
     let store = patient(&server.url());
     let limiter = of(&store, UNITS);
     warm(&limiter).await;
-    let both = denying_limiter(
-        store.clone(),
-        [
-            leased(TokenBucket::without_refill(UNITS)),
-            Policy::new("other", TokenBucket::per_hour(1_000)),
-        ],
-    );
+    let hot = leased(TokenBucket::without_refill(UNITS));
+    let other = Policy::new("other", TokenBucket::per_hour(1_000));
+    let both = denying_limiter(store.clone(), [hot, other]);
+    let refund = limiter.credit("ann", 1).await;
+    let permit = limiter.acquire("ann", DEADLINE).await;
     for decision in [
         limiter.check_n("ann", 0).await,
         limiter.take_up_to("ann", 3).await,
         limiter.peek("ann").await,
-        limiter
-            .credit("ann", 1)
-            .await
-            .map(|refund| refund.decision().clone()),
-        limiter
-            .acquire("ann", DEADLINE)
-            .await
-            .map(|permit| permit.decision().clone()),
+        refund.map(|refund| refund.decision().clone()),
+        permit.map(|permit| permit.decision().clone()),
         both.check("ann").await,
     ] {
         assert_eq!(decision.expect("a decision").source(), Source::Store);
@@ -142,4 +132,12 @@ async fn leases_apply_only_to_single_policy_checks() {
     let debit = limiter.debit("ann", UNITS).await.expect("a decision");
     assert_eq!(debit.source(), Source::Store);
     assert!(debit.uncharged() > 0);
+}
+
+#[tokio::test]
+async fn a_store_that_answers_at_once_ignores_leases() {
+    let bucket = TokenBucket::without_refill(1_000);
+    let limiter = Limiter::new(MemoryStore::new(), leased(bucket));
+    let asked = exhaust(&limiter).await;
+    assert_eq!((asked.admitted, asked.from_leases), (1_000, 0));
 }

@@ -2,7 +2,6 @@
 
 mod bounds;
 mod counting;
-mod layer;
 mod returning;
 mod server;
 
@@ -16,9 +15,8 @@ fn patient(url: &str) -> RedisStore {
 }
 
 fn leased(bucket: TokenBucket) -> Policy {
-    Policy::new("hot", bucket)
-        .lease()
-        .on_store_failure(OnStoreFailure::Deny)
+    let policy = Policy::new("hot", bucket).lease();
+    policy.on_store_failure(OnStoreFailure::Deny)
 }
 
 /// A bucket without refill: what was admitted is what is missing.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Penalty, Policy, SlidingLog, SlidingWindow, TokenBucket,
+    Concurrency, ConfigError, FixedWindow, LeakyBucket, Penalty, Policy, Quota, SlidingLog,
+    SlidingWindow, TokenBucket,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,7 +175,19 @@ pub struct Plan {
 
 impl Plan {
     pub fn policy(&self, name: &str) -> Policy {
-        let policy = match self.spec {
+        let policy = Policy::new(name, self.quota());
+        match (self.spec.is_penalty(), self.strikes, self.debt) {
+            (true, true, _) => policy.strike_on_denial(),
+            (true, false, _) => policy,
+            (false, _, Some(debt)) => policy.cost(self.cost).max_debt(debt),
+            (false, _, None) => policy.cost(self.cost),
+        }
+    }
+
+    /// Returns what the builder of its algorithm makes.
+    pub fn quota(&self) -> Quota {
+        let ms = Duration::from_millis;
+        let quota = match self.spec {
             Spec::Bucket {
                 limit,
                 period_ns,
@@ -183,39 +196,34 @@ impl Plan {
                 kind,
             } => {
                 let period = Duration::from_nanos(period_ns);
+                let bucket = TokenBucket::new(limit, period);
                 let leaky = LeakyBucket::new(limit, period);
                 match kind {
-                    Kind::Token => {
-                        let bucket = TokenBucket::new(limit, period).burst(burst);
-                        Policy::new(name, bucket.initial(initial))
-                    }
-                    Kind::Meter => Policy::new(name, leaky.capacity(burst)),
-                    Kind::Queue => Policy::new(name, leaky.queue(burst.saturating_sub(1))),
+                    Kind::Token => bucket.burst(burst).initial(initial).try_into(),
+                    Kind::Meter => leaky.capacity(burst).try_into(),
+                    Kind::Queue => leaky.queue(burst.saturating_sub(1)).try_into(),
                 }
             }
-            Spec::Interval {
-                limit: 0,
-                burst,
-                initial,
-                ..
-            } => Policy::new(name, TokenBucket::without_refill(burst).initial(initial)),
             Spec::Interval {
                 limit,
                 period_ms,
                 burst,
                 initial,
-            } => {
-                let bucket = TokenBucket::new(limit, Duration::from_millis(period_ms));
-                let bucket = bucket.burst(burst).initial(initial).refill_at_once();
-                Policy::new(name, bucket)
+            } => match limit {
+                0 => TokenBucket::without_refill(burst),
+                _ => TokenBucket::new(limit, ms(period_ms))
+                    .burst(burst)
+                    .refill_at_once(),
             }
+            .initial(initial)
+            .try_into(),
             Spec::Window {
                 limit,
                 window_ms,
                 start,
                 spread,
             } => {
-                let window = FixedWindow::new(limit, Duration::from_millis(window_ms));
+                let window = FixedWindow::new(limit, ms(window_ms));
                 let window = match start {
                     Start::FirstUse => window,
                     Start::Aligned => window.aligned(),
@@ -223,20 +231,15 @@ impl Plan {
                     Start::Week => FixedWindow::per_calendar_week(limit),
                     Start::Month => FixedWindow::per_calendar_month(limit),
                 };
-                Policy::new(name, if spread { window.spread() } else { window })
+                if spread { window.spread() } else { window }.try_into()
             }
-            Spec::Sliding { limit, window_ms } => Policy::new(
-                name,
-                SlidingWindow::new(limit, Duration::from_millis(window_ms)),
-            ),
-            Spec::Log { limit, window_ms } => Policy::new(
-                name,
-                SlidingLog::new(limit, Duration::from_millis(window_ms)),
-            ),
-            Spec::Concurrency { limit, lifetime_ms } => Policy::new(
-                name,
-                Concurrency::new(limit).lifetime(Duration::from_millis(lifetime_ms)),
-            ),
+            Spec::Sliding { limit, window_ms } => {
+                SlidingWindow::new(limit, ms(window_ms)).try_into()
+            }
+            Spec::Log { limit, window_ms } => SlidingLog::new(limit, ms(window_ms)).try_into(),
+            Spec::Concurrency { limit, lifetime_ms } => {
+                Concurrency::new(limit).lifetime(ms(lifetime_ms)).try_into()
+            }
             Spec::Penalty {
                 after,
                 window_ms,
@@ -245,7 +248,6 @@ impl Plan {
                 forgiven_ms,
                 prolongs,
             } => {
-                let ms = Duration::from_millis;
                 let mut penalty = Penalty::after(after).within(ms(window_ms));
                 penalty = penalty.lasting(ms(first_ms));
                 if let Some(longest_ms) = longest_ms {
@@ -257,18 +259,10 @@ impl Plan {
                 if prolongs {
                     penalty = penalty.prolonging();
                 }
-                let policy = Policy::new(name, penalty);
-                return match self.strikes {
-                    true => policy.strike_on_denial(),
-                    false => policy,
-                };
+                penalty.try_into()
             }
         };
-        let policy = policy.cost(self.cost);
-        match self.debt {
-            Some(debt) => policy.max_debt(debt),
-            None => policy,
-        }
+        quota.unwrap_or_else(|error: ConfigError| panic!("{self:?}: {error}"))
     }
 
     /// Returns how far the level may exceed the depth.

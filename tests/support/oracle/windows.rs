@@ -14,22 +14,14 @@ pub struct Window {
 impl Window {
     pub fn open(spec: &Spec, phase_ms: i128, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
         let latest_ms = end_ms(spec, phase_ms, now_us / 1_000);
-        match stored {
-            Some(window) if window.ends_ms * 1_000 > now_us => {
-                let known = Self {
-                    ends_ms: window.ends_ms.min(latest_ms),
-                    used: window.used,
-                };
-                (known, window.ends_ms > latest_ms)
-            }
-            _ => {
-                let new = Self {
-                    ends_ms: latest_ms,
-                    used: 0,
-                };
-                (new, false)
-            }
-        }
+        let running = stored.filter(|window| window.ends_ms * 1_000 > now_us);
+        let (ends_ms, used) =
+            running.map_or((latest_ms, 0), |window| (window.ends_ms, window.used));
+        let known = Self {
+            ends_ms: ends_ms.min(latest_ms),
+            used,
+        };
+        (known, ends_ms > latest_ms)
     }
 
     pub fn level(&self, at_us: i128) -> i128 {
