@@ -54,17 +54,6 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's wall clock, with all its corrections: for dates that people write.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WallClock;
-
-impl Clock for WallClock {
-    fn now_us(&self) -> u64 {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-        whole_us(since_epoch.unwrap_or_default())
-    }
-}
-
 /// A clock for tests, which moves only when the test moves it.
 ///
 /// ```

@@ -13,17 +13,11 @@
 
 use std::time::Duration;
 
-use crate::{Decision, PolicyDecision};
+use crate::Decision;
 
-/// Returns the five integers of redis-cell's `CL.THROTTLE` for the most restrictive policy:
-/// the one that denied with the longest wait, or else the one with the fewest units left.
-/// `None` if no policy applied.
-#[must_use]
-pub fn cl_throttle(decision: &Decision) -> Option<[i64; 5]> {
-    decision.binding().map(cl_throttle_for_policy)
-}
-
-/// Returns the five integers of redis-cell's `CL.THROTTLE` for one policy:
+/// Returns the five integers of redis-cell's `CL.THROTTLE` for the most restrictive policy: the one
+/// that denied with the longest wait, or else the one with the fewest units left. `None` if no
+/// policy applied. The integers are:
 ///
 /// 1. 1 if it denied, else 0,
 /// 2. its capacity,
@@ -32,14 +26,15 @@ pub fn cl_throttle(decision: &Decision) -> Option<[i64; 5]> {
 ///    not help,
 /// 5. seconds until nothing is taken any more, rounded up.
 #[must_use]
-pub fn cl_throttle_for_policy(policy: &PolicyDecision) -> [i64; 5] {
+pub fn cl_throttle(decision: &Decision) -> Option<[i64; 5]> {
+    let policy = decision.binding()?;
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let seconds = |wait: Duration| number(wait.as_micros().div_ceil(1_000_000) as u64);
-    [
+    Some([
         i64::from(policy.is_denied()),
         number(policy.capacity()),
         number(policy.remaining()),
         policy.retry_after().map_or(-1, seconds),
         seconds(policy.reset_after()),
-    ]
+    ])
 }

@@ -59,16 +59,11 @@ impl Fingerprint {
         text
     }
 
-    /// Reads the fingerprint that a key was made from. Input of clients is in keys of other types,
-    /// or is one of several parts.
-    fn in_key(key: &[u8]) -> Option<Self> {
+    /// Returns the fingerprint that a key was made from, of its bytes. Input of clients is in keys of
+    /// other types, or is one of several parts.
+    pub(crate) fn of_key(key: &[u8]) -> Option<Self> {
         let hash = key.strip_prefix(&[KEY_TAG, 16, 0, 0, 0])?;
         hash.try_into().map(Self).ok()
-    }
-
-    /// Returns the fingerprint that a key was made of.
-    pub(crate) fn of_key(key: &Key) -> Option<Self> {
-        Self::in_key(key.as_bytes())
     }
 
     /// Reads the fingerprint in the name of a bucket in Redis.
@@ -126,7 +121,7 @@ impl Secret {
     /// has that fingerprint, so it is the same caller.
     #[expect(clippy::expect_used, reason = "a hash has 32 bytes")]
     pub(crate) fn fingerprint(&self, key: &[u8]) -> Fingerprint {
-        if let Some(fingerprint) = Fingerprint::in_key(key) {
+        if let Some(fingerprint) = Fingerprint::of_key(key) {
             return fingerprint;
         }
         let hash = match &self.0 {

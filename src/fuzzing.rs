@@ -20,16 +20,8 @@ use crate::{
     },
 };
 
-/// The parts of a URL.
-#[derive(Debug)]
-pub struct Read {
-    /// As `host:port`.
-    pub hosts: Vec<String>,
-    pub user: Option<String>,
-    pub password: Option<String>,
-}
-
-pub fn url(url: &str) -> Result<Read, ConfigError> {
+/// Returns the servers of a URL, as `host:port`, and its user and password.
+pub fn url(url: &str) -> Result<(Vec<String>, Option<String>, Option<String>), ConfigError> {
     let (settings, seeds) = match Target::of(url)? {
         Target::Node(settings) => (settings, Vec::new()),
         Target::Cluster(settings, seeds) => (settings, seeds),
@@ -40,11 +32,7 @@ pub fn url(url: &str) -> Result<Read, ConfigError> {
         let servers = config.server.hosts();
         hosts = servers.iter().map(ToString::to_string).collect();
     }
-    Ok(Read {
-        hosts,
-        user: config.username,
-        password: config.password,
-    })
+    Ok((hosts, config.username, config.password))
 }
 
 /// Decodes the reply to `checks` checks in one call. Each stands for `times` checks that equal

@@ -147,23 +147,21 @@ mod quota;
 pub mod store;
 mod telemetry;
 #[cfg(feature = "testing")]
-#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 mod util;
 
 pub use self::fingerprint::Fingerprint;
 #[cfg(feature = "redis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::store::redis::{KnownCallers, RedisStore, RedisStoreBuilder};
 pub use self::{
     admission::permit::Permit,
     caller_key::Key,
     clock::{Clock, ManualClock},
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
-    engine::{buckets::Buckets, replacement::Replacement},
+    engine::{LimiterBuilder, Replacement, buckets::Buckets},
     error::{ConfigError, StoreError},
     holds::{Reserved, Settled},
-    limiter::{Limiter, LimiterBuilder},
+    limiter::Limiter,
     lists::{List, Lists},
     on_store_failure::OnStoreFailure,
     policy::Policy,
@@ -196,7 +194,6 @@ pub use self::{
     offenders::{Offender, RecentDenial, TopDenied},
 };
 #[cfg(feature = "redis-client")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
 pub use fred;
 
 #[cfg(any(docsrs, all(doctest, feature = "redis", feature = "axum")))]

@@ -4,15 +4,14 @@
 //! that ends makes a new one, too. A request reads one version from start to end, and compares no
 //! times except the ends of bans.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::Guard;
 
-use crate::{Clock, Fingerprint, clock, policy_name::Name};
 use crate::{
-    Lists, PolicyDecision, Quota,
+    Clock, Fingerprint, Lists, PolicyDecision, Quota, clock,
     lists::{ListsByHand, LoadedLists},
+    policy_name::Name,
     util::interned::Interned,
 };
 
@@ -26,7 +25,7 @@ pub(crate) struct Overrides {
 
 /// The version of a document that one request uses from start to end. Empty without a document.
 #[derive(Default)]
-pub(crate) struct SeenOverrides(Option<Guard<Arc<Overrides>>>);
+pub(crate) struct SeenOverrides(pub(crate) Option<Guard<Arc<Overrides>>>);
 
 /// The overrides of one policy.
 #[derive(Debug, Default)]
@@ -105,11 +104,6 @@ impl Overrides {
 }
 
 impl SeenOverrides {
-    #[inline]
-    pub(crate) const fn new(version: Option<Guard<Arc<Overrides>>>) -> Self {
-        Self(version)
-    }
-
     /// Returns the overrides of a policy.
     #[inline]
     pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {

@@ -120,6 +120,7 @@ fn decide(
             continue;
         };
         let _ = format!("{decision:?} {:?}", decision.retry_after());
+        let _ = compat::cl_throttle(decision);
         if verdict == 0 && operation != Operation::TakeUpTo {
             assert!(!decision.is_allowed());
         }
@@ -127,11 +128,7 @@ fn decide(
             assert!(policy.charged() <= policy.cost(), "{policy:?}");
             assert!(policy.remaining() <= policy.capacity(), "{policy:?}");
             assert!(verdict > 0 || policy.charged() == 0, "{policy:?}");
-            let _ = (
-                policy.reset_after(),
-                policy.delay(),
-                compat::cl_throttle_for_policy(policy),
-            );
+            let _ = (policy.reset_after(), policy.delay());
         }
     }
     decided

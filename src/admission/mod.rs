@@ -1,7 +1,7 @@
 //! Waits for admission: for the store's answer, for a reserved place, for room.
 
 use std::{
-    fmt, mem,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -15,19 +15,18 @@ use tokio::{
 
 pub(crate) mod permit;
 pub(crate) mod refund;
-mod shadows;
 mod to_wait;
 pub(crate) mod wait_queue;
 
-pub(crate) use self::shadows::Shadows;
 use self::{
     refund::{HeldCharges, HeldPermits, RefundGuard, Takes},
     wait_queue::windows::WindowWaiter,
 };
 use crate::{
     Decision, StoreError,
+    charge::Charge,
     decision::ShadowOutcome,
-    metrics::waits::{Wait, Waits},
+    metrics::{Recorder, waits::Wait},
     store::{
         checked::{Checked, Undecided},
         context::permits::{NextStep, PermitWaiter},
@@ -43,7 +42,7 @@ pub(crate) struct Admission {
     /// `None` once it is done.
     held: Option<HeldCharges>,
     /// Checked with the first check only.
-    shadows: Shadows,
+    shadows: Vec<Charge<'static>>,
     /// The outcomes of the shadow policies that were checked.
     shadow_outcomes: Vec<ShadowOutcome>,
     deadline: Instant,
@@ -56,7 +55,7 @@ pub(crate) struct Admission {
     takes: Takes,
     /// The place in the queue for permits of one of the policies.
     permit: Option<PermitWaiter>,
-    waits: Arc<Waits>,
+    recorder: Arc<Recorder>,
     /// Counts the caller while it waits for anything but the store's answer.
     wait: Option<Wait>,
     /// How long the first waiter of that queue waits before it asks again, and until when.
@@ -108,15 +107,15 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 type Admitted = Result<(Decision, HeldPermits), StoreError>;
 
 impl Admission {
-    /// Asks the store at once. The admission then waits for at most `wait`, and `waits` counts it
+    /// Asks the store at once. The admission then waits for at most `wait`, and `recorder` counts it
     /// meanwhile.
     pub(crate) fn new(
         held: HeldCharges,
-        shadows: Shadows,
+        shadows: Vec<Charge<'static>>,
         wait: Duration,
         bound: WaitBound,
         max_waiting: usize,
-        waits: &Arc<Waits>,
+        recorder: &Arc<Recorder>,
     ) -> Self {
         let mut admission = Self {
             held: Some(held),
@@ -128,7 +127,7 @@ impl Admission {
             window: None,
             takes: Takes::default(),
             permit: None,
-            waits: Arc::clone(waits),
+            recorder: Arc::clone(recorder),
             wait: None,
             backoff: SHORTEST_BACKOFF,
             asks_again_at: Instant::now(),
@@ -142,8 +141,8 @@ impl Admission {
     fn ask(&mut self, wait: Duration) {
         #[expect(clippy::expect_used, reason = "an admission that is done never asks")]
         let held = self.held.as_mut().expect("charges to ask about");
-        let (takes, answer) = held.take(&mut self.shadows, wait, self.bound, self.max_waiting);
-        self.takes = takes;
+        self.takes = held.prepare(wait, self.bound, self.max_waiting);
+        let answer = held.take(&mem::take(&mut self.shadows), &self.recorder);
         self.stage = match answer {
             Checked::Now(answer) => Stage::Answered(answer, Instant::now()),
             Checked::Later(answer) => Stage::Asking {
@@ -208,7 +207,7 @@ impl Admission {
     }
 
     fn begin_wait(&mut self) {
-        self.wait.get_or_insert_with(|| self.waits.begin());
+        self.wait.get_or_insert_with(|| self.recorder.waits.begin());
     }
 }
 
@@ -344,22 +343,5 @@ impl Drop for Admission {
             // Everything else that is held has a drop of its own.
             _ => {}
         }
-    }
-}
-
-impl fmt::Debug for Admission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match self.stage {
-            Stage::Answered(..) => "Answered",
-            Stage::Asking { .. } => "Asking",
-            Stage::Delayed { .. } => "Delayed",
-            Stage::Confirming { .. } => "Confirming",
-            Stage::Denied(_) => "Denied",
-            Stage::Done => "Done",
-        };
-        f.debug_struct("Admission")
-            .field("held", &self.held)
-            .field("stage", &stage)
-            .finish_non_exhaustive()
     }
 }

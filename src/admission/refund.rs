@@ -1,12 +1,12 @@
 //! Refunds of units that were taken and are not used.
 
-use std::{fmt, mem, time::Duration};
+use std::{fmt, mem, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
 
 use super::{
-    Shadows, WaitBound,
+    WaitBound,
     wait_queue::{
         self, Bucket,
         reservations::{Reservation, TailRefund},
@@ -15,6 +15,7 @@ use super::{
 use crate::{
     Decision, Key, Source, StoreError,
     charge::{Charge, Check, Operation},
+    metrics::Recorder,
     store::{
         checked::{Checked, Undecided},
         context::permits::{HeldPermit, PermitWaiter, Take},
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// The charges of a check, to be made again or refunded.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct HeldCharges {
     store: StoreHandle,
     charges: Vec<Charge<'static>>,
@@ -42,10 +43,7 @@ impl HeldCharges {
     fn rebound_to(mut self, decision: &Decision) -> Self {
         if decision.source() == Source::Local {
             self.store = self.store.local();
-            let local = |charge: &Charge<'_>| {
-                let local = charge.local(Operation::Take)?.ok()?;
-                Some(local.into_owned())
-            };
+            let local = |charge: &Charge<'_>| Some(charge.local(Operation::Take)?.into_owned());
             self.charges = self.charges.iter().filter_map(local).collect();
         }
         self
@@ -58,15 +56,14 @@ impl HeldCharges {
         Some(charge.bucket(decided.store.id()))
     }
 
-    /// Takes the units, if they come within `wait`, and also checks shadow policies. A place is
-    /// reserved only if fewer than `max_waiting` callers of this process wait for the same bucket.
-    pub(crate) fn take(
+    /// Sets the charges to be taken if they come within `wait`. A place is reserved only if fewer
+    /// than `max_waiting` callers of this process wait for the same bucket.
+    pub(crate) fn prepare(
         &mut self,
-        shadows: &mut Shadows,
         wait: Duration,
         bound: WaitBound,
         max_waiting: usize,
-    ) -> (Takes, Checked) {
+    ) -> Takes {
         let mut takes = Takes::default();
         let stores = self.store.ids();
         for charge in &mut self.charges {
@@ -88,21 +85,22 @@ impl HeldCharges {
                     .quota
                     .room_for_wait(demand.level, wait, bound == WaitBound::All);
             if demand.quota.is_concurrency() {
-                takes.0.push(self.store.shared().take_permit(charge));
+                takes.0.push(self.store.shared.take_permit(charge));
             }
         }
-        let Some((shadows, recorder)) = shadows.0.take() else {
-            return (takes, self.ask(Operation::Take));
-        };
+        takes
+    }
+
+    /// Takes the units, and also checks shadow policies.
+    pub(crate) fn take(&self, shadows: &[Charge<'_>], recorder: &Arc<Recorder>) -> Checked {
         let Self { store, charges } = self;
-        let answer = store.check_with_shadows(Operation::Take, charges, &shadows, &recorder);
-        (takes, answer)
+        store.check_with_shadows(Operation::Take, charges, shadows, recorder)
     }
 
     /// Refunds what an answer grants after the caller dropped its future.
     pub(crate) fn undo(self, takes: Takes, answer: Undecided, runtime: &Handle) {
         let (store, again) = (self.store.clone(), Some(runtime.clone()));
-        store.spawn(runtime, async move {
+        store.shared.spawn(runtime, async move {
             let answer = answer.await;
             let permits = takes.answered(&self, &answer, again.as_ref());
             if let Ok(decision) = answer {
@@ -120,8 +118,8 @@ impl HeldCharges {
         decision: &Decision,
     ) -> bool {
         match decision.source() {
-            Source::Local => place.is_for(self.store.local().shared(), policy),
-            _ => place.is_for(self.store.shared(), policy),
+            Source::Local => place.is_for(&self.store.local().shared, policy),
+            _ => place.is_for(&self.store.shared, policy),
         }
     }
 
@@ -135,7 +133,7 @@ impl HeldCharges {
         let Self { store, mut charges } = self.clone().rebound_to(decision);
         let mut charges = charges.iter_mut();
         let charge = charges.find(|charge| &*charge.policy.text == policy)?;
-        store.shared().enter_permit_queue(charge, most)
+        store.shared.enter_permit_queue(charge, most)
     }
 
     /// Returns whether one of the policies is a [`Pause`](crate::Pause).
@@ -185,7 +183,7 @@ impl HeldCharges {
                         return;
                     };
                     let (again, store) = (runtime.clone(), self.store.clone());
-                    store.spawn(runtime, async move {
+                    store.shared.spawn(runtime, async move {
                         let refunded = self.refunded(answer.await);
                         if let Some(tail) = tail.refunded(refunded) {
                             self.refund_tail(tail, Some(&again));
@@ -253,7 +251,7 @@ impl Takes {
                 let HeldCharges { store, mut charges } = held.clone().rebound_to(decision);
                 charges.retain(|charge| charge.demand.quota.is_concurrency());
                 let local = charges.iter_mut();
-                permits.extend(local.map(|charge| store.shared().adopt_permit(charge)));
+                permits.extend(local.map(|charge| store.shared.adopt_permit(charge)));
             }
         }
         permits
@@ -373,7 +371,9 @@ impl Drop for RefundGuard {
             (held.ask(Operation::Refund), &self.runtime)
         {
             // If it fails, the units stay taken.
-            held.store.spawn(runtime, async move { drop(answer.await) });
+            held.store
+                .shared
+                .spawn(runtime, async move { drop(answer.await) });
         }
     }
 }
@@ -381,12 +381,5 @@ impl Drop for RefundGuard {
 impl fmt::Debug for RefundGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.held.fmt(f)
-    }
-}
-
-impl fmt::Debug for HeldCharges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.charges.iter().map(|charge| &*charge.policy.text);
-        f.debug_list().entries(names).finish()
     }
 }

@@ -83,9 +83,7 @@ impl Demand {
         let cost = if quota.penalty().is_some() { 0 } else { cost };
         Self::new(quota, cost)
     }
-}
 
-impl Demand {
     /// Allows a debt of `units`, but at most the largest debt that the quota can have.
     pub(crate) fn may_owe(&mut self, units: u64) {
         let units = units.min(self.quota.most_debt());

@@ -155,29 +155,19 @@ impl Charge<'_> {
         self.demand.quota.permit_lifetime().unwrap_or_default()
     }
 
-    /// Returns the charge on this process's own buckets while the store fails; `None` if the
-    /// policy is not local then.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if this process's share of the quota can never grant the demand.
-    pub(crate) fn local(&self, operation: Operation) -> Option<Result<Charge<'_>, ExceedsShare>> {
+    /// Returns the charge on this process's own buckets while the store fails. `None` if the policy
+    /// is not local then, or if this process's share of the quota can never grant the demand.
+    pub(crate) fn local(&self, operation: Operation) -> Option<Charge<'_>> {
         let OnStoreFailure::Local { share_of } = self.on_store_failure else {
             return None;
         };
         let demand = match share_of {
-            1 => Some(Cow::Borrowed(&*self.demand)),
-            nodes => self.demand.share_of(operation, nodes).map(Cow::Owned),
+            1 => Cow::Borrowed(&*self.demand),
+            nodes => Cow::Owned(self.demand.share_of(operation, nodes)?),
         };
-        let charge = demand.map(|demand| self.with_demand(demand));
-        Some(charge.ok_or(ExceedsShare))
+        Some(self.with_demand(demand))
     }
-}
 
-/// A process's share of the quota can never grant the demand.
-pub(crate) struct ExceedsShare;
-
-impl Charge<'_> {
     /// Returns the policy's name.
     #[must_use]
     pub fn policy(&self) -> &str {

@@ -1,6 +1,6 @@
 //! A change on its way into the document.
 
-use std::{fmt, future::IntoFuture, pin::Pin, sync::Arc, time::SystemTime};
+use std::{future::IntoFuture, pin::Pin, sync::Arc, time::SystemTime};
 
 use super::{
     edit::Edit,
@@ -14,26 +14,36 @@ use super::{
 /// A new entry of a document. It is made when it is awaited.
 ///
 /// It replaces an earlier entry about the same: of the same policy and caller, for example.
+#[derive(Debug)]
 #[must_use = "an entry is made when it is awaited"]
 pub struct Change {
     held: Arc<Held>,
-    action: Result<Action, ControlError>,
+    entry: Result<Entry, ControlError>,
     until: Option<End>,
-    author: Option<String>,
-    reason: Option<String>,
-    label: Option<String>,
 }
 
 impl Change {
     pub(super) fn new(held: &Arc<Held>, action: Result<Action, ControlError>) -> Self {
         Self {
             held: Arc::clone(held),
-            action,
+            entry: action.map(|action| Entry {
+                action,
+                // Both times are read from the clock of Redis when the entry is made.
+                until: None,
+                created: SystemTime::UNIX_EPOCH,
+                author: None,
+                reason: None,
+                label: None,
+            }),
             until: None,
-            author: None,
-            reason: None,
-            label: None,
         }
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Entry)) -> Self {
+        if let Ok(entry) = &mut self.entry {
+            set(entry);
+        }
+        self
     }
 
     /// Sets when the entry ends: at a [`SystemTime`], or a [`Duration`](std::time::Duration) after
@@ -46,45 +56,34 @@ impl Change {
     }
 
     /// Names who makes the entry.
-    pub fn author(mut self, author: impl Into<String>) -> Self {
-        self.author = Some(author.into());
-        self
+    pub fn author(self, author: impl Into<String>) -> Self {
+        self.with(|entry| entry.author = Some(author.into()))
     }
 
     /// Records why: a ticket, for example.
-    pub fn because(mut self, reason: impl Into<String>) -> Self {
-        self.reason = Some(reason.into());
-        self
+    pub fn because(self, reason: impl Into<String>) -> Self {
+        self.with(|entry| entry.reason = Some(reason.into()))
     }
 
     /// Names the caller for people. The document has only a hash of the key, which cannot be read
     /// back.
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
-        self
+    pub fn label(self, label: impl Into<String>) -> Self {
+        self.with(|entry| entry.label = Some(label.into()))
     }
 
     async fn make(self) -> Result<(), ControlError> {
+        let entry = Box::new(self.entry?);
         let texts = [
-            ("author", &self.author),
-            ("reason", &self.reason),
-            ("label", &self.label),
+            ("author", &entry.author),
+            ("reason", &entry.reason),
+            ("label", &entry.label),
         ];
         for (name, text) in texts {
             let checked = text.as_deref().map_or(Ok(()), check_text);
             checked.map_err(|what| ControlError::invalid(format!("{name}: {what}")))?;
         }
-        let entry = Entry {
-            action: self.action?,
-            // Both times are read from the clock of Redis when the entry is made.
-            until: None,
-            created: SystemTime::UNIX_EPOCH,
-            author: self.author,
-            reason: self.reason,
-            label: self.label,
-        };
-        let (entry, until) = (Box::new(entry), self.until);
         self.held.follow();
+        let until = self.until;
         let edit = Edit::Put { entry, until };
         self.held.change(&edit).await.map(drop)
     }
@@ -96,14 +95,5 @@ impl IntoFuture for Change {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.make())
-    }
-}
-
-impl fmt::Debug for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Change")
-            .field("action", &self.action)
-            .field("until", &self.until)
-            .finish_non_exhaustive()
     }
 }

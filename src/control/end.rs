@@ -24,22 +24,18 @@ use crate::{
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End(EndKind);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EndKind {
-    At(SystemTime),
-    After(Duration),
+pub struct End {
+    /// `None`: it ends `wait` after it was made.
+    at: Option<SystemTime>,
+    wait: Duration,
 }
 
 impl End {
     /// Returns the end of an entry that is made now, as a document has it.
     pub(super) fn when_made(self, now: SystemTime) -> SystemTime {
-        let end = match self.0 {
-            EndKind::At(at) => at,
-            // An end that no clock can express becomes the last one, because a ban needs an end.
-            EndKind::After(wait) => now.checked_add(wait).unwrap_or(last_time()),
-        };
+        // An end that no clock can express becomes the last one, because a ban needs an end.
+        let later = || now.checked_add(self.wait).unwrap_or(last_time());
+        let end = self.at.unwrap_or_else(later);
         time(milliseconds(end)).unwrap_or(end)
     }
 }
@@ -65,12 +61,13 @@ impl FromStr for End {
 
 impl From<SystemTime> for End {
     fn from(at: SystemTime) -> Self {
-        Self(EndKind::At(at))
+        let (at, wait) = (Some(at), Duration::ZERO);
+        Self { at, wait }
     }
 }
 
 impl From<Duration> for End {
     fn from(wait: Duration) -> Self {
-        Self(EndKind::After(wait))
+        Self { at: None, wait }
     }
 }

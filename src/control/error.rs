@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-use crate::{ConfigError, StoreError};
+use crate::StoreError;
 
 /// A change of a [`Control`](super::Control) that was not made, or whose outcome is unknown.
 ///
@@ -14,9 +14,8 @@ pub struct ControlError(ErrorKind);
 pub(super) enum ErrorKind {
     Invalid(String),
     Unwritable(String),
-    Unreadable(String),
-    NotApplied(String),
-    Contended,
+    /// The document cannot be read, does not apply, or was changed by others each time.
+    Other(String),
     /// The store failed before anything was to be written.
     NotRead(StoreError),
     Store(StoreError),
@@ -54,8 +53,8 @@ impl ControlError {
         matches!(&self.0, ErrorKind::Invalid(_))
     }
 
-    pub(super) fn invalid(what: impl Into<String>) -> Self {
-        Self(ErrorKind::Invalid(what.into()))
+    pub(super) fn invalid(what: impl fmt::Display) -> Self {
+        Self(ErrorKind::Invalid(what.to_string()))
     }
 }
 
@@ -65,44 +64,20 @@ impl From<ErrorKind> for ControlError {
     }
 }
 
-impl From<ConfigError> for ControlError {
-    fn from(error: ConfigError) -> Self {
-        Self::invalid(error.to_string())
-    }
-}
-
-impl From<StoreError> for ControlError {
-    fn from(error: StoreError) -> Self {
-        Self(ErrorKind::Store(error))
-    }
-}
-
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            ErrorKind::Invalid(what) => f.write_str(what),
-            ErrorKind::Unwritable(why) => {
-                write!(f, "the control document cannot take this change: {why}; remove entries")
-            }
-            ErrorKind::Unreadable(why) => {
-                write!(f, "the control document was not changed, because it cannot be read: {why}")
-            }
-            ErrorKind::NotApplied(why) => {
-                write!(f, "the stored control document does not apply here: {why}")
-            }
-            ErrorKind::Contended => f.write_str(
-                "the control document was not changed, because others changed it each time; try again",
+            ErrorKind::Invalid(what) | ErrorKind::Other(what) => f.write_str(what),
+            ErrorKind::Unwritable(why) => write!(
+                f,
+                "the control document cannot take this change: {why}; remove entries"
             ),
-            ErrorKind::NotRead(error) => {
-                write!(f, "the control document cannot be read: {error}")
-            }
+            ErrorKind::NotRead(error) => write!(f, "the control document cannot be read: {error}"),
             ErrorKind::Store(error) if error.may_have_run() => write!(
                 f,
                 "the control document may have been changed, because no answer came: {error}"
             ),
-            ErrorKind::Store(error) => {
-                write!(f, "the control document was not changed: {error}")
-            }
+            ErrorKind::Store(error) => write!(f, "the control document was not changed: {error}"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The document as a process holds it, and who follows it. `sync.rs` has how it is read and
-//! changed.
+//! The document as a process holds it, who follows it, and where its text is kept. `sync.rs` has how
+//! it is read and changed.
 
 use std::{
     fmt,
@@ -11,9 +11,8 @@ use arc_swap::{ArcSwap, Guard};
 use tokio::{runtime::Handle, time::sleep};
 
 use super::{
-    document::Document,
+    document::{Document, head},
     error::{ControlError, ErrorKind},
-    source::Source,
     state::State,
 };
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
     fingerprint::Secret,
     metrics::store::StoreMetrics,
     overrides::Overrides,
+    store::StoreFuture,
     util::{lock::lock, random::random_between, task::AbortOnDrop},
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct Held {
     pub(super) overrides: ArcSwap<Overrides>,
     /// Held while a version takes effect, so that each follows the one before.
     pub(super) subscribers: Mutex<Vec<Weak<dyn Subscriber>>>,
-    task: Mutex<Option<AbortOnDrop<()>>>,
+    task: Mutex<Option<AbortOnDrop>>,
 }
 
 impl Held {
@@ -111,7 +111,10 @@ impl Held {
         read?;
         match self.state().rejected.clone() {
             None => Ok(()),
-            Some(why) => Err(ErrorKind::NotApplied(why).into()),
+            Some(why) => {
+                let why = format!("the stored control document does not apply here: {why}");
+                Err(ErrorKind::Other(why).into())
+            }
         }
     }
 
@@ -180,8 +183,47 @@ async fn follow(held: Weak<Held>) {
 
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control")
+        f.debug_struct("Held")
             .field("version", &self.document().version)
             .finish_non_exhaustive()
+    }
+}
+
+/// Keeps the text of a document. It is empty if there is none.
+pub(crate) trait Source: Send + Sync {
+    /// Reads the first [`HEAD_BYTES`](super::HEAD_BYTES) bytes, which are different for each
+    /// text.
+    fn head(&self) -> StoreFuture<Vec<u8>>;
+
+    /// Reads the text. If it is longer than [`MAX_BYTES`](super::MAX_BYTES), one byte more than
+    /// these.
+    fn text(&self) -> StoreFuture<Vec<u8>>;
+
+    /// Replaces a text that has this head. Returns `false` if it has another one.
+    fn replace(&self, head: Vec<u8>, text: Vec<u8>) -> StoreFuture<bool>;
+}
+
+/// Keeps the text in this process.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Vec<u8>>);
+
+impl Source for Memory {
+    fn head(&self) -> StoreFuture<Vec<u8>> {
+        let head = head(&lock(&self.0)).to_vec();
+        Box::pin(async { Ok(head) })
+    }
+
+    fn text(&self) -> StoreFuture<Vec<u8>> {
+        let text = lock(&self.0).clone();
+        Box::pin(async { Ok(text) })
+    }
+
+    fn replace(&self, expected: Vec<u8>, text: Vec<u8>) -> StoreFuture<bool> {
+        let mut kept = lock(&self.0);
+        let is_expected = head(&kept) == expected;
+        if is_expected {
+            *kept = text;
+        }
+        Box::pin(async move { Ok(is_expected) })
     }
 }

@@ -14,16 +14,13 @@
 mod applied;
 mod caller;
 mod change;
-mod compile;
 mod document;
 mod edit;
 mod end;
 mod entry;
 mod error;
 mod held;
-mod source;
 mod state;
-mod status;
 mod sync;
 #[cfg(test)]
 #[allow(
@@ -35,7 +32,7 @@ mod sync;
 mod tests;
 mod wire;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 pub use self::caller::Caller;
 pub(crate) use self::held::{Held, Subscriber};
@@ -44,18 +41,18 @@ pub use self::{
     end::End,
     entry::{Action, Entry},
     error::ControlError,
-    status::Status,
+    state::Status,
 };
 #[cfg(feature = "redis")]
 pub(crate) use self::{
     document::{HEAD_BYTES, MAX_BYTES},
-    source::Source,
+    held::Source,
 };
-use self::{edit::Edit, entry::Subject, source::Memory};
+use self::{edit::Edit, entry::Subject, held::Memory};
 pub use crate::overrides::Mode;
 use crate::{
     Clock, ConfigError, Fingerprint, Key, List, Quota,
-    clock::WallClock,
+    clock::SystemClock,
     fingerprint::Secret,
     lists,
     overrides::Overrides,
@@ -114,7 +111,7 @@ use crate::{
 /// reason takes about 150 bytes. A change that would exceed that is an error.
 ///
 /// Cloning is cheap and shares the document.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Control(Arc<Held>);
 
 impl Control {
@@ -123,7 +120,7 @@ impl Control {
     /// Its entries end while a Tokio runtime is running in which one of its methods was called.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self::in_memory_with(Arc::new(WallClock))
+        Self::in_memory_with(Arc::new(SystemClock::new()))
     }
 
     pub(crate) fn in_memory_with(clock: Arc<dyn Clock>) -> Self {
@@ -134,7 +131,7 @@ impl Control {
     /// Creates a document that never changes.
     pub(crate) fn fixed(overrides: Arc<Overrides>) -> Self {
         let source = Box::new(Memory::default());
-        let held = Held::new(source, Arc::new(WallClock), Secret::default());
+        let held = Held::new(source, Arc::new(SystemClock::new()), Secret::default());
         held.overrides.store(overrides);
         Self(held)
     }
@@ -238,8 +235,8 @@ impl Control {
     ///
     /// Returns an error if it is neither, or if the document cannot be changed.
     pub async fn unlist_ip(&self, range: &str) -> Result<bool, ControlError> {
-        let range = lists::range(range)?.to_string();
-        self.remove(Subject::Ip(range)).await
+        let range = lists::range(range).map_err(ControlError::invalid)?;
+        self.remove(Subject::Ip(range.to_string())).await
     }
 
     /// Removes a key from the lists of the document. Returns whether it was on one.
@@ -328,7 +325,7 @@ impl Control {
     }
 
     fn list_ip(&self, list: List, range: &str) -> Change {
-        let range = lists::range(range).map_err(ControlError::from);
+        let range = lists::range(range).map_err(ControlError::invalid);
         self.change(range.map(|range| Action::ListIp {
             list,
             range: range.to_string(),
@@ -339,7 +336,7 @@ impl Control {
         let key = self.fingerprint(key);
         let everyone = self.fingerprint(Key::everyone());
         self.change(match key == everyone {
-            true => Err(lists::lists_every_caller().into()),
+            true => Err(ControlError::invalid(lists::lists_every_caller())),
             false => Ok(Action::ListKey { list, key }),
         })
     }
@@ -368,12 +365,6 @@ pub(crate) fn write_again(text: &[u8]) -> Result<Vec<u8>, String> {
 fn policy_name(name: &str) -> Result<String, ControlError> {
     match is_name(name) {
         true => Ok(name.to_owned()),
-        false => Err(invalid_policy_name(name).into()),
-    }
-}
-
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        false => Err(ControlError::invalid(invalid_policy_name(name))),
     }
 }

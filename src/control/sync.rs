@@ -113,7 +113,7 @@ impl Held {
             }
             Ok(false) => false,
             Err(error) if error.may_have_run() && self.finds(&next).await => true,
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(ErrorKind::Store(error).into()),
         };
         if is_written && lacking > 0 {
             telemetry::control_restored(lacking, self.document().version);
@@ -146,7 +146,11 @@ impl Held {
             }
             let _turn = self.turn.lock().await;
             let text = self.source.text().await.map_err(ErrorKind::NotRead)?;
-            self.take(&text).map_err(ErrorKind::Unreadable)?;
+            self.take(&text).map_err(|why| {
+                ErrorKind::Other(format!(
+                    "the control document was not changed, because it cannot be read: {why}"
+                ))
+            })?;
             let (known, now) = (self.document(), self.now());
             let edited = edit.apply(&known, now)?;
             let (next, is_changed) = match edited {
@@ -158,6 +162,8 @@ impl Held {
                 return Ok(is_changed);
             }
         }
-        Err(ErrorKind::Contended.into())
+        let why =
+            "the control document was not changed, because others changed it each time; try again";
+        Err(ErrorKind::Other(why.to_owned()).into())
     }
 }

@@ -117,46 +117,42 @@ impl WireChange {
         let quota = quota.map_err(|error| error.to_string())?;
         let mode = self.mode.as_deref().map(mode).transpose()?;
 
-        if self.removed {
-            let is_bare = quota.is_none() && mode.is_none() && until.is_none() && !has_texts;
-            let subject = match (self.kind, policy, key, ip) {
-                _ if !is_bare => None,
-                (Kind::Override, Some(policy), Some(key), None) => {
-                    Some(Subject::Override(policy, key))
-                }
-                (Kind::Ban, Some(policy), Some(key), None) => Some(Subject::Ban(policy, key)),
-                (Kind::Mode, Some(policy), None, None) => Some(Subject::Mode(policy)),
-                (Kind::Listed, None, Some(key), None) => Some(Subject::Key(key)),
-                (Kind::Listed, None, None, Some(range)) => Some(Subject::Ip(range)),
-                _ => None,
-            };
-            let ms = self.changed_ms;
-            return Ok((subject.ok_or(OTHER_FIELDS)?, Last::Removed { ms }));
-        }
         let list = match self.kind {
             Kind::Allow => Some(List::Allow),
             Kind::Deny => Some(List::Deny),
             _ => None,
         };
-        let action = match (self.kind, list, (policy, key, ip), (quota, mode)) {
-            (Kind::Override, _, (Some(policy), Some(caller), None), (Some(quota), None)) => {
-                Action::Override {
-                    policy,
-                    caller,
-                    quota,
-                }
+        let subject = match (self.kind, policy, key, ip) {
+            (Kind::Override, Some(policy), Some(key), None) => Subject::Override(policy, key),
+            (Kind::Ban, Some(policy), Some(key), None) => Subject::Ban(policy, key),
+            (Kind::Mode, Some(policy), None, None) => Subject::Mode(policy),
+            (Kind::Listed | Kind::Allow | Kind::Deny, None, Some(key), None) => Subject::Key(key),
+            (Kind::Listed | Kind::Allow | Kind::Deny, None, None, Some(range)) => {
+                Subject::Ip(range)
             }
-            (Kind::Ban, _, (Some(policy), Some(caller), None), (None, None)) => {
+            _ => return Err(OTHER_FIELDS.to_owned()),
+        };
+        if self.removed {
+            let is_bare = quota.is_none() && mode.is_none() && until.is_none() && !has_texts;
+            let ms = self.changed_ms;
+            return match is_bare && list.is_none() {
+                true => Ok((subject, Last::Removed { ms })),
+                false => Err(OTHER_FIELDS.to_owned()),
+            };
+        }
+        let action = match (subject, list, quota, mode) {
+            (Subject::Override(policy, caller), _, Some(quota), None) => Action::Override {
+                policy,
+                caller,
+                quota,
+            },
+            (Subject::Ban(policy, caller), _, None, None) => {
                 let action = Action::Ban { policy, caller };
                 until.map(|_| action).ok_or("a ban without an end")?
             }
-            (Kind::Mode, _, (Some(policy), None, None), (None, Some(mode))) => {
-                Action::Mode { policy, mode }
-            }
-            (_, Some(list), (None, None, Some(range)), (None, None)) => {
-                Action::ListIp { list, range }
-            }
-            (_, Some(list), (None, Some(key), None), (None, None)) => Action::ListKey { list, key },
+            (Subject::Mode(policy), _, None, Some(mode)) => Action::Mode { policy, mode },
+            (Subject::Ip(range), Some(list), None, None) => Action::ListIp { list, range },
+            (Subject::Key(key), Some(list), None, None) => Action::ListKey { list, key },
             _ => return Err(OTHER_FIELDS.to_owned()),
         };
         let entry = Entry {

@@ -6,10 +6,17 @@ use super::{Charges, Engine};
 use crate::{
     Algorithm, Decision, Key, List, Quota, Refund, StoreError,
     charge::{Charge, Demand, Operation},
-    error::StoreErrorKind,
     quota::penalty::whole_ms,
     store::checked::Checked,
 };
+
+/// The error of a check for units where all policies are penalties.
+pub(crate) const ONLY_PENALTIES: &str =
+    "a `Penalty` grants no units; use `check(..)`, `strike(..)` or `reset(..)`";
+
+/// The error of a check for permits.
+pub(crate) const ONLY_ACQUIRED: &str =
+    "permits of a `Concurrency` policy can only be acquired; use `acquire(..)`";
 
 /// The buckets of one caller: one for each policy that applies to it.
 ///
@@ -222,9 +229,9 @@ impl Buckets {
     ) -> Result<Decision, StoreError> {
         let is_meant = |quota: &Quota| quota.algorithm() == algorithm;
         if self.check_any(is_meant).is_err() {
-            return Err(StoreError::new(match algorithm {
-                Algorithm::Pause => StoreErrorKind::NoPause,
-                _ => StoreErrorKind::NoPenalty,
+            return Err(StoreError::unsupported(match algorithm {
+                Algorithm::Pause => "no policy is a `Pause`; add one to pause keys",
+                _ => "no policy is a `Penalty`; add one to ban callers",
             }));
         }
         let demand = |charge: &Charge<'_>| Demand::new(charge.demand.quota.clone(), cost);
@@ -246,10 +253,10 @@ impl Buckets {
         if quotas.clone().any(|quota| is_meant(quota)) {
             return Ok(());
         }
-        Err(StoreError::new(
+        Err(StoreError::unsupported(
             match quotas.any(|quota| quota.is_concurrency()) {
-                true => StoreErrorKind::Unsupported,
-                false => StoreErrorKind::OnlyPenalties,
+                true => ONLY_ACQUIRED,
+                false => ONLY_PENALTIES,
             },
         ))
     }

@@ -4,45 +4,30 @@
 //! first settlement wins. Units that are unsettled when the last owner leaves are charged in full.
 //! A penalty holds nothing, so it then gets no strike.
 
-mod hold;
 mod reserved;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod tests;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub use self::hold::Hold;
-pub use self::reserved::{Reserved, Settled};
+pub use self::reserved::{Hold, Reserved, Settled};
 pub(crate) use crate::store::context::unsettled::Settlement;
 use crate::{
     Decision, Source, StoreError,
     charge::{Charge, Operation},
     metrics::Recorder,
-    store::{
-        Answer,
-        context::unsettled::{Confirmed, Held},
-        handle::StoreHandle,
-    },
+    store::{Answer, context::unsettled::Held, handle::StoreHandle},
 };
-
-/// How a policy is settled.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Terms {
-    /// How many units its buckets may owe.
-    pub(crate) debt: u64,
-    /// Whether its requests are settled although they hold nothing: a settlement is a debit, of 1
-    /// unit if it is in full.
-    pub(crate) is_debited: bool,
-}
 
 /// The units that one request holds. Clones share them. When the last clone is dropped, unsettled
 /// units are charged in full.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Holds(Arc<Owned>);
 
+#[derive(Debug)]
 struct Owned {
     /// Where the units are held.
     source: Source,
@@ -52,23 +37,25 @@ struct Owned {
 
 impl Holds {
     /// Takes over the units that a decision about these charges holds. Those of shadow policies may
-    /// be known later. `terms` are those of a bucket's policy. `recorder` counts the bans that
-    /// settlements start. `None`: no policy is settled.
+    /// be known later. `terms` returns how many units the buckets of a policy may owe, and whether
+    /// its requests are settled although they hold nothing: then a settlement is a debit, of 1 unit
+    /// if it is in full. `recorder` counts the bans that settlements start. `None`: no policy is
+    /// settled.
     pub(crate) fn new(
         store: &StoreHandle,
         charges: &[Charge<'_>],
         shadows: &[Charge<'_>],
         decision: &Decision,
-        terms: impl Fn(&Charge<'_>) -> Terms,
+        terms: impl Fn(&Charge<'_>) -> (u64, bool),
         recorder: &Arc<Recorder>,
     ) -> Option<Self> {
         let mut all = SmallVec::new();
         let held = |store: &StoreHandle, charge: &Charge<'_>, recorder: Option<&Arc<Recorder>>| {
-            let Terms { debt, is_debited } = terms(charge);
+            let (debt, is_debited) = terms(charge);
             let recorder = recorder.filter(|_| is_debited).cloned();
             let is_settled = charge.demand.hold.is_some() || is_debited;
             is_settled
-                .then(|| Held::new(store.shared(), charge.clone().into_owned(), debt, recorder))
+                .then(|| Held::new(&store.shared, charge.clone().into_owned(), debt, recorder))
         };
         // A request that is denied may have been admitted by a shadow policy.
         for (charge, outcome) in shadows.iter().zip(decision.shadows()) {
@@ -90,7 +77,7 @@ impl Holds {
             Source::Store => add(store, charges),
             Source::Local => {
                 let local = charges.iter();
-                let local = local.filter_map(|charge| charge.local(Operation::Take)?.ok());
+                let local = local.filter_map(|charge| charge.local(Operation::Take));
                 add(&store.local(), &local.collect::<Vec<_>>());
             }
             Source::List | Source::Cache | Source::Lease | Source::StoreFailure => {}
@@ -125,7 +112,7 @@ impl Holds {
     ) -> Result<Decision, StoreError> {
         let held = self.0.held.iter();
         let answers = held.filter_map(|held| held.settle_and_wait(settlement));
-        let answers: SmallVec<[Answer<Confirmed>; 1]> = answers.collect();
+        let answers: SmallVec<[Answer<Option<Decision>>; 1]> = answers.collect();
         let (mut decisions, mut error) = (Vec::new(), None);
         for answer in answers {
             match answer.wait().await {
@@ -139,7 +126,7 @@ impl Holds {
 
     /// Returns the units of a policy that a full settlement charges. `None`: it is not settled.
     pub(crate) fn units(&self, policy: &str) -> Option<u64> {
-        self.held(policy).map(|held| held.units())
+        self.held(policy).map(|held| held.units)
     }
 
     /// Returns the settlement of a policy.
@@ -153,11 +140,5 @@ impl Drop for Owned {
         for held in &self.held {
             held.settle_as_left();
         }
-    }
-}
-
-impl fmt::Debug for Holds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.0.held).finish()
     }
 }

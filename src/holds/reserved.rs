@@ -1,6 +1,8 @@
-//! Units that [`Limiter::reserve`](crate::Limiter::reserve) holds.
+//! Units that [`Limiter::reserve`](crate::Limiter::reserve) holds, and those that a handler settles.
 
-use std::{fmt, mem};
+use std::mem;
+
+use smallvec::SmallVec;
 
 use super::{Holds, Settlement};
 use crate::{Decision, StoreError, admission::refund::HeldPermits};
@@ -31,6 +33,7 @@ use crate::{Decision, StoreError, admission::refund::HeldPermits};
 /// assert_eq!(reserved.release().await?.charged(), 0);
 /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
 /// ```
+#[derive(Debug)]
 #[must_use = "it may be a denial: check `is_allowed()`; dropping it charges its units"]
 pub struct Reserved {
     decision: Decision,
@@ -121,15 +124,6 @@ impl Drop for Reserved {
     }
 }
 
-impl fmt::Debug for Reserved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reserved")
-            .field("decision", &self.decision)
-            .field("holds", &self.holds)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The outcome of a settlement: of [`Reserved::settle`] or [`Reserved::release`].
 ///
 /// You may ignore it: a settlement is never denied, because its units have been used.
@@ -155,5 +149,72 @@ impl Settled {
     /// settled: none after a denial.
     pub const fn decision(&self) -> &Decision {
         &self.0
+    }
+}
+
+/// Settles the held units of a request, from its handler.
+///
+/// A layer with policies that [hold units](crate::Policy::hold_for) puts it into the extensions of each
+/// request that it forwards. It is there even if the request holds no units: because no such policy
+/// applies, a [list](crate::Lists) allows the caller, or the store failed.
+///
+/// A handler that knows the use of the request settles it. The first settlement of a policy wins.
+/// Units that are not settled when the last clone is dropped and the response has ended are charged
+/// in full.
+///
+/// It is a handle: clones belong to the same request, and may move into a stream or a task. No
+/// method waits for the store.
+///
+/// ```
+/// use axum::Extension;
+/// use tower_throttle::Hold;
+///
+/// async fn complete(Extension(hold): Extension<Hold>, prompt: String) -> String {
+///     let (reply, tokens) = (prompt.to_uppercase(), 17); // of the language model
+///     hold.settle("tokens", tokens);
+///     reply
+/// }
+/// ```
+///
+/// Under stacked layers it has the policies of all of them. If two have one name, it settles the
+/// policy of the inner layer.
+#[derive(Clone, Debug)]
+pub struct Hold(SmallVec<[Holds; 1]>);
+
+impl Hold {
+    /// Creates the handle of a request. `outer`: that of the layers around this one.
+    pub(crate) fn new(holds: Option<Holds>, outer: Option<&Self>) -> Self {
+        let mut all: SmallVec<[Holds; 1]> = holds.into_iter().collect();
+        all.extend(outer.into_iter().flat_map(|outer| outer.0.iter().cloned()));
+        Self(all)
+    }
+
+    fn holds(&self, policy: &str) -> Option<&Holds> {
+        self.0.iter().find(|holds| holds.units(policy).is_some())
+    }
+
+    /// Charges `units` to a policy, and releases the rest of the hold. Units above the hold are a
+    /// debt, up to the policy's [`max_debt`](crate::Policy::max_debt).
+    ///
+    /// Returns `false` if it has no effect, because the policy was settled before, or because this
+    /// request holds no units of it.
+    pub fn settle(&self, policy: &str, units: u64) -> bool {
+        let holds = self.holds(policy);
+        holds.is_some_and(|holds| holds.settle(policy, Settlement::Units(units)))
+    }
+
+    /// Releases all held units of a policy, so that the request costs nothing. Returns the same as
+    /// [`settle`](Self::settle).
+    pub fn release(&self, policy: &str) -> bool {
+        let holds = self.holds(policy);
+        holds.is_some_and(|holds| holds.settle(policy, Settlement::Release))
+    }
+
+    /// Returns the units that are charged to a policy if it is not settled. `None` if this request
+    /// holds no units of it: the policy does not hold, did not apply, or allowed the request while the
+    /// store failed.
+    #[must_use]
+    pub fn units(&self, policy: &str) -> Option<u64> {
+        self.holds(policy)?.units(policy)
     }
 }

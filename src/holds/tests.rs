@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Holds, Settlement, Terms};
+use super::{Holds, Settlement};
 use crate::{
     Decision, FixedWindow, Key, MemoryStore, Policy, StoreError,
     admission::refund::{HeldCharges, RefundGuard},
@@ -27,7 +27,7 @@ fn compile(policy: &Policy) -> Compiled {
 }
 
 /// Holds this many units, or charges nothing if the policy does not hold.
-fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Holds {
+fn hold(store: &StoreHandle, policy: &Compiled, units: u64, is_debited: bool) -> Holds {
     let cost = if policy.demand.hold.is_some() {
         units
     } else {
@@ -42,7 +42,15 @@ fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Hol
     };
     assert!(decision.is_allowed());
     let recorder = Recorder::new(None, "api".into(), [&policy.name], None, None);
-    Holds::new(store, &charges, &[], &decision, |_| terms, &recorder).expect("a hold")
+    Holds::new(
+        store,
+        &charges,
+        &[],
+        &decision,
+        |_| (0, is_debited),
+        &recorder,
+    )
+    .expect("a hold")
 }
 
 fn charged(store: &StoreHandle, policy: &Compiled) -> u64 {
@@ -61,7 +69,7 @@ fn of_many_settlements_at_once_exactly_one_wins() {
     let policy = compile(&policy().hold_for(LIFETIME));
     for round in 0..200 {
         let store = StoreHandle::new(Arc::new(MemoryStore::new()));
-        let holds = hold(&store, &policy, 100, Terms::default());
+        let holds = hold(&store, &policy, 100, false);
         let (together, winners) = (Barrier::new(THREADS as usize), Mutex::new(Vec::new()));
         thread::scope(|scope| {
             for units in 1..=THREADS {
@@ -95,32 +103,8 @@ fn of_many_settlements_at_once_exactly_one_wins() {
 }
 
 #[test]
-fn the_drop_of_the_last_clone_settles_in_full() {
-    let policy = compile(&policy().hold_for(LIFETIME));
-    let store = StoreHandle::new(Arc::new(MemoryStore::new()));
-    let holds = hold(&store, &policy, 100, Terms::default());
-    let clones: Vec<Holds> = (0..10).map(|_| holds.clone()).collect();
-    assert!(!holds.settle("bytes", Settlement::Release));
-    assert_eq!(
-        (holds.units("bytes"), holds.units("tokens")),
-        (None, Some(100))
-    );
-    drop(holds);
-    assert_eq!(store.metrics().unsettled_units, 100);
-    drop(clones);
-    assert_eq!(store.metrics().unsettled_units, 0);
-    let settlements = store.metrics().settlements;
-    assert_eq!((settlements.charged, settlements.total()), (1, 1));
-    assert_eq!(charged(&store, &policy), 100);
-}
-
-#[test]
 fn a_policy_that_cannot_hold_is_debited() {
     let policy = compile(&policy());
-    let terms = Terms {
-        debt: 0,
-        is_debited: true,
-    };
     for (settlement, expected) in [
         (Settlement::Full, 1),
         (Settlement::Release, 0),
@@ -128,26 +112,12 @@ fn a_policy_that_cannot_hold_is_debited() {
         (Settlement::Units(5_000), 1_000),
     ] {
         let store = StoreHandle::new(Arc::new(MemoryStore::new()));
-        let holds = hold(&store, &policy, 0, terms);
+        let holds = hold(&store, &policy, 0, true);
         assert_eq!(holds.units("tokens"), Some(1));
         assert!(holds.settle("tokens", settlement));
         drop(holds);
         assert_eq!(charged(&store, &policy), expected, "{settlement:?}");
     }
-}
-
-/// A policy of no cost holds nothing, and is charged with what was used.
-#[test]
-fn what_holds_nothing_is_charged_afterwards() {
-    let policy = compile(&policy().hold_for(LIFETIME));
-    let store = StoreHandle::new(Arc::new(MemoryStore::new()));
-    let terms = Terms::default();
-    drop(hold(&store, &policy, 0, terms));
-    assert_eq!(charged(&store, &policy), 0);
-    assert!(hold(&store, &policy, 0, terms).settle("tokens", Settlement::Units(30)));
-    assert_eq!(charged(&store, &policy), 30);
-    let settlements = store.metrics().settlements;
-    assert_eq!((settlements.released, settlements.charged), (1, 1));
 }
 
 #[test]
@@ -204,7 +174,7 @@ async fn an_extension_that_was_not_sent_is_tried_again() {
     });
     let policy = compile(&policy().hold_for(LIFETIME));
     let store = StoreHandle::new(Arc::clone(&broken) as Arc<dyn Store>);
-    let holds = hold(&store, &policy, 100, Terms::default());
+    let holds = hold(&store, &policy, 100, false);
     for _ in 0..200 {
         clock.advance(Duration::from_millis(50));
         tokio::time::advance(Duration::from_millis(50)).await;

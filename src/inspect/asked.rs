@@ -18,7 +18,7 @@ use crate::{
 
 /// A policy that an operator asks about a caller.
 pub(crate) struct Asked<'a> {
-    policy: &'a Compiled,
+    pub(super) policy: &'a Compiled,
     /// `None`: the control document has switched it off.
     enforcement: Option<Enforcement>,
     is_shared: bool,
@@ -32,11 +32,13 @@ pub(crate) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// `demand`: what a check asks of the bucket, if an operator gives the caller this quota.
+    /// `list`: the one that the caller is on. `demand`: what a check asks of the bucket, if an
+    /// operator gives the caller this quota.
     pub(crate) fn new(
         terms: Terms<'a, '_>,
         store: &StoreHandle,
         key: Result<Key, String>,
+        list: Option<List>,
         demand: impl FnOnce(Option<&Interned<Quota>>) -> Result<Demand, String>,
     ) -> Self {
         let Terms {
@@ -60,15 +62,10 @@ impl<'a> Asked<'a> {
             is_shared: counts_by.is_everyone(),
             key,
             ban,
-            list: None,
+            list,
             charge,
             tiers,
         }
-    }
-
-    /// Adds the list that the caller is on.
-    pub(crate) fn on(self, list: Option<List>) -> Self {
-        Self { list, ..self }
     }
 
     /// Returns what the store calls the caller, or why its key is not known.
@@ -162,7 +159,7 @@ pub(super) async fn look_up(
                 let check = Check::new(Operation::Peek, slice::from_ref(charge));
                 bucket(match asked.mode() {
                     Mode::Enforce => store.check(&check).wait().await,
-                    Mode::Shadow | Mode::Off => store.shared().check(&check).wait().await,
+                    Mode::Shadow | Mode::Off => store.shared.check(&check).wait().await,
                 })
             }
         });
@@ -175,7 +172,7 @@ pub(super) async fn look_up(
 
 /// Returns whether the store finds the bucket, which a fingerprint may name.
 fn is_found(charge: &Charge<'_>, store: &StoreHandle) -> bool {
-    Fingerprint::of_key(&charge.key).is_none() || store.storage_key(charge).is_some()
+    Fingerprint::of_key(charge.key.as_bytes()).is_none() || store.storage_key(charge).is_some()
 }
 
 fn bucket(answer: Result<Decision, StoreError>) -> Result<Bucket, String> {

@@ -1,6 +1,6 @@
 //! [`Inspectable`]: what has layers and limiters to look at.
 
-use std::{sync::Arc, time::SystemTime};
+use std::time::SystemTime;
 
 use super::Inspect;
 use crate::control::Control;
@@ -39,20 +39,6 @@ pub trait Inspectable: Send + Sync + 'static {
     /// Returns which version of a file is in force, if they are from a file.
     fn file_status(&self) -> Option<FileStatus> {
         None
-    }
-}
-
-impl<T: Inspectable + ?Sized> Inspectable for Arc<T> {
-    fn inspect_all(&self) -> Vec<Inspect> {
-        (**self).inspect_all()
-    }
-
-    fn control(&self) -> Option<Control> {
-        (**self).control()
-    }
-
-    fn file_status(&self) -> Option<FileStatus> {
-        (**self).file_status()
     }
 }
 

@@ -33,7 +33,6 @@
 //! [admin page]: https://docs.rs/tower-throttle-admin
 
 mod asked;
-mod explained;
 mod inspectable;
 mod state;
 #[cfg(all(test, feature = "redis", feature = "testing"))]
@@ -44,9 +43,8 @@ use std::{fmt, sync::Arc};
 
 pub(crate) use self::{asked::Asked, state::end_of_ban};
 pub use self::{
-    explained::{ExplainedPolicy, Explanation},
     inspectable::{FileStatus, Inspectable},
-    state::{Bucket, CallerState, PolicyState, ResetBucket},
+    state::{Bucket, CallerState, ExplainedPolicy, Explanation, PolicyState, ResetBucket},
 };
 use crate::{
     Fingerprint, Key, Quota, RecentDenial, StoreError, TopDenied,
@@ -72,14 +70,8 @@ pub struct Inspect(Arc<dyn Inspected>);
 pub(crate) trait Inspected: HasEngine {
     fn terms<'a, 'o>(&'a self, overrides: &'o SeenOverrides) -> Vec<Terms<'a, 'o>>;
 
-    /// Returns what is asked about a caller, under one policy or under all. `tier`: the quota, where
-    /// each request chooses it.
-    fn asked(
-        &self,
-        caller: &Caller,
-        policy: Option<&str>,
-        tier: Option<&Interned<Quota>>,
-    ) -> Vec<Asked<'_>>;
+    /// Returns what each policy is asked about a caller.
+    fn asked(&self, caller: &Caller) -> Vec<Asked<'_>>;
 }
 
 /// The terms of a policy, beyond its own settings.
@@ -95,21 +87,21 @@ pub(crate) struct Terms<'a, 'o> {
 impl Engine {
     /// Returns the key of a denied caller, if this is its fingerprint and the store needs the key.
     pub(crate) fn known_key(&self, key: Key) -> Key {
-        let fingerprint = Fingerprint::of_key(&key);
+        let fingerprint = Fingerprint::of_key(key.as_bytes());
         let known = fingerprint.and_then(|caller| self.recorder.offenders.key_of(caller));
         known.unwrap_or(key)
     }
 }
 
 impl Inspect {
-    pub(crate) fn new(of: Arc<impl Inspected + 'static>) -> Self {
+    pub(crate) fn new(of: Arc<impl Inspected>) -> Self {
         Self(of)
     }
 
     /// Returns its name. Others may have the same one.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.0.engine().recorder.name()
+        &self.0.engine().recorder.name
     }
 
     /// Returns `"layer"` or `"limiter"`.
@@ -121,8 +113,8 @@ impl Inspect {
     /// Returns whether it follows this control document.
     #[must_use]
     pub fn follows(&self, control: &Control) -> bool {
-        let own = self.0.engine().store.control();
-        own.is_some_and(|own| own.is(control))
+        let own = &self.0.engine().store.control;
+        own.as_ref().is_some_and(|own| own.is(control))
     }
 
     /// Returns all policies, including those that a control document has switched off.
@@ -141,7 +133,7 @@ impl Inspect {
         caller: &Caller,
         policy: &str,
     ) -> Option<Result<Fingerprint, String>> {
-        let asked = self.0.asked(caller, Some(policy), None);
+        let asked = self.asked(caller, Some(policy));
         asked
             .first()
             .map(|asked| asked.fingerprint(&self.0.engine().store))
@@ -153,22 +145,10 @@ impl Inspect {
     /// Each policy is peeked at separately, so that each shows its own state whatever the others
     /// decide. That takes and writes nothing.
     pub async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
-        self.look_up_in_tier(caller, policy, None).await
-    }
-
-    /// Looks a caller up, as [`look_up`](Self::look_up) does. Policies whose quota each request chooses
-    /// are asked under this one, such as one of [`tiers`](PolicyState::tiers).
-    pub async fn look_up_in_tier(
-        &self,
-        caller: &Caller,
-        policy: Option<&str>,
-        tier: Option<Quota>,
-    ) -> Vec<CallerState> {
         let engine = self.0.engine();
-        let tier = tier.map(|tier| Interned::Shared(Arc::new(tier)));
-        let asked = self.0.asked(caller, policy, tier.as_ref());
+        let asked = self.asked(caller, policy);
         let mut states = asked::look_up(self.name(), &engine.store, asked).await;
-        if let Some(control) = engine.store.control() {
+        if let Some(control) = &engine.store.control {
             let entries = control.entries();
             for state in &mut states {
                 state.add_entries(&entries, caller.address());
@@ -180,7 +160,8 @@ impl Inspect {
     /// Resets a caller's buckets, including those of shadow policies and of policies that are off,
     /// and lifts the bans of penalties. Returns what was reset: a policy is left out if its key is
     /// not known, and one whose bucket all callers share unless it is named. A policy whose quota
-    /// depends on the request loses the buckets of all quotas that this process knows.
+    /// depends on the request loses the buckets of all quotas that this process knows, or only that of
+    /// the caller's [tier](Caller::in_tier).
     ///
     /// # Errors
     ///
@@ -190,24 +171,14 @@ impl Inspect {
         caller: &Caller,
         policy: Option<&str>,
     ) -> Result<Vec<ResetBucket>, StoreError> {
-        self.reset_in_tier(caller, policy, None).await
+        let asked = self.asked(caller, policy);
+        asked::reset(&self.0.engine().store, &asked, policy.is_some()).await
     }
 
-    /// Resets a caller's buckets, as [`reset`](Self::reset) does. Policies whose quota each request chooses
-    /// lose the buckets of this quota only, as [`look_up_in_tier`](Self::look_up_in_tier) finds them.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`reset`](Self::reset).
-    pub async fn reset_in_tier(
-        &self,
-        caller: &Caller,
-        policy: Option<&str>,
-        tier: Option<Quota>,
-    ) -> Result<Vec<ResetBucket>, StoreError> {
-        let tier = tier.map(|tier| Interned::Shared(Arc::new(tier)));
-        let asked = self.0.asked(caller, policy, tier.as_ref());
-        asked::reset(&self.0.engine().store, &asked, policy.is_some()).await
+    fn asked(&self, caller: &Caller, policy: Option<&str>) -> Vec<Asked<'_>> {
+        let mut asked = self.0.asked(caller);
+        asked.retain(|asked| policy.is_none_or(|policy| *asked.policy.name.text == *policy));
+        asked
     }
 
     /// Returns what it has counted: see [`metrics`](crate::metrics).
@@ -231,34 +202,13 @@ impl Inspect {
         self.0.engine().recorder.offenders.recent()
     }
 
-    /// Returns the denials after a mark, the latest first, and sets the mark to now: for a live list,
-    /// which asks again and again. Of more than 256, the latest. A new mark is before all denials.
-    ///
-    /// ```
-    /// use tower_throttle::{RateLimitLayer, TokenBucket, inspect::DenialMark};
-    ///
-    /// let inspect = RateLimitLayer::new(TokenBucket::per_second(10)).inspect();
-    /// let mut mark = DenialMark::default();
-    /// for denial in inspect.denials_since(&mut mark) {
-    ///     println!("denied by {:?}", denial.policies);
-    /// }
-    /// assert!(inspect.denials_since(&mut mark).is_empty());
-    /// ```
-    pub fn denials_since(&self, mark: &mut DenialMark) -> Vec<RecentDenial> {
-        self.0.engine().recorder.offenders.recent_since(&mut mark.0)
-    }
-
     /// Returns a number that no other layer or limiter of the process has. Clones have the same, and it
     /// stays if the settings are replaced.
     #[must_use]
     pub fn id(&self) -> usize {
-        self.0.engine().recorder.id()
+        self.0.engine().recorder.id
     }
 }
-
-/// How far the denials of one layer were read: see [`Inspect::denials_since`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DenialMark(u64);
 
 impl fmt::Debug for Inspect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

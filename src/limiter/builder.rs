@@ -1,45 +1,29 @@
-//! [`LimiterBuilder`].
+//! From a [`LimiterBuilder`] to a limiter.
 
-use crate::control::Control;
-#[cfg(doc)]
-use crate::{Decision, Limiter};
-use crate::{Lists, OnStoreFailure, Policy, engine::EngineBuilder, metrics::Observe, store::Store};
 use std::sync::Arc;
 
-/// Builds a [`Limiter`](crate::Limiter) of several policies, or with settings of its own.
-///
-/// ```
-/// use tower_throttle::{FixedWindow, Limiter, MemoryStore, OnStoreFailure, Policy, TokenBucket};
-///
-/// let limiter = Limiter::builder()
-///     .name("mail")
-///     .store(MemoryStore::new())
-///     .policy(Policy::new("per-user", TokenBucket::per_minute(5)))
-///     .policy(Policy::new("everyone", FixedWindow::per_day(1_000)).shared())
-///     .on_store_failure(OnStoreFailure::Deny)
-///     .build()?;
-/// assert!(limiter.check_now("ann")?.is_allowed());
-///
-/// let error = Limiter::builder().build().unwrap_err();
-/// assert_eq!(error.code(), "no-policies");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, Default)]
-#[must_use]
-pub struct LimiterBuilder {
-    pub(super) engine: EngineBuilder,
-}
+use super::Limiter;
+use crate::{
+    ConfigError, Lists, OnStoreFailure, Policy, Replacement,
+    control::Control,
+    engine::{Engine, LimiterBuilder, Live},
+    metrics::Observe,
+    store::Store,
+};
+
+#[cfg(doc)]
+use crate::Decision;
 
 impl LimiterBuilder {
     /// Sets where buckets are kept. Default: a [`MemoryStore`](crate::MemoryStore) of its own.
     pub fn store(mut self, store: impl Store) -> Self {
-        self.engine.store = Some(Arc::new(store));
+        self.store = Some(Arc::new(store));
         self
     }
 
     /// Adds a policy, or a bare quota. A check is admitted if all policies admit it.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
-        self.engine.policies.push(policy.into());
+        self.policies.push(policy.into());
         self
     }
 
@@ -66,7 +50,7 @@ impl LimiterBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lists(mut self, lists: Lists) -> Self {
-        self.engine.lists = Some(lists);
+        self.lists = Some(lists);
         self
     }
 
@@ -99,7 +83,7 @@ impl LimiterBuilder {
     ///
     /// [guide]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/control/
     pub fn control(mut self, control: Control) -> Self {
-        self.engine.control = Some(control);
+        self.control = Some(control);
         self
     }
 
@@ -107,7 +91,7 @@ impl LimiterBuilder {
     /// [without a setting of their own](Policy::on_store_failure). Default:
     /// [`OnStoreFailure::local`].
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
-        self.engine.on_store_failure = choice;
+        self.on_store_failure = choice;
         self
     }
 
@@ -116,7 +100,7 @@ impl LimiterBuilder {
     /// then. A [`Concurrency`](crate::Concurrency) policy is an error when the limiter is
     /// built.
     pub const fn shadow_all(mut self) -> Self {
-        self.engine.shadow_all = true;
+        self.shadow_all = true;
         self
     }
 
@@ -126,7 +110,7 @@ impl LimiterBuilder {
     ///
     /// Callers whose checks are in flight at the same time may exceed it.
     pub const fn max_waiting(mut self, callers: usize) -> Self {
-        self.engine.max_waiting = Some(callers);
+        self.max_waiting = Some(callers);
         self
     }
 
@@ -135,14 +119,62 @@ impl LimiterBuilder {
     /// The name has 1 to 64 printable ASCII characters. It need not be unique: the numbers of
     /// limiters and layers of one name are added up where they are exported together.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.engine.name = Some(name.into());
+        self.name = Some(name.into());
         self
     }
 
-    /// Sets an observer of each check, after it was counted, and of each change of the store.
+    /// Sets an observer of each check, after it was counted.
     /// Default: none. It runs in the path of the check.
     pub fn observe(mut self, observer: impl Observe) -> Self {
-        self.engine.observer = Some(Arc::new(observer));
+        self.observer = Some(Arc::new(observer));
         self
+    }
+}
+
+impl LimiterBuilder {
+    /// Builds the limiter.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ConfigError`] that names what to change.
+    pub fn build(self) -> Result<Limiter, ConfigError> {
+        let engine = Live::new(self.engine(None)?);
+        engine.subscribe();
+        Ok(Limiter { engine })
+    }
+
+    fn engine(&self, former: Option<&Engine>) -> Result<Engine, ConfigError> {
+        let policies = self.policies.iter().map(|policy| {
+            let compiled = self.compile(policy)?;
+            policy.check_reads_nothing(&compiled.name)?;
+            Ok(compiled)
+        });
+        let policies = policies.collect::<Result<_, ConfigError>>()?;
+        self.build_engine(policies, false, former)
+    }
+}
+
+impl Limiter {
+    /// Checks other settings for this limiter and its clones. They have no effect until the result is
+    /// [applied](Replacement::apply).
+    ///
+    /// The limiter keeps its store, whatever the builder has, and its numbers. A policy that keeps
+    /// its name and its algorithm keeps what callers have used. If the builder has a control
+    /// document, the limiter follows it from then on. Otherwise it follows the former one. Keep the
+    /// name, because numbers are published under it.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ConfigError`] that names what to change.
+    pub fn prepare(&self, builder: &LimiterBuilder) -> Result<Replacement, ConfigError> {
+        let engine = builder.engine(Some(&self.engine.load()))?;
+        Ok(self.engine.replacement(engine))
+    }
+
+    /// Returns whether another clone of this limiter is alive, in a service for example. For a
+    /// registry of limiters, which may forget a limiter that is not used anywhere else.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.engine.is_shared()
     }
 }

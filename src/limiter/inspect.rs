@@ -2,14 +2,13 @@
 
 use super::Limiter;
 use crate::{
-    Key, Quota,
+    Key,
     control::Caller,
     engine::Engine,
     inspect::{Asked, Inspect, Inspectable, Inspected, Terms},
     key::KeySource,
     overrides::SeenOverrides,
     policy::Compiled,
-    util::interned::Interned,
 };
 
 impl Limiter {
@@ -45,32 +44,25 @@ impl Inspected for Engine {
         policies.map(|policy| terms(policy, overrides)).collect()
     }
 
-    fn asked(
-        &self,
-        caller: &Caller,
-        policy: Option<&str>,
-        _tier: Option<&Interned<Quota>>,
-    ) -> Vec<Asked<'_>> {
+    fn asked(&self, caller: &Caller) -> Vec<Asked<'_>> {
         let overrides = self.store.overrides();
-        let policies = self.policies.iter();
-        let policies = policies.filter(|own| policy.is_none_or(|policy| policy == &*own.name.text));
         // A limiter's lists have the key that it is asked about, even for a shared policy.
         let list = caller.key();
         let list = list.and_then(|key| self.list_of(&overrides, &key));
-        let asked = policies.map(|policy| {
+        let asked = self.policies.iter().map(|policy| {
             let key = match policy.shared {
                 true => Some(Key::everyone()),
                 false => caller.key().map(|key| self.known_key(key)),
             };
-            let asked = Asked::new(
+            Asked::new(
                 terms(policy, &overrides),
                 &self.store,
                 key.ok_or_else(|| {
                     "a limiter reads no requests; name the caller by its key".to_owned()
                 }),
+                list,
                 |quota| Ok(policy.demand.chosen(quota, None)),
-            );
-            asked.on(list)
+            )
         });
         asked.collect()
     }

@@ -5,8 +5,10 @@ use std::{borrow::Cow, future::poll_fn, pin::Pin, sync::Arc};
 use crate::{
     Decision, Key, List, StoreError,
     charge::Operation,
-    engine::{Charges, Engine},
-    error::StoreErrorKind,
+    engine::{
+        Charges, Engine,
+        buckets::{ONLY_ACQUIRED, ONLY_PENALTIES},
+    },
     metrics::{Awaited, Recorder},
     overrides::SeenOverrides,
     policy::Compiled,
@@ -106,12 +108,12 @@ fn own_key<'a>(policy: &Compiled, key: &'a Key) -> &'a Key {
 fn check_quotas(operation: Operation, charges: &Charges<'_>) -> Result<(), StoreError> {
     let mut enforced = charges.enforced.iter().map(|charge| &charge.demand.quota);
     if enforced.clone().any(|quota| quota.is_concurrency()) {
-        return Err(StoreError::new(StoreErrorKind::Unsupported));
+        return Err(StoreError::unsupported(ONLY_ACQUIRED));
     }
     let grants_units =
         enforced.any(|quota| quota.penalty().is_none()) || !charges.shadows.is_empty();
     match operation == Operation::TakeUpTo && !grants_units {
-        true => Err(StoreError::new(StoreErrorKind::OnlyPenalties)),
+        true => Err(StoreError::unsupported(ONLY_PENALTIES)),
         false => Ok(()),
     }
 }

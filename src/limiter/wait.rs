@@ -8,7 +8,6 @@ use crate::{
     admission::{Admission, WaitBound, refund::HeldPermits},
     charge::{Charge, Operation},
     engine::{Charges, Engine},
-    error::StoreErrorKind,
     holds::Reserved,
     metrics::Recorder,
     store::checked::Checked,
@@ -154,7 +153,8 @@ impl Limiter {
         let engine = self.engine.load_full();
         let mut policies = engine.policies.iter();
         if policies.all(|policy| policy.demand.hold.is_none()) {
-            return Err(StoreError::new(StoreErrorKind::HoldsNothing));
+            let mistake = "no policy of this limiter holds units; add `Policy::hold_for(..)`";
+            return Err(StoreError::unsupported(mistake));
         }
         let key = key.into();
         let mut charges = Charges::default();

@@ -1,6 +1,6 @@
 //! Lists of a control document, together with those of a layer or limiter.
 
-use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use arc_swap::Guard;
 
@@ -8,7 +8,7 @@ use super::{Entries, List, Lists};
 use crate::{Fingerprint, Key, key::AddressReader};
 
 /// The lists of a control document.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ListsByHand {
     pub(crate) addresses: Entries,
     pub(crate) keys: HashMap<Fingerprint, List>,
@@ -80,10 +80,4 @@ impl<'a> LoadedLists<'a> {
 /// An entry of an allow list has precedence over one of a deny list.
 fn stronger(found: impl Iterator<Item = List>) -> Option<List> {
     found.min_by_key(|list| *list == List::Deny)
-}
-
-impl fmt::Debug for ListsByHand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.addresses.fmt(f)
-    }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Awaited {
 
 impl Awaited {
     pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
-        let span = CheckSpan::new(recorder.name());
+        let span = CheckSpan::new(&recorder.name);
         Self {
             recorder,
             span,

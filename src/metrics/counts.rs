@@ -36,7 +36,7 @@ macro_rules! counts {
                 Self { $($field),+ }
             }
 
-            pub(super) fn add(&mut self, other: &Self) {
+            pub(crate) fn add(&mut self, other: &Self) {
                 $(self.$field = self.$field.wrapping_add(other.$field);)+
             }
 
@@ -56,11 +56,13 @@ pub(super) use counts;
 #[derive(Debug)]
 pub(crate) struct Tally<const N: usize>([AtomicU64; N]);
 
-impl<const N: usize> Tally<N> {
-    pub(crate) const fn new() -> Self {
+impl<const N: usize> Default for Tally<N> {
+    fn default() -> Self {
         Self([const { AtomicU64::new(0) }; N])
     }
+}
 
+impl<const N: usize> Tally<N> {
     /// Adds 1 in a place, if there is one.
     pub(crate) fn add(&self, place: usize) {
         if let Some(count) = self.0.get(place) {

@@ -40,23 +40,19 @@ impl Deltas {
     pub fn next(&mut self, listed: &[Snapshot]) -> (Vec<Snapshot>, Vec<StoreMetrics>) {
         let stores = distinct(listed.iter().map(|snapshot| &snapshot.store));
         (
-            differences(&mut self.limiters, distinct(listed), Snapshot::since),
-            differences(&mut self.stores, stores, StoreMetrics::since),
+            differences(&mut self.limiters, distinct(listed)),
+            differences(&mut self.stores, stores),
         )
     }
 }
 
 /// Replaces the former numbers by the present ones, and returns the differences by name.
-fn differences<T: Numbers>(
-    former: &mut HashMap<usize, T>,
-    now: Vec<T>,
-    since: impl Fn(&T, &T) -> T,
-) -> Vec<T> {
+fn differences<T: Numbers>(former: &mut HashMap<usize, T>, now: Vec<T>) -> Vec<T> {
     let differences: Vec<T> = now
         .iter()
         .map(|now| {
             let known = now.id().and_then(|id| former.get(&id));
-            since(now, known.unwrap_or(now))
+            now.since(known.unwrap_or(now))
         })
         .collect();
     let with_id = |numbers: T| Some((numbers.id()?, numbers));

@@ -81,6 +81,9 @@ pub(crate) const WAIT_SECONDS: &[u64] = &[
     5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
+/// Microseconds are recorded, and the snapshot is in seconds.
+pub(crate) const MICROSECONDS: f64 = 1_000_000.0;
+
 /// Records values, without a lock and without an allocation.
 ///
 /// A snapshot that is taken meanwhile may have a value in its counts and not yet in its sum.
@@ -88,7 +91,6 @@ pub(crate) const WAIT_SECONDS: &[u64] = &[
 pub(crate) struct Recording {
     /// The upper bounds of the ranges, in ascending order.
     bounds: &'static [u64],
-    /// How many of the recorded numbers are one in the snapshot.
     scale: f64,
     /// One more than there are bounds.
     counts: Box<[AtomicU64]>,
@@ -96,22 +98,14 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Records whole numbers.
-    pub(crate) fn new(bounds: &'static [u64]) -> Self {
+    /// `scale`: how many of the recorded numbers, and of those in `bounds`, are one in the snapshot.
+    pub(crate) fn new(bounds: &'static [u64], scale: f64) -> Self {
         let ranges = 0..=bounds.len();
         Self {
             bounds,
-            scale: 1.0,
+            scale,
             counts: ranges.map(|_| AtomicU64::new(0)).collect(),
             sum: AtomicU64::new(0),
-        }
-    }
-
-    /// Records durations. `bounds` are in microseconds, and the snapshot is in seconds.
-    pub(crate) fn of_seconds(bounds: &'static [u64]) -> Self {
-        Self {
-            scale: 1_000_000.0,
-            ..Self::new(bounds)
         }
     }
 
@@ -144,11 +138,11 @@ impl Recording {
 mod tests {
     use std::time::Duration;
 
-    use super::{Recording, WAIT_SECONDS};
+    use super::{MICROSECONDS, Recording, WAIT_SECONDS};
 
     #[test]
     fn a_range_includes_its_bound() {
-        let recording = Recording::of_seconds(WAIT_SECONDS);
+        let recording = Recording::new(WAIT_SECONDS, MICROSECONDS);
         for value_ms in [0, 1, 2, 5, 60_000, 60_001] {
             recording.record_duration(Duration::from_millis(value_ms));
         }
@@ -168,7 +162,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_of_what_was_recorded_since_a_former_look() {
-        let recording = Recording::of_seconds(WAIT_SECONDS);
+        let recording = Recording::new(WAIT_SECONDS, MICROSECONDS);
         assert_eq!(recording.snapshot().quantile(0.5), None);
         recording.record_duration(Duration::from_secs(30));
         let former = recording.snapshot();
@@ -191,8 +185,8 @@ mod tests {
     #[test]
     fn histograms_of_one_metric_add_up() {
         let (one, other) = (
-            Recording::of_seconds(WAIT_SECONDS),
-            Recording::of_seconds(WAIT_SECONDS),
+            Recording::new(WAIT_SECONDS, MICROSECONDS),
+            Recording::new(WAIT_SECONDS, MICROSECONDS),
         );
         one.record_duration(Duration::from_secs(1));
         other.record_duration(Duration::from_secs(2));

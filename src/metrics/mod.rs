@@ -163,13 +163,12 @@ mod sums;
 pub(crate) mod waits;
 
 #[cfg(feature = "metrics-facade")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics-facade")))]
 pub use self::publisher::Publisher;
 pub(crate) use self::{awaited::Awaited, recorder::Recorder};
 pub use self::{
     deltas::Deltas,
     histogram::Histogram,
-    observe::{Observe, Observed, RequestResult, StoreEvent},
+    observe::{Observe, Observed, RequestResult},
     prometheus::{
         OPENMETRICS_CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE, to_openmetrics, to_prometheus,
     },

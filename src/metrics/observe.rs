@@ -1,4 +1,4 @@
-//! [`Observe`]: an application's hook for each decision and each change of the store.
+//! [`Observe`]: an application's hook for each decision.
 
 use std::{fmt, sync::Arc};
 
@@ -77,8 +77,8 @@ impl RequestResult {
     }
 }
 
-/// Receives each request of a layer, and each check of a limiter, after it was counted, and each
-/// change of the store: for numbers that a [`Snapshot`](super::Snapshot) does not have.
+/// Receives each request of a layer, and each check of a limiter, after it was counted: for numbers
+/// that a [`Snapshot`](super::Snapshot) does not have.
 ///
 /// **The danger**: it runs in the path of the request, on the thread that decides it. It must
 /// not block. If it panics, the request panics.
@@ -122,36 +122,12 @@ pub trait Observe: fmt::Debug + Send + Sync + 'static {
     fn decided(&self, observed: &Observed<'_>) {
         let _ = observed;
     }
-
-    /// The store of a layer or limiter changed: each event is also a line of the log, under
-    /// `tower_throttle::store`. `limiter`: the name of the layer or limiter. If several of them
-    /// have this observer and use the store, it is called for each. Default: does nothing.
-    fn store_changed(&self, limiter: &str, event: StoreEvent<'_>) {
-        let _ = (limiter, event);
-    }
 }
 
 impl<T: Observe + ?Sized> Observe for Arc<T> {
     fn decided(&self, observed: &Observed<'_>) {
         (**self).decided(observed);
     }
-
-    fn store_changed(&self, limiter: &str, event: StoreEvent<'_>) {
-        (**self).store_changed(limiter, event);
-    }
-}
-
-/// A change of a store, for [`Observe::store_changed`].
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum StoreEvent<'a> {
-    /// The store fails for the first time since it decided, or in another way than before.
-    Failed(&'a StoreError),
-    /// The store works, and left a check undecided: because of an overload, or of unexpected data
-    /// in a bucket. At most one event in ten seconds.
-    LeftUndecided(&'a StoreError),
-    /// The store decides again, and has done so for five seconds without another failure.
-    Recovered,
 }
 
 /// A request that was counted, for [`Observe::decided`].
@@ -165,7 +141,4 @@ pub struct Observed<'a> {
     /// The decision with its policies. `None` without a decision: the key is missing, the
     /// application is misconfigured, the store failed, or the request was cancelled.
     pub decision: Option<&'a Decision>,
-    /// The name of the policy that found no key, if the result is
-    /// [`KeyMissing`](RequestResult::KeyMissing).
-    pub policy_without_key: Option<&'a str>,
 }

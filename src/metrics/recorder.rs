@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     counter::Counters,
-    observe::{Observe, Observed, RequestResult, StoreEvent},
+    observe::{Observe, Observed, RequestResult},
     snapshot::{Checks, Decisions, Requests, Snapshot},
     store::StoreMetrics,
     waits::Waits,
@@ -27,17 +27,19 @@ use crate::{
 /// All numbers are fixed when it is built. No request adds a series. Settings that are replaced have
 /// a recorder of their own on the same counters, so requests of both are seen at once.
 pub(crate) struct Recorder {
-    /// The number of the layer or limiter, which no other one of the process has or had.
-    id: usize,
-    name: Arc<str>,
+    /// The number of the layer or limiter, which no other one of the process has or had. All its
+    /// versions have it.
+    pub(crate) id: usize,
+    pub(crate) name: Arc<str>,
     /// A line for each [`RequestResult`], with a place for each [`Source`].
     requests: Arc<Counters>,
     policies: Box<[PolicyCounters]>,
     /// The counters of policies that former settings had, the latest first. They may return.
     gone: Box<[PolicyCounters]>,
-    waits: Arc<Waits>,
+    /// Counts the callers that wait.
+    pub(crate) waits: Arc<Waits>,
     pub(crate) offenders: Arc<Offenders>,
-    observer: Option<Arc<dyn Observe>>,
+    pub(crate) observer: Option<Arc<dyn Observe>>,
 }
 
 /// The counters of the policies of one name, whatever settings they have.
@@ -117,7 +119,7 @@ impl Recorder {
         let policies = policies.collect();
         known.truncate(GONE_POLICIES);
         Arc::new(Self {
-            id: former.map_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed), Self::id),
+            id: former.map_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed), |former| former.id),
             requests: match former {
                 Some(former) => Arc::clone(&former.requests),
                 None => Arc::new(Counters::new(RESULTS)),
@@ -132,27 +134,6 @@ impl Recorder {
             policies,
             observer,
         })
-    }
-
-    /// Returns a recorder of the same name and policies that has counted nothing.
-    pub(crate) fn restarted(&self, clock: Option<Arc<dyn Clock>>) -> Arc<Self> {
-        let policies = self.policies.iter().map(|policy| &policy.name);
-        Self::new(
-            None,
-            Arc::clone(&self.name),
-            policies,
-            self.observer.clone(),
-            clock,
-        )
-    }
-
-    /// Returns what counts the callers that wait.
-    pub(crate) const fn waits(&self) -> &Arc<Waits> {
-        &self.waits
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Counts a request that was decided, and the check of each policy.
@@ -181,7 +162,7 @@ impl Recorder {
         };
         self.requests.add(result as usize, place);
         if self.observer.is_some() {
-            self.observe(result, Some(decision), None);
+            self.observe(result, Some(decision));
         }
     }
 
@@ -238,7 +219,7 @@ impl Recorder {
         // A cancelled request is counted in a destructor, in which a second panic would end the
         // process.
         if result != RequestResult::Cancelled || !thread::panicking() {
-            self.observe(result, None, policy);
+            self.observe(result, None);
         }
     }
 
@@ -269,12 +250,7 @@ impl Recorder {
     }
 
     #[cold]
-    fn observe(
-        &self,
-        result: RequestResult,
-        decision: Option<&Decision>,
-        policy_without_key: Option<&Name>,
-    ) {
+    fn observe(&self, result: RequestResult, decision: Option<&Decision>) {
         let Some(observer) = &self.observer else {
             return;
         };
@@ -282,25 +258,7 @@ impl Recorder {
             limiter: &self.name,
             result,
             decision,
-            policy_without_key: policy_without_key.map(|name| &*name.text),
         });
-    }
-
-    /// Returns the number of the layer or limiter, which all its versions have.
-    pub(crate) const fn id(&self) -> usize {
-        self.id
-    }
-
-    pub(crate) const fn has_observer(&self) -> bool {
-        self.observer.is_some()
-    }
-
-    /// Tells the observer of a change of the store. A request whose thread panics may find one: a
-    /// second panic would end the process.
-    pub(crate) fn store_changed(&self, event: StoreEvent<'_>) {
-        if let Some(observer) = self.observer.as_ref().filter(|_| !thread::panicking()) {
-            observer.store_changed(&self.name, event);
-        }
     }
 
     /// Returns the numbers as they are now, with those of the store.

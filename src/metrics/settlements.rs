@@ -21,13 +21,6 @@ counts! {
     }
 }
 
-impl Settlements {
-    pub(crate) fn plus(mut self, other: &Self) -> Self {
-        self.add(other);
-        self
-    }
-}
-
 /// The outcome of one hold, in the order of the fields of [`Settlements`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettlementResult {

@@ -136,28 +136,6 @@ impl Snapshot {
         let policies = self.policies.iter();
         policies.map(|(name, _, bans)| (&*name.text, *bans))
     }
-
-    /// Returns what was counted after a former look at the same layer or limiter. Numbers that are
-    /// not counts stay as they are now, and the store does, too.
-    pub(super) fn since(&self, former: &Self) -> Self {
-        let policies = self.policies.iter().map(|(name, checks, bans)| {
-            let mut known = former.policies.iter();
-            match known.find(|(known, ..)| known == name) {
-                None => (name.clone(), *checks, *bans),
-                Some((_, before, bans_before)) => {
-                    let bans = bans.saturating_sub(*bans_before);
-                    (name.clone(), checks.since(before), bans)
-                }
-            }
-        });
-        Self {
-            requests: self.requests.since(&former.requests),
-            decisions: self.decisions.since(&former.decisions),
-            policies: policies.collect(),
-            wait_seconds: self.wait_seconds.since(&former.wait_seconds),
-            ..self.clone()
-        }
-    }
 }
 
 impl Numbers for Snapshot {
@@ -183,6 +161,26 @@ impl Numbers for Snapshot {
                 }
                 None => self.policies.push((name.clone(), *checks, *bans)),
             }
+        }
+    }
+
+    fn since(&self, former: &Self) -> Self {
+        let policies = self.policies.iter().map(|(name, checks, bans)| {
+            let mut known = former.policies.iter();
+            match known.find(|(known, ..)| known == name) {
+                None => (name.clone(), *checks, *bans),
+                Some((_, before, bans_before)) => {
+                    let bans = bans.saturating_sub(*bans_before);
+                    (name.clone(), checks.since(before), bans)
+                }
+            }
+        });
+        Self {
+            requests: self.requests.since(&former.requests),
+            decisions: self.decisions.since(&former.decisions),
+            policies: policies.collect(),
+            wait_seconds: self.wait_seconds.since(&former.wait_seconds),
+            ..self.clone()
         }
     }
 }

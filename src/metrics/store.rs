@@ -106,22 +106,6 @@ impl StoreMetrics {
     pub fn by_name<'a>(listed: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
         by_name(listed)
     }
-
-    /// Returns what was counted after a former look at the same store. Numbers that are not counts
-    /// stay as they are now.
-    pub(super) fn since(&self, former: &Self) -> Self {
-        let histogram = |now: &Option<Histogram>, former: &Option<Histogram>| match (now, former) {
-            (Some(now), Some(former)) => Some(now.since(former)),
-            (now, _) => now.clone(),
-        };
-        Self {
-            call_seconds: histogram(&self.call_seconds, &former.call_seconds),
-            checks_per_call: histogram(&self.checks_per_call, &former.checks_per_call),
-            failures: self.failures.since(&former.failures),
-            settlements: self.settlements.since(&former.settlements),
-            ..self.clone()
-        }
-    }
 }
 
 impl Numbers for StoreMetrics {
@@ -133,12 +117,12 @@ impl Numbers for StoreMetrics {
         &self.name
     }
 
-    /// A store that wraps another may share its [`Fallback`](crate::store::Fallback) and have no
-    /// numbers of its own.
     fn is_bare(&self) -> bool {
         self.name == UNNAMED
     }
 
+    /// A store that wraps another may share its [`Fallback`](crate::store::Fallback) and have no
+    /// numbers of its own.
     fn add(&mut self, other: &Self) {
         add_histogram(&mut self.call_seconds, other.call_seconds.as_ref());
         add_histogram(&mut self.checks_per_call, other.checks_per_call.as_ref());
@@ -157,6 +141,20 @@ impl Numbers for StoreMetrics {
         self.control_version = self.control_version.max(other.control_version);
         add(&mut self.control_problems, other.control_problems);
         self.id = None;
+    }
+
+    fn since(&self, former: &Self) -> Self {
+        let histogram = |now: &Option<Histogram>, former: &Option<Histogram>| match (now, former) {
+            (Some(now), Some(former)) => Some(now.since(former)),
+            (now, _) => now.clone(),
+        };
+        Self {
+            call_seconds: histogram(&self.call_seconds, &former.call_seconds),
+            checks_per_call: histogram(&self.checks_per_call, &former.checks_per_call),
+            failures: self.failures.since(&former.failures),
+            settlements: self.settlements.since(&former.settlements),
+            ..self.clone()
+        }
     }
 }
 
@@ -209,21 +207,18 @@ impl StoreFailures {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{counts::Tally, sums::by_name},
-        StoreFailures, StoreMetrics,
-    };
+    use super::{super::counts::Tally, StoreFailures};
 
     /// Each kind is counted in the field of its own name.
     #[test]
     fn a_kind_has_the_field_of_its_name() {
-        let counts = Tally::new();
+        let counts = Tally::default();
         let kinds = StoreFailures::default().by_kind().map(|(kind, _)| kind);
         for (kind, times) in kinds.zip(1..) {
             let place = StoreFailures::place_of(kind).unwrap_or(usize::MAX);
             (0..times).for_each(|_| counts.add(place));
         }
-        assert_eq!(StoreFailures::place_of("would_wait"), None);
+        assert_eq!(StoreFailures::place_of("unsupported"), None);
         let failures = StoreFailures::from_array(counts.load());
         let shown = format!("{failures:?}");
         for ((kind, count), times) in failures.by_kind().zip(1..) {
@@ -231,28 +226,5 @@ mod tests {
             assert!(shown.contains(&format!("{kind}: {times}")), "{shown}");
         }
         assert_eq!(failures.total(), 45);
-    }
-
-    fn store(id: usize, name: &str, in_flight: u64) -> StoreMetrics {
-        StoreMetrics {
-            in_flight: Some(in_flight),
-            id: Some(id),
-            ..StoreMetrics::new(name)
-        }
-    }
-
-    #[test]
-    fn a_store_counts_once_and_stores_of_one_name_add_up() {
-        let mut down = store(2, "redis", 20);
-        down.is_up = false;
-        let stores = [store(1, "redis", 1), store(1, "redis", 1), down];
-        let other = StoreMetrics::default();
-        let stores = stores.iter().chain([&other, &other]);
-        let found = by_name(stores);
-        let found = found
-            .iter()
-            .map(|store| (&*store.name, store.in_flight, store.is_up));
-        let found: Vec<_> = found.collect();
-        assert_eq!(found, [("redis", Some(21), false), ("custom", None, true)]);
     }
 }

@@ -14,13 +14,22 @@ pub(super) trait Numbers: Clone {
 
     /// Adds the numbers of another one of the same name: a series must not be exported twice.
     fn add(&mut self, other: &Self);
+
+    /// Returns what was counted after a former look at the same one. Numbers that are not counts
+    /// stay as they are now.
+    #[must_use]
+    fn since(&self, former: &Self) -> Self;
 }
 
 /// Returns one entry for each name: that of the only one, or the sum of several.
 pub(super) fn by_name<'a, T: Numbers + 'a>(listed: impl IntoIterator<Item = &'a T>) -> Vec<T> {
-    let mut sums = Vec::new();
+    let mut sums: Vec<T> = Vec::new();
     for numbers in distinct(listed) {
-        add_to(&mut sums, numbers);
+        let mut known = sums.iter_mut();
+        match known.find(|known| known.name() == numbers.name()) {
+            Some(known) => known.add(&numbers),
+            None => sums.push(numbers),
+        }
     }
     sums
 }
@@ -37,13 +46,4 @@ pub(super) fn distinct<'a, T: Numbers + 'a>(listed: impl IntoIterator<Item = &'a
         }
     }
     distinct
-}
-
-/// Adds numbers to those of their name.
-pub(super) fn add_to<T: Numbers>(sums: &mut Vec<T>, numbers: T) {
-    let mut known = sums.iter_mut();
-    match known.find(|known| known.name() == numbers.name()) {
-        Some(known) => known.add(&numbers),
-        None => sums.push(numbers),
-    }
 }

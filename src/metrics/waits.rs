@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::time::Instant;
 
-use super::histogram::{Recording, WAIT_SECONDS};
+use super::histogram::{MICROSECONDS, Recording, WAIT_SECONDS};
 
 /// Counts the callers of one layer or limiter that wait, and how long they waited.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Waits {
 impl Waits {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            seconds: Recording::of_seconds(WAIT_SECONDS),
+            seconds: Recording::new(WAIT_SECONDS, MICROSECONDS),
             waiting: AtomicU64::new(0),
         })
     }

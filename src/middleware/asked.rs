@@ -94,7 +94,7 @@ impl Drop for Asked {
         };
         let settings = Arc::clone(&self.settings);
         let store = settings.engine.store.clone();
-        store.spawn(&runtime, async move {
+        store.shared.spawn(&runtime, async move {
             let Ok(decision) = answer.await else {
                 return;
             };

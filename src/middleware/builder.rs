@@ -1,4 +1,4 @@
-//! The builder of a [`RateLimitLayer`].
+//! The builder of a [`RateLimitLayer`](crate::RateLimitLayer).
 
 use std::{any::type_name, sync::Arc, time::Duration};
 
@@ -7,49 +7,14 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::{
     denied::Denied, erased::Erased, grpc::GrpcDenials, headers::HeaderFormat, key::HeadReader,
-    layer::RateLimitLayer, responder::Responder, settings::ResponseSettings,
+    responder::Responder, settings::ResponseSettings,
 };
 use crate::{
     ConfigError, Lists, OnStoreFailure, Policy, RequestHead, control::Control,
-    engine::EngineBuilder, fingerprint::Secret, metrics::Observe, store::Store,
+    engine::LimiterBuilder, fingerprint::Secret, metrics::Observe, store::Store,
 };
 
-impl RateLimitLayer {
-    /// Creates a layer of one policy or bare quota. The default key is the peer address,
-    /// and the default store is in memory.
-    ///
-    /// Set the key on the policy, not on the layer.
-    ///
-    /// ```
-    /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
-    ///
-    /// let bare = RateLimitLayer::new(TokenBucket::per_minute(30));
-    /// let named = RateLimitLayer::new(
-    ///     Policy::new("search", TokenBucket::per_minute(30)).key(key::client_ip(["10.0.0.7"])),
-    /// );
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Panics if the policy has an error, with the [`ConfigError`] that names
-    /// what to change. [`builder`](Self::builder) returns it instead.
-    #[must_use]
-    #[track_caller]
-    #[allow(clippy::panic)]
-    pub fn new(policy: impl Into<Policy>) -> Self {
-        match Self::builder().policy(policy).build() {
-            Ok(layer) => layer,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Starts a layer with several policies or other settings.
-    pub fn builder() -> RateLimitLayerBuilder {
-        RateLimitLayerBuilder::default()
-    }
-}
-
-/// Builds a [`RateLimitLayer`] of several policies, or with settings of its own.
+/// Builds a [`RateLimitLayer`](crate::RateLimitLayer) of several policies, or with settings of its own.
 ///
 /// ```
 /// use tower_throttle::{FixedWindow, HeaderFormat, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key};
@@ -70,7 +35,7 @@ impl RateLimitLayer {
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct RateLimitLayerBuilder {
-    pub(super) engine: EngineBuilder,
+    pub(super) engine: LimiterBuilder,
     pub(super) when: Option<HeadReader<bool>>,
     pub(super) response: ResponseSettings,
     pub(super) wait: Option<Duration>,
@@ -387,7 +352,7 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Names the layer in its [metrics](RateLimitLayer::metrics). Default: `default`.
+    /// Names the layer in its [metrics](crate::RateLimitLayer::metrics). Default: `default`.
     ///
     /// The name has 1 to 64 printable ASCII characters. It need not be unique: the numbers of
     /// layers and limiters of one name are added up where they are exported together.
@@ -396,14 +361,14 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Sets an observer of each request, after it was counted, and of each change of the store.
+    /// Sets an observer of each request, after it was counted.
     /// Default: none. It runs in the path of the request.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.engine.observer = Some(Arc::new(observer));
         self
     }
 
-    /// Names the callers in [`top_denied`](RateLimitLayer::top_denied), for people who read it.
+    /// Names the callers in [`top_denied`](crate::RateLimitLayer::top_denied), for people who read it.
     /// Default: they have a [fingerprint](crate::Fingerprint) only.
     ///
     /// The layer calls the closure when a caller enters one of its lists, with the request that

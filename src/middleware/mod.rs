@@ -16,13 +16,10 @@ pub(crate) mod service;
 pub mod settle;
 
 mod asked;
-mod build;
 mod decide;
-mod explain;
 mod inline_text;
 mod inspect;
 mod listed;
-mod record;
 mod respond;
 mod rules;
 mod settings;

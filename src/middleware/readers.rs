@@ -13,22 +13,12 @@ pub(crate) struct PolicyReaders {
     pub(super) key: Option<Erased<dyn KeyExtractor>>,
     pub(super) cost_by: Option<HeadReader<u64>>,
     pub(super) when: Option<HeadReader<bool>>,
-    pub(super) quota_by: Option<HeadReader<Quota>>,
+    pub(crate) quota_by: Option<HeadReader<Quota>>,
     pub(super) on_missing_key: Option<OnMissingKey>,
-    pub(super) settle_by: Option<Erased<dyn Settler>>,
+    pub(crate) settle_by: Option<Erased<dyn Settler>>,
 }
 
 impl PolicyReaders {
-    /// Returns whether requests are settled by their responses.
-    pub(crate) const fn settles(&self) -> bool {
-        self.settle_by.is_some()
-    }
-
-    /// Returns whether requests choose among several quotas.
-    pub(crate) const fn has_tiers(&self) -> bool {
-        self.quota_by.is_some()
-    }
-
     /// Returns the method that set one of them, if any is set.
     pub(crate) fn method(&self) -> Option<&'static str> {
         [

@@ -17,11 +17,9 @@ use super::{
 };
 use crate::{
     Decision, RequestHead,
-    engine::{Engine, HasEngine},
+    engine::Engine,
     fingerprint::Secret,
     key::{HeadReader, KeyError},
-    lists::LoadedLists,
-    overrides::Overrides,
     policy_name::Name,
     telemetry,
     util::interned::Interned,
@@ -49,25 +47,9 @@ pub(crate) struct Settings {
     pub(super) fields: Interned<Fields>,
     /// How long a request may wait to be admitted.
     pub(super) wait: Option<Duration>,
-    pub(super) logged: Arc<Logged>,
+    /// Whether a configuration error of enforced policies was logged, and one of shadow policies.
+    pub(super) logged: Arc<[OnceLock<()>; 2]>,
     pub(super) name_offender: Option<HeadReader<Option<String>>>,
-}
-
-impl HasEngine for Settings {
-    fn kind(&self) -> &'static str {
-        "layer"
-    }
-
-    fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    fn warn_of(&self, overrides: &Overrides) {
-        let lists = LoadedLists::new(self.engine.lists.as_ref(), Some(&overrides.lists));
-        if lists.is_some_and(|lists| lists.ignores_addresses()) {
-            telemetry::listed_addresses_unread(self.engine.recorder.name());
-        }
-    }
 }
 
 impl Settings {
@@ -111,7 +93,8 @@ impl Settings {
             }
             None => recorder.shadow_unknown(policy),
         }
-        if let Some(advice) = advice.filter(|_| self.logged.shadow.set(()).is_ok()) {
+        let [_, logged] = &*self.logged;
+        if let Some(advice) = advice.filter(|_| logged.set(()).is_ok()) {
             telemetry::shadow_misconfigured(advice);
         }
     }
@@ -119,12 +102,11 @@ impl Settings {
     /// Logs once that the application is misconfigured.
     #[cold]
     pub(super) fn log_key_error(&self, error: &KeyError) {
-        let extension = error.extension();
-        if let Some(name) = extension.filter(|_| self.logged.extension.set(()).is_ok()) {
+        if let Some(name) = error.extension() {
             telemetry::extension_missing(name);
         }
-        let advice = error.advice();
-        if let Some(advice) = advice.filter(|_| self.logged.misconfigured.set(()).is_ok()) {
+        let [logged, _] = &*self.logged;
+        if let Some(advice) = error.advice().filter(|_| logged.set(()).is_ok()) {
             telemetry::misconfigured(advice);
         }
     }
@@ -140,13 +122,4 @@ pub(super) struct ResponseSettings {
     pub(super) retry_after_jitter: Duration,
     pub(super) grpc_denials: GrpcDenials,
     pub(super) on_denied: Option<Erased<OnDenied>>,
-}
-
-/// The configuration errors that were logged.
-#[derive(Debug, Default)]
-pub(super) struct Logged {
-    pub(super) misconfigured: OnceLock<()>,
-    pub(super) extension: OnceLock<()>,
-    /// A shadow policy is misconfigured.
-    pub(super) shadow: OnceLock<()>,
 }

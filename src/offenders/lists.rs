@@ -6,10 +6,9 @@ use smallvec::SmallVec;
 
 use super::{
     DeniedCaller, RecentDenial,
-    known::Known,
     recent::{LENGTH, time},
     space_saving::SpaceSaving,
-    top::{Offender, TopDenied},
+    top::TopDenied,
 };
 use crate::{DenialReason, Fingerprint, Key};
 
@@ -21,13 +20,11 @@ const LONGEST_REPEAT_US: u64 = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct DenialLists {
-    pub(super) callers: SpaceSaving<Known>,
+    pub(super) callers: SpaceSaving,
     /// The last denials, the latest first.
     pub(super) recent: VecDeque<RecentDenial>,
     /// When the latest was decided, and the hashes of its callers. Empty if one has no key.
     last: (u64, SmallVec<[u64; 2]>),
-    /// How many denials there were, with those that are not kept any longer.
-    pub(super) recorded: u64,
     /// The number of the period that the counts are of.
     period: u64,
 }
@@ -79,7 +76,7 @@ impl DenialLists {
         // Of all policies, or of none.
         let fingerprints = callers.iter().map(|caller| {
             let listed = self.callers.entries.get(&caller.id);
-            listed.map(|listed| listed.caller.fingerprint)
+            listed.map(|listed| listed.offender.fingerprint)
         });
         let fingerprints: Option<Vec<_>> = fingerprints.collect();
         self.recent.truncate(LENGTH - 1);
@@ -89,21 +86,12 @@ impl DenialLists {
             fingerprints: fingerprints.unwrap_or_default(),
             ..denial
         });
-        self.recorded += 1;
     }
 
     pub(super) fn top(&self) -> TopDenied {
-        let offenders = self.callers.entries.values().map(|entry| Offender {
-            policy: entry.caller.policy.text.to_string(),
-            shadow: entry.caller.shadow,
-            fingerprint: entry.caller.fingerprint,
-            count: entry.count,
-            error: entry.error,
-            last_seen: time(entry.last_us),
-            name: entry.caller.name.as_deref().map(str::to_owned),
-        });
+        let offenders = self.callers.entries.values();
         TopDenied {
-            offenders: offenders.collect(),
+            offenders: offenders.map(|known| known.offender.clone()).collect(),
             unlisted: self.callers.floor,
             total: self.callers.total,
             missed: 0,
@@ -112,9 +100,9 @@ impl DenialLists {
 
     /// Returns the key of a listed caller, if it is kept.
     pub(super) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
-        let callers = self.callers.entries.values().map(|entry| &entry.caller);
-        let mut meant = callers.filter(|caller| caller.fingerprint == fingerprint);
-        meant.find_map(|caller| caller.key.as_deref().map(Key::of_bytes))
+        let callers = self.callers.entries.values();
+        let mut meant = callers.filter(|known| known.offender.fingerprint == fingerprint);
+        meant.find_map(|known| known.key.as_deref().map(Key::of_bytes))
     }
 }
 

@@ -4,7 +4,6 @@
 //! them, including those that a shadow policy would have made. No request waits for the lock: a
 //! denial that finds it taken is only counted, as missed.
 
-mod known;
 mod lists;
 mod recent;
 mod space_saving;
@@ -15,7 +14,6 @@ mod top;
 
 use std::{
     borrow::Cow,
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -24,8 +22,8 @@ use std::{
 
 use smallvec::SmallVec;
 
-pub(crate) use self::known::Known;
 use self::lists::DenialLists;
+pub(crate) use self::space_saving::Known;
 pub use self::{
     recent::RecentDenial,
     top::{Offender, TopDenied},
@@ -176,25 +174,8 @@ impl Offenders {
         lock(&self.lists).recent.iter().cloned().collect()
     }
 
-    /// Returns the denials since the last call, the latest first: those that the ring still has.
-    /// `seen`: how many there had been at the last call, which this updates.
-    pub(crate) fn recent_since(&self, seen: &mut u64) -> Vec<RecentDenial> {
-        let lists = lock(&self.lists);
-        let new = lists.recorded.saturating_sub(*seen);
-        *seen = lists.recorded;
-        let new = usize::try_from(new).unwrap_or(usize::MAX);
-        lists.recent.iter().take(new).cloned().collect()
-    }
-
     /// Returns the key of a listed caller, if it is kept: if the store finds no bucket by a fingerprint.
     pub(crate) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         lock(&self.lists).key_of(fingerprint)
-    }
-}
-
-impl fmt::Debug for Offenders {
-    /// Shows no caller.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offenders").finish_non_exhaustive()
     }
 }

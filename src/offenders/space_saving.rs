@@ -7,72 +7,101 @@
 //! `count`, and that of any other caller is at most `floor`. As each unit raises one count by
 //! one, `floor` is at most the total divided by the number of entries.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::UNIX_EPOCH};
+
+use super::{DeniedCaller, recent::time, top::Offender};
+use crate::{Fingerprint, Key};
 
 /// The most callers that are listed.
 pub(super) const ENTRIES: usize = 128;
 
 /// The callers with the most counts, by an id: a hash that no client can predict.
-#[derive(Debug)]
-pub(super) struct SpaceSaving<T> {
-    pub(super) entries: HashMap<u64, Entry<T>>,
+#[derive(Debug, Default)]
+pub(super) struct SpaceSaving {
+    pub(super) entries: HashMap<u64, Known>,
     /// The most that a caller without an entry can have been counted. No count is lower.
     pub(super) floor: u64,
     /// All counts together.
     pub(super) total: u64,
 }
 
+/// A listed caller.
 #[derive(Debug)]
-pub(super) struct Entry<T> {
-    pub(super) count: u64,
-    /// By how much the count may be too high.
-    pub(super) error: u64,
-    pub(super) last_us: u64,
-    pub(super) caller: T,
+pub(crate) struct Known {
+    pub(super) offender: Offender,
+    /// The bytes of the key, if the store finds no bucket by a fingerprint.
+    pub(super) key: Option<Box<[u8]>>,
 }
 
-impl<T> Default for SpaceSaving<T> {
-    fn default() -> Self {
+impl Known {
+    /// `stored`: the fingerprint in the name of the caller's bucket, if the store's names have one. If
+    /// they have none, the key is kept, unless it is long: a list of long ones would take much memory.
+    pub(crate) fn new(
+        caller: &DeniedCaller<'_>,
+        key: &Key,
+        stored: Option<Fingerprint>,
+        name: Option<String>,
+    ) -> Self {
+        const MOST_BYTES: usize = 256;
+        let bytes = Some(key.as_bytes()).filter(|bytes| bytes.len() <= MOST_BYTES);
         Self {
-            entries: HashMap::new(),
-            floor: 0,
-            total: 0,
+            offender: Offender {
+                policy: caller.policy.text.to_string(),
+                shadow: caller.shadow,
+                fingerprint: stored.unwrap_or_else(|| Fingerprint::from(key)),
+                count: 0,
+                error: 0,
+                last_seen: UNIX_EPOCH,
+                name: name.map(|name| bounded(&name)),
+            },
+            key: bytes.filter(|_| stored.is_none()).map(Box::from),
         }
     }
 }
 
-impl<T> SpaceSaving<T> {
+/// Returns a name as it is kept.
+fn bounded(name: &str) -> String {
+    const MOST_BYTES: usize = 64;
+    // A line break would make two lines of one in a log.
+    let shown = name.chars().filter(|char| !char.is_control());
+    let mut bounded: String = shown.take(MOST_BYTES).collect();
+    while bounded.len() > MOST_BYTES {
+        bounded.pop();
+    }
+    bounded
+}
+
+impl SpaceSaving {
     /// Counts a caller, if it is listed. Returns whether it is.
     pub(super) fn count_listed(&mut self, id: u64, now_us: u64) -> bool {
         let entry = self.entries.get_mut(&id);
-        entry.is_some_and(|entry| {
-            entry.count += 1;
-            entry.last_us = entry.last_us.max(now_us);
+        entry.is_some_and(|Known { offender, .. }| {
+            offender.count += 1;
+            offender.last_seen = offender.last_seen.max(time(now_us));
             self.total += 1;
             true
         })
     }
 
     /// Counts a caller, and lists it.
-    pub(super) fn count(&mut self, id: u64, now_us: u64, caller: T) {
+    pub(super) fn count(&mut self, id: u64, now_us: u64, mut caller: Known) {
         if self.count_listed(id, now_us) {
             return;
         }
         if self.entries.len() == ENTRIES {
-            let lowest = self.entries.iter().min_by_key(|(_, entry)| entry.count);
-            let lowest = lowest.map(|(id, entry)| (*id, entry.count));
+            let lowest = self
+                .entries
+                .iter()
+                .min_by_key(|(_, known)| known.offender.count);
+            let lowest = lowest.map(|(id, known)| (*id, known.offender.count));
             if let Some((former, count)) = lowest {
                 self.entries.remove(&former);
                 self.floor = count;
             }
         }
-        let entry = Entry {
-            count: self.floor + 1,
-            error: self.floor,
-            last_us: now_us,
-            caller,
-        };
-        self.entries.insert(id, entry);
+        (caller.offender.count, caller.offender.error) = (self.floor + 1, self.floor);
+        caller.offender.last_seen = time(now_us);
+        self.entries.insert(id, caller);
         self.total += 1;
     }
 
@@ -81,10 +110,10 @@ impl<T> SpaceSaving<T> {
     pub(super) fn halve(&mut self, times: u32) {
         let down = |count: u64| count.checked_shr(times).unwrap_or(0);
         let up = |count: u64| down(count) + u64::from(down(count) << times.min(63) != count);
-        self.entries.retain(|_, entry| {
-            entry.count = down(entry.count);
-            entry.error = up(entry.error).min(entry.count);
-            entry.count > 0
+        self.entries.retain(|_, Known { offender, .. }| {
+            offender.count = down(offender.count);
+            offender.error = up(offender.error).min(offender.count);
+            offender.count > 0
         });
         self.floor = down(self.floor);
         self.total = down(self.total);

@@ -157,17 +157,21 @@ mod tests {
     use super::{Offender, TopDenied};
     use crate::{Fingerprint, Key, offenders::recent::time};
 
-    #[test]
-    fn a_merge_saturates_and_takes_a_caller_that_is_listed_twice() {
-        let offender = Offender {
+    fn denied(count: u64, error: u64, last_us: u64, name: Option<&str>) -> Offender {
+        Offender {
             policy: "api".into(),
             shadow: false,
             fingerprint: Fingerprint::from(&Key::from("ann")),
-            count: u64::MAX,
-            error: 7,
-            last_seen: time(1),
-            name: None,
-        };
+            count,
+            error,
+            last_seen: time(last_us),
+            name: name.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_merge_saturates_and_takes_a_caller_that_is_listed_twice() {
+        let offender = denied(u64::MAX, 7, 1, None);
         let list = TopDenied {
             offenders: vec![offender.clone(), offender],
             unlisted: u64::MAX,
@@ -179,18 +183,6 @@ mod tests {
         assert_eq!(sums, (u64::MAX, u64::MAX, u64::MAX));
         assert_eq!(merged.offenders[0].count, u64::MAX);
         assert_eq!(merged.offenders.len(), 1);
-    }
-
-    fn denied(count: u64, error: u64, last_us: u64, name: Option<&str>) -> Offender {
-        Offender {
-            policy: "api".into(),
-            shadow: false,
-            fingerprint: Fingerprint::from(&Key::from("ann")),
-            count,
-            error,
-            last_seen: time(last_us),
-            name: name.map(str::to_owned),
-        }
     }
 
     /// Denials of a caller that one list does not have are in its `unlisted`.

@@ -125,8 +125,8 @@ impl Policy {
             on_store_failure,
             leases: self.leases,
             enforcement,
-            has_tiers: self.readers.has_tiers(),
-            settles: self.readers.settles(),
+            has_tiers: self.readers.quota_by.is_some(),
+            settles: self.readers.settle_by.is_some(),
         };
         compiled.demand = compiled.held(compiled.demand.clone());
         Ok(compiled)
@@ -176,7 +176,7 @@ impl Policy {
         let Some(lifetime) = self.hold_for else {
             return Ok(None);
         };
-        if quota.algorithm() == Algorithm::Penalty && self.readers.settles() {
+        if quota.algorithm() == Algorithm::Penalty && self.readers.settle_by.is_some() {
             // Its settlements are strikes, which are never held.
             return Ok(None);
         }

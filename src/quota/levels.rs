@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::arithmetic::{Change, ReadContext};
 use super::{
     EXACT, Params, Quota,
-    arithmetic::{Arithmetic, BucketState},
+    arithmetic::{Arithmetic, BucketState, Change, ReadContext},
     each,
 };
 

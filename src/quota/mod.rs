@@ -23,7 +23,7 @@ mod text;
 pub(crate) mod token_bucket;
 pub(crate) mod window;
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use self::per_period::per_period;
 pub use self::{
@@ -124,10 +124,10 @@ pub enum Algorithm {
 ///   are spaces, so `refill_at_once` is an option, too.
 /// - `token bucket of` may stand before the first two forms, and `concurrency of` before `20 at once`.
 ///
-/// [`Display`](fmt::Display) writes what is not the default, in the order of the table. For a quota
+/// [`Display`](std::fmt::Display) writes what is not the default, in the order of the table. For a quota
 /// that the types make, that text is read as an equal quota. For a share of a quota
 /// ([`OnStoreFailure::share_of`](crate::OnStoreFailure::share_of)), it may round.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota(pub(crate) Params);
 
 /// The integers that an algorithm decides with.
@@ -243,11 +243,5 @@ impl Quota {
         static QUOTAS: InternTable<Quota> = InternTable::new();
 
         QUOTAS.intern(self)
-    }
-}
-
-impl fmt::Debug for Quota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

@@ -25,71 +25,38 @@ enum Refill {
     Otherwise,
 }
 
+const fn row(
+    algorithm: Algorithm,
+    letter: u8,
+    refill: Refill,
+    may_owe: bool,
+    shared_rows: usize,
+) -> Properties {
+    Properties {
+        algorithm,
+        letter,
+        refill,
+        may_owe,
+        shared_rows,
+    }
+}
+
 impl Quota {
     #[inline]
     pub(super) const fn properties(&self) -> Properties {
+        use Algorithm as Is;
+        use Refill::{AtOnce, OneByOne, Otherwise};
         match self.0 {
-            Params::TokenBucket(_) => Properties {
-                algorithm: Algorithm::TokenBucket,
-                letter: b'b',
-                refill: Refill::OneByOne,
-                may_owe: true,
-                shared_rows: 2,
-            },
-            Params::IntervalBucket(_) => Properties {
-                algorithm: Algorithm::TokenBucket,
-                letter: b'i',
-                refill: Refill::AtOnce,
-                may_owe: true,
-                shared_rows: 2,
-            },
-            Params::LeakyBucket { .. } => Properties {
-                algorithm: Algorithm::LeakyBucket,
-                letter: b'l',
-                refill: Refill::OneByOne,
-                may_owe: true,
-                shared_rows: 2,
-            },
-            Params::FixedWindow(_) => Properties {
-                algorithm: Algorithm::FixedWindow,
-                letter: b'w',
-                refill: Refill::AtOnce,
-                may_owe: true,
-                shared_rows: 2,
-            },
-            Params::SlidingWindow(_) => Properties {
-                algorithm: Algorithm::SlidingWindow,
-                letter: b's',
-                refill: Refill::Otherwise,
-                may_owe: true,
-                shared_rows: 2,
-            },
-            Params::SlidingLog(_) => Properties {
-                algorithm: Algorithm::SlidingLog,
-                letter: b'g',
-                refill: Refill::Otherwise,
-                may_owe: true,
-                // Each bucket would keep all entries of a log.
-                shared_rows: 1,
-            },
-            Params::Concurrency(_) => Properties {
-                algorithm: Algorithm::Concurrency,
-                letter: b'c',
-                refill: Refill::Otherwise,
-                may_owe: false,
-                shared_rows: 2,
-            },
-            Params::Penalty(rule) => Properties {
-                algorithm: if rule.pauses {
-                    Algorithm::Pause
-                } else {
-                    Algorithm::Penalty
-                },
-                letter: b'x',
-                refill: Refill::Otherwise,
-                may_owe: false,
-                shared_rows: 2,
-            },
+            Params::TokenBucket(_) => row(Is::TokenBucket, b'b', OneByOne, true, 2),
+            Params::IntervalBucket(_) => row(Is::TokenBucket, b'i', AtOnce, true, 2),
+            Params::LeakyBucket { .. } => row(Is::LeakyBucket, b'l', OneByOne, true, 2),
+            Params::FixedWindow(_) => row(Is::FixedWindow, b'w', AtOnce, true, 2),
+            Params::SlidingWindow(_) => row(Is::SlidingWindow, b's', Otherwise, true, 2),
+            // Each bucket would keep all entries of a log.
+            Params::SlidingLog(_) => row(Is::SlidingLog, b'g', Otherwise, true, 1),
+            Params::Concurrency(_) => row(Is::Concurrency, b'c', Otherwise, false, 2),
+            Params::Penalty(rule) if rule.pauses => row(Is::Pause, b'x', Otherwise, false, 2),
+            Params::Penalty(_) => row(Is::Penalty, b'x', Otherwise, false, 2),
         }
     }
 

@@ -78,7 +78,7 @@ impl Future for Undecided {
             let mut answer = ready!(self.answer.as_mut().poll(cx));
             if let Some((fallback, operation, charges)) = self.instead.take() {
                 if let Ok(decision) = &answer {
-                    fallback.context().health.answered(decision);
+                    fallback.0.context.health.answered(decision);
                     fallback.keep_bans(decision, &charges);
                 } else {
                     answer = fallback.decide_instead(answer, &Check::new(operation, &charges));

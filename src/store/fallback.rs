@@ -2,9 +2,8 @@
 
 use std::{
     borrow::Cow,
-    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, Weak},
 };
 
 use smallvec::SmallVec;
@@ -12,14 +11,13 @@ use tokio::runtime::Handle;
 
 use super::{
     Answer, Charge, Check, Operation, Store,
-    context::permits::Take,
-    context::{SharedStore, StoreContext},
-    known_policies::KnownPolicies,
+    context::{SharedStore, StoreContext, permits::Take},
     memory::buckets::Buckets,
 };
 use crate::{
-    Clock, Decision, OnStoreFailure, Source, StoreError, charge::Demand, clock::SystemClock,
-    metrics::store::StoreMetrics, quota::penalty::whole_ms,
+    Clock, Decision, OnStoreFailure, Quota, Source, StoreError, charge::Demand, clock::SystemClock,
+    metrics::store::StoreMetrics, policy::Compiled, policy_name::Name, quota::penalty::whole_ms,
+    telemetry, util::lock::lock,
 };
 
 /// Decides while a store fails. It holds buckets in this process, what was logged about the
@@ -31,12 +29,12 @@ use crate::{
 /// 7 MB for two quotas, and 14 MB for seven. It is 13 MB for one
 /// [`SlidingWindow`](crate::SlidingWindow). Each entry of a [`SlidingLog`](crate::SlidingLog) takes
 /// 16 bytes more. Stores that share a `Fallback` must share their buckets, too.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Fallback(pub(super) Arc<Inner>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Inner {
-    context: Arc<StoreContext>,
+    pub(super) context: Arc<StoreContext>,
     pub(super) local_context: Arc<StoreContext>,
     clock: Option<Arc<dyn Clock>>,
     /// Created when it is first needed.
@@ -65,10 +63,6 @@ impl Fallback {
         }))
     }
 
-    pub(super) fn context(&self) -> &Arc<StoreContext> {
-        &self.0.context
-    }
-
     /// Returns the buckets of this process. Their answers do not count for the store's health.
     pub(super) fn local(&self) -> &SharedStore {
         self.0.local.get_or_init(|| {
@@ -92,7 +86,8 @@ impl Fallback {
             ..
         } = &*self.0;
         let units = |of: fn(&StoreContext) -> u64| of(context).saturating_add(of(local_context));
-        let settlements = context.unsettled.settlements();
+        let mut settlements = context.unsettled.settlements();
+        settlements.add(&local_context.unsettled.settlements());
         let local = self.used_local().map(Store::metrics);
         // If the store panics here, the application can still read the counts of its limiters.
         let own = match catch_unwind(AssertUnwindSafe(|| store.metrics())) {
@@ -107,7 +102,7 @@ impl Fallback {
             is_up: own.is_up && context.health.is_up(),
             held_units: units(|context| context.holders.units()),
             unsettled_units: units(|context| context.unsettled.units()),
-            settlements: settlements.plus(&local_context.unsettled.settlements()),
+            settlements,
             local_buckets: local.and_then(|local| local.memory_buckets).unwrap_or(0),
             id: Some(context.id),
             ..own
@@ -143,11 +138,12 @@ impl Fallback {
             return Err(error);
         }
         let operation = check.operation();
-        let charges = check
-            .charges()
-            .iter()
-            .filter_map(|charge| charge.local(operation));
-        let Ok(mut charges) = charges.collect::<Result<SmallVec<[Charge<'_>; 2]>, _>>() else {
+        let charges = check.charges().iter().filter(|charge| {
+            let choice = charge.on_store_failure;
+            matches!(choice, OnStoreFailure::Local { .. })
+        });
+        let charges = charges.map(|charge| charge.local(operation));
+        let Some(mut charges) = charges.collect::<Option<SmallVec<[Charge<'_>; 2]>>>() else {
             return Err(error);
         };
         let is_lost = error.may_have_run() || error.is_foreign_reply();
@@ -183,7 +179,7 @@ impl Fallback {
         let pauses = charges
             .iter()
             .filter(|charge| charge.demand.quota.is_pause());
-        let local = pauses.filter_map(|charge| charge.local(Operation::Ban)?.ok());
+        let local = pauses.filter_map(|charge| charge.local(Operation::Ban));
         for charge in local {
             let check = [charge];
             // The memory store answers at once.
@@ -204,7 +200,7 @@ impl Fallback {
         for banned in bans.filter(|policy| policy.is_of_penalty()) {
             let mut charges = charges.iter();
             let charge = charges.find(|charge| charge.policy == *banned.interned_name());
-            let local = charge.and_then(|charge| charge.local(Operation::Ban)?.ok());
+            let local = charge.and_then(|charge| charge.local(Operation::Ban));
             let (Some(local), Some(time)) = (local, banned.retry_after()) else {
                 continue;
             };
@@ -216,10 +212,45 @@ impl Fallback {
     }
 }
 
-impl fmt::Debug for Fallback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fallback")
-            .field("context", &self.0.context)
-            .finish_non_exhaustive()
+/// The policies of the layers and limiters on one store, while these exist.
+#[derive(Debug, Default)]
+pub(super) struct KnownPolicies(Mutex<Vec<Used>>);
+
+#[derive(Debug)]
+struct Used {
+    name: Name,
+    quota: Quota,
+    by: Weak<[Compiled]>,
+    was_logged: bool,
+}
+
+/// The most policies that are compared.
+const MOST: usize = 1_024;
+
+impl KnownPolicies {
+    /// Adds policies that are used as long as they exist.
+    pub(super) fn add(&self, policies: &Arc<[Compiled]>) {
+        // Tiers have several quotas under one name.
+        for policy in policies.iter().filter(|policy| !policy.has_tiers) {
+            let (name, quota) = (&policy.name, *policy.demand.quota);
+            let mut known = lock(&self.0);
+            known.retain(|used| used.by.strong_count() > 0);
+            let of_this_name = || known.iter().filter(|used| used.name == *name);
+            let mut quotas = of_this_name().map(|used| used.quota);
+            let other = quotas.find(|other| *other != quota);
+            let was_logged = of_this_name().any(|used| used.was_logged);
+            if known.len() < MOST {
+                known.push(Used {
+                    name: name.clone(),
+                    quota,
+                    by: Arc::downgrade(policies),
+                    was_logged: was_logged || other.is_some(),
+                });
+            }
+            drop(known);
+            if let Some(other) = other.filter(|_| !was_logged) {
+                telemetry::two_quotas(&name.text, other, quota);
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A timeout and a circuit breaker around a remote store.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
@@ -9,12 +9,11 @@ use super::{
     breaker::{Breaker, CallOutcome},
 };
 use crate::{
-    Decision, Source, StoreError,
+    Decision, Fingerprint, Key, Source, StoreError,
     error::StoreErrorKind,
     metrics::store::StoreMetrics,
     util::{detach::run_to_completion, hash::SecretHasher},
 };
-use crate::{Fingerprint, Key};
 
 /// Puts a timeout and a circuit breaker around your own store:
 /// [`RedisStore`](crate::RedisStore) has both built in.
@@ -42,7 +41,7 @@ use crate::{Fingerprint, Key};
 /// impatient callers would hide that the store hangs.
 ///
 /// A timeout needs a Tokio runtime with timers.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Guarded<S> {
     store: S,
     timeout: Duration,
@@ -135,14 +134,5 @@ impl<S: Store> Store for Guarded<S> {
         let open = metrics.breakers_open.get_or_insert(0);
         *open += u64::from(self.breaker.is_open());
         metrics
-    }
-}
-
-impl<S: Store> fmt::Debug for Guarded<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded")
-            .field("store", &self.store)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
     }
 }

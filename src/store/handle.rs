@@ -1,8 +1,6 @@
 //! A store, with everything that a limiter or layer needs around it.
 
-use std::{fmt, sync::Arc};
-
-use tokio::runtime::Handle;
+use std::sync::Arc;
 
 use super::{
     Answer, Charge, Check, MemoryStore, Store,
@@ -23,22 +21,13 @@ use crate::{
 };
 
 /// A store, its fallback, and the control document of its users.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct StoreHandle {
-    store: SharedStore,
+    pub(crate) shared: SharedStore,
     fallback: Fallback,
     /// The same store, if it is the memory store, which answers at once and never fails.
     memory: Option<MemoryStore>,
-    control: Option<Control>,
-}
-
-impl fmt::Debug for StoreHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreHandle")
-            .field("store", &self.store.store)
-            .field("fallback", &self.fallback)
-            .finish_non_exhaustive()
-    }
+    pub(crate) control: Option<Control>,
 }
 
 impl StoreHandle {
@@ -50,9 +39,9 @@ impl StoreHandle {
         let fallback = fallback.unwrap_or_default();
         Self {
             memory,
-            store: SharedStore {
+            shared: SharedStore {
                 store,
-                context: Arc::clone(fallback.context()),
+                context: Arc::clone(&fallback.0.context),
                 is_remote,
             },
             fallback,
@@ -77,32 +66,22 @@ impl StoreHandle {
     pub(crate) fn with_overrides_of(self, other: &Self) -> Self {
         Self {
             control: other
-                .control()
+                .control
+                .as_ref()
                 .map(|control| Control::fixed(Arc::clone(&control.held().overrides()))),
             ..self
         }
-    }
-
-    /// Returns the control document, if there is one.
-    pub(crate) fn control(&self) -> Option<&Control> {
-        self.control.as_ref()
-    }
-
-    /// Returns whether a control document may change the limits of its users.
-    pub(crate) const fn is_followed(&self) -> bool {
-        self.control.is_some()
     }
 
     /// Returns the overrides of the control document. A request reads them once, and uses this
     /// version from start to end.
     #[inline]
     pub(crate) fn overrides(&self) -> SeenOverrides {
-        let version = self.control().map(|control| control.held().overrides());
-        SeenOverrides::new(version)
-    }
-
-    pub(crate) const fn shared(&self) -> &SharedStore {
-        &self.store
+        let version = self
+            .control
+            .as_ref()
+            .map(|control| control.held().overrides());
+        SeenOverrides(version)
     }
 
     /// Returns the store, if it is in memory: it decides at once, and never fails.
@@ -113,14 +92,14 @@ impl StoreHandle {
 
     #[inline]
     pub(crate) fn check(&self, check: &Check<'_>) -> Checked {
-        let answer = match self.store.store.check(check) {
+        let answer = match self.shared.store.check(check) {
             Answer::Now(answer) => answer,
             Answer::Later(answer) => {
                 return Checked::Later(Undecided::new(answer, &self.fallback, check));
             }
         };
         if let Ok(decision) = &answer {
-            self.store.context.health.answered(decision);
+            self.shared.context.health.answered(decision);
             return Checked::Now(answer);
         }
         Checked::Now(self.fallback.decide_instead(answer, check))
@@ -152,7 +131,7 @@ impl StoreHandle {
             self.check(&Check::new(operation, enforced).beside(shadows))
         };
         checked.beside(Shadows::new(
-            &self.store,
+            &self.shared,
             operation,
             shadows,
             Some(recorder),
@@ -162,7 +141,7 @@ impl StoreHandle {
     /// Peeks at each bucket on its own, in one round trip if the store can. `None` for buckets for
     /// which the store has no answer.
     pub(crate) async fn peek_each(&self, charges: &[Charge<'_>]) -> Vec<Option<PolicyDecision>> {
-        let shadows = Shadows::new(&self.store, Operation::Peek, charges, None);
+        let shadows = Shadows::new(&self.shared, Operation::Peek, charges, None);
         let decided = shadows.complete(Ok(Decision::unlimited(0)));
         let outcomes = match decided.wait().await {
             Ok(decision) => decision.shadows().to_vec(),
@@ -178,18 +157,13 @@ impl StoreHandle {
             // The memory store answers at once.
             drop(local.reset(charges));
         }
-        self.store.store.reset(charges)
+        self.shared.store.reset(charges)
     }
 
     /// Records that these policies use this store for as long as they exist, to log a name that has
     /// two quotas.
     pub(crate) fn add_policies(&self, policies: &Arc<[Compiled]>) {
         self.fallback.0.policies.add(policies);
-    }
-
-    /// Tells the observer of a layer or limiter of each change of the store.
-    pub(crate) fn report_to(&self, recorder: &Arc<Recorder>) {
-        self.store.context.health.report_to(recorder);
     }
 
     /// Returns the quota that a control document has for a caller of a policy, and the decision if the
@@ -216,7 +190,7 @@ impl StoreHandle {
 
     /// Returns the store's name for a key.
     pub(crate) fn fingerprint(&self, key: &Key) -> Fingerprint {
-        self.store.store.fingerprint(key)
+        self.shared.store.fingerprint(key)
     }
 
     /// Returns the list that a key is on.
@@ -225,33 +199,28 @@ impl StoreHandle {
     }
 
     pub(crate) fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
-        self.store.store.storage_key(charge)
+        self.shared.store.storage_key(charge)
     }
 
     /// Returns the numbers of the store, with the counts of its layers and limiters.
     pub(crate) fn metrics(&self) -> StoreMetrics {
-        self.fallback.metrics_of(&*self.store.store)
+        self.fallback.metrics_of(&*self.shared.store)
     }
 
     /// Returns the handle of this process's own buckets, to refund a decision that was made
     /// there.
     pub(crate) fn local(&self) -> Self {
         Self {
-            store: self.fallback.local().clone(),
+            shared: self.fallback.local().clone(),
             fallback: Fallback::new(),
             memory: None,
             control: None,
         }
     }
 
-    /// Runs work for the store in the background.
-    pub(crate) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
-        self.store.spawn(runtime, work);
-    }
-
     /// Returns the number of this store, which all clones of the handle share.
     pub(crate) fn id(&self) -> usize {
-        self.store.context.id
+        self.shared.context.id
     }
 
     /// Returns the numbers of the store and of its fallback.

@@ -1,22 +1,24 @@
-//! Remembers what was logged about the store's failures, so that each change is logged once and
-//! reported to observers.
+//! Remembers what was logged about the store's failures, so that each change is logged once.
 
-use std::sync::{
-    Arc, Mutex, Weak,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
 };
-use std::time::Duration;
 
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
     Decision, Source, StoreError,
-    metrics::{Recorder, StoreEvent, counts::Tally, store::StoreFailures},
+    metrics::{counts::Tally, store::StoreFailures},
     telemetry,
     util::lock::lock,
 };
 
 /// The health of the store, as it was logged.
+#[derive(Default)]
 pub(super) struct Health {
     /// A bit for each kind of failure that was logged; 0 while the store is healthy.
     logged_kinds: AtomicU8,
@@ -26,8 +28,6 @@ pub(super) struct Health {
     /// Counts replies from a failure on until the store counts as recovered.
     replies: watch::Sender<u64>,
     failures: Tally<9>,
-    /// The recorders of layers and limiters on this store that have an observer.
-    observed: Mutex<Vec<Weak<Recorder>>>,
 }
 
 /// The bit of any failure, in addition to those of the kinds.
@@ -39,19 +39,6 @@ const OVERLOAD_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// The store must answer for this long before it counts as recovered. Otherwise a store that
 /// fails now and then would log a line for each request.
 const WELL_AFTER: Duration = Duration::from_secs(5);
-
-impl Default for Health {
-    fn default() -> Self {
-        Self {
-            logged_kinds: AtomicU8::new(0),
-            last_failure: Mutex::default(),
-            overload_logged: Mutex::default(),
-            replies: watch::Sender::new(0),
-            failures: Tally::new(),
-            observed: Mutex::default(),
-        }
-    }
-}
 
 impl Health {
     /// Counts a failure, and logs a change of the store's health.
@@ -83,31 +70,6 @@ impl Health {
             telemetry::store_failed(error);
         } else if kind_bit & !logged_kinds != 0 && !is_vague {
             telemetry::store_fails_otherwise(error);
-        } else {
-            return;
-        }
-        self.tell(StoreEvent::Failed(error));
-    }
-
-    /// Tells the observer of this recorder of changes, as long as the recorder lives.
-    pub(super) fn report_to(&self, recorder: &Arc<Recorder>) {
-        if recorder.has_observer() {
-            let mut observed = lock(&self.observed);
-            observed.retain(|known| known.strong_count() > 0);
-            observed.push(Arc::downgrade(recorder));
-        }
-    }
-
-    /// Tells each layer and limiter once: of two versions of its settings, the latest.
-    fn tell(&self, event: StoreEvent<'_>) {
-        // Used without the lock: an observer may build a limiter on this store.
-        let observed = lock(&self.observed).clone();
-        let mut told: Vec<usize> = Vec::new();
-        for recorder in observed.iter().rev().filter_map(Weak::upgrade) {
-            if !told.contains(&recorder.id()) {
-                told.push(recorder.id());
-                recorder.store_changed(event);
-            }
         }
     }
 
@@ -120,7 +82,6 @@ impl Health {
         *logged = Some(Instant::now());
         drop(logged);
         telemetry::shed(error);
-        self.tell(StoreEvent::LeftUndecided(error));
     }
 
     #[inline]
@@ -136,7 +97,6 @@ impl Health {
             && self.logged_kinds.swap(0, Ordering::Relaxed) != 0
         {
             telemetry::store_recovered();
-            self.tell(StoreEvent::Recovered);
         }
     }
 

@@ -16,7 +16,6 @@ pub(crate) mod handle;
 mod health;
 #[cfg(feature = "redis")]
 mod in_runtime;
-mod known_policies;
 #[cfg(feature = "redis")]
 mod lease;
 pub(crate) mod memory;
@@ -34,7 +33,6 @@ pub(crate) use self::memory::MemoryStore;
 #[cfg(not(feature = "unstable-store"))]
 pub(crate) use self::words::BucketWords;
 #[cfg(feature = "unstable-store")]
-#[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
 pub use self::words::BucketWords;
 pub use self::{
     answer::{Answer, StoreFuture},
@@ -42,8 +40,7 @@ pub use self::{
     guarded::Guarded,
 };
 pub use crate::charge::{Charge, Check, Operation};
-use crate::{Decision, metrics::store::StoreMetrics};
-use crate::{Fingerprint, Key};
+use crate::{Decision, Fingerprint, Key, metrics::store::StoreMetrics};
 
 /// Keeps buckets, and decides checks.
 ///

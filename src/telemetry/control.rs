@@ -2,22 +2,18 @@
 
 use crate::StoreError;
 
+#[cfg(feature = "tracing")]
+const TARGET: &str = "tower_throttle::control";
+
 /// Logs a new version of the control document.
 pub(crate) fn control_applied(version: u64, entries: usize) {
-    tell!(
-        info,
-        "control",
-        version,
-        entries,
-        "control document applied"
-    );
+    tell!(info, version, entries, "control document applied");
 }
 
 /// Logs an entry that does not apply, once for each version.
 pub(crate) fn control_not_taken(why: &str, version: u64) {
     tell!(
         warn,
-        "control",
         version,
         "part of the control document not applied ({why}); the rest applies"
     );
@@ -27,7 +23,6 @@ pub(crate) fn control_not_taken(why: &str, version: u64) {
 pub(crate) fn all_policies_off(limiter: &str) {
     tell!(
         warn,
-        "control",
         limiter,
         "control document switches all policies off; requests are not limited",
     );
@@ -37,7 +32,6 @@ pub(crate) fn all_policies_off(limiter: &str) {
 pub(crate) fn listed_addresses_unread(limiter: &str) {
     tell!(
         warn,
-        "control",
         limiter,
         "control document lists addresses that this layer does not read; they do not matter here",
     );
@@ -47,7 +41,6 @@ pub(crate) fn listed_addresses_unread(limiter: &str) {
 pub(crate) fn control_unknown_policies(version: u64, policies: &[String]) {
     tell!(
         info,
-        "control",
         version,
         ?policies,
         "control document names policies that this process does not have"
@@ -57,26 +50,19 @@ pub(crate) fn control_unknown_policies(version: u64, policies: &[String]) {
 pub(crate) fn control_unread(error: &StoreError, version: u64) {
     tell!(
         warn,
-        "control",
         kind = error.kind_name(),
         "control document cannot be read ({error}); keeping version {version}"
     );
 }
 
 pub(crate) fn control_read_again(version: u64) {
-    tell!(
-        info,
-        "control",
-        version,
-        "control document can be read again"
-    );
+    tell!(info, version, "control document can be read again");
 }
 
 /// Logs a stored document that does not apply, once for each content.
 pub(crate) fn control_rejected(why: &str, version: u64) {
     tell!(
         warn,
-        "control",
         "control document not applied ({why}); keeping version {version}"
     );
 }
@@ -85,7 +71,6 @@ pub(crate) fn control_rejected(why: &str, version: u64) {
 pub(crate) fn control_restored(lacking: usize, version: u64) {
     tell!(
         warn,
-        "control",
         lacking,
         "control document lacked {lacking} known changes; stored them again as version {version}"
     );
@@ -95,7 +80,6 @@ pub(crate) fn control_restored(lacking: usize, version: u64) {
 pub(crate) fn control_not_stored(why: &str, lacking: usize) {
     tell!(
         warn,
-        "control",
         lacking,
         "control document lacks {lacking} known changes, which cannot be stored again ({why}); they apply in this process"
     );
@@ -105,7 +89,6 @@ pub(crate) fn control_not_stored(why: &str, lacking: usize) {
 pub(crate) fn control_dropped(lacking: usize) {
     tell!(
         warn,
-        "control",
         lacking,
         "control document was out of reach for a day and lacks {lacking} known changes; dropping them, as they may have been removed"
     );

@@ -1,9 +1,11 @@
 //! Under `tower_throttle::denied`: denials, and those of shadow policies.
 
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use crate::{PolicyDecision, decision::DenialReason};
+
+#[cfg(feature = "tracing")]
+const TARGET: &str = "tower_throttle::denied";
 
 pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     reason: DenialReason,
@@ -13,7 +15,6 @@ pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
 ) {
     tell!(
         debug,
-        "denied",
         policies = ?policies().collect::<Vec<_>>(),
         ?reason,
         ?retry_after,
@@ -30,7 +31,6 @@ pub(crate) fn shadow_denied(decided: &PolicyDecision) {
     };
     tell!(
         debug,
-        "denied",
         policies = ?[decided.name()],
         ?reason,
         retry_after = ?decided.retry_after(),
@@ -43,7 +43,6 @@ pub(crate) fn shadow_denied(decided: &PolicyDecision) {
 pub(crate) fn shadow_key_missing(policy: &str, missing: &impl fmt::Display) {
     tell!(
         debug,
-        "denied",
         policies = ?[policy],
         reason = %"KeyMissing",
         cause = %missing,

@@ -8,11 +8,11 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
-/// Logs an event, if the feature `tracing` is on.
+/// Logs an event under the `TARGET` of its file, if the feature `tracing` is on.
 macro_rules! tell {
-    ($level:ident, $target:literal, $($event:tt)+) => {
+    ($level:ident, $($event:tt)+) => {
         #[cfg(feature = "tracing")]
-        tracing::$level!(target: concat!("tower_throttle::", $target), $($event)+);
+        tracing::$level!(target: TARGET, $($event)+);
     };
 }
 

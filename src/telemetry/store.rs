@@ -2,11 +2,13 @@
 
 use crate::StoreError;
 
+#[cfg(feature = "tracing")]
+const TARGET: &str = "tower_throttle::store";
+
 #[cfg(feature = "redis")]
 pub(crate) fn not_connected(error: &StoreError) {
     tell!(
         error,
-        "store",
         kind = error.kind_name(),
         "cannot connect to Redis ({error}); retrying in the background"
     );
@@ -15,7 +17,6 @@ pub(crate) fn not_connected(error: &StoreError) {
 pub(crate) fn store_failed(error: &StoreError) {
     tell!(
         error,
-        "store",
         kind = error.kind_name(),
         "rate-limit store unavailable ({error}); applying `on_store_failure`"
     );
@@ -26,21 +27,19 @@ pub(crate) fn store_failed(error: &StoreError) {
 pub(crate) fn store_fails_otherwise(error: &StoreError) {
     tell!(
         error,
-        "store",
         kind = error.kind_name(),
         "rate-limit store still unavailable, new error ({error})"
     );
 }
 
 pub(crate) fn store_recovered() {
-    tell!(info, "store", "rate-limit store recovered");
+    tell!(info, "rate-limit store recovered");
 }
 
 /// Logs checks without a decision while the store is healthy: an overload, or unexpected data.
 pub(crate) fn shed(error: &StoreError) {
     tell!(
         warn,
-        "store",
         kind = error.kind_name(),
         "rate-limit store left checks undecided ({error}); allowing none unchecked"
     );

@@ -2,22 +2,19 @@
 
 use std::{fmt, net::IpAddr, sync::Mutex};
 
-use crate::Quota;
-use crate::util::lock::lock;
+use crate::{Quota, util::lock::lock};
+
+#[cfg(feature = "tracing")]
+const TARGET: &str = "tower_throttle::wiring";
 
 pub(crate) fn misconfigured(advice: &str) {
-    tell!(
-        error,
-        "wiring",
-        "every request is answered with 500: {advice}"
-    );
+    tell!(error, "every request is answered with 500: {advice}");
 }
 
 /// Logs that a shadow policy cannot read the key of any request.
 pub(crate) fn shadow_misconfigured(advice: &str) {
     tell!(
         error,
-        "wiring",
         "a shadow policy has no key for any request and is not checked; enforced, it would answer each with 500: {advice}"
     );
 }
@@ -25,7 +22,7 @@ pub(crate) fn two_quotas(policy: &str, one: Quota, other: Quota) {
     let line = format!(
         "policy {policy:?} has two quotas on one store ({one} and {other}); a request that passes both is charged twice: give each a name of its own"
     );
-    tell!(warn, "wiring", "{line}");
+    tell!(warn, "{line}");
 }
 
 /// Logs a missing extension once for each type, because a layer and its extractor both find it.
@@ -72,7 +69,7 @@ fn warn_once(line: String) {
 
     let mut logged = lock(&LOGGED);
     if logged.len() < MOST && !logged.contains(&line) {
-        tell!(warn, "wiring", "{line}");
+        tell!(warn, "{line}");
         logged.push(line);
     }
 }

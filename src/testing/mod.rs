@@ -12,7 +12,6 @@ use std::{fmt, sync::Arc, time::Duration};
 
 pub use self::holds::holds_conformance;
 #[cfg(feature = "redis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::simulated::{Served, SimulatedRedis};
 use crate::{
     Concurrency, ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock,

@@ -1,26 +1,32 @@
 //! Futures that run to their end although their caller drops them.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::{future::poll_fn, pin::Pin, task::Poll};
 
 use tokio::runtime::Handle;
 
-/// A call that continues in a task of its own if its caller drops it: its result tells
-/// whether the server works.
-pub(crate) struct RunToCompletion<F: Future<Output: Send> + Send + 'static> {
+/// What is left of a call, which continues in a task of its own if this is dropped: its result
+/// tells whether the server works.
+struct Rest<F: Future<Output: Send> + Send + 'static> {
     call: Option<Pin<Box<F>>>,
     runtime: Handle,
 }
 
-impl<F: Future<Output: Send> + Send + 'static> RunToCompletion<F> {
-    /// Wraps a call. It continues on `runtime`, even if it was never polled.
-    pub(crate) fn new(call: F, runtime: Handle) -> Self {
-        Self {
-            call: Some(Box::pin(call)),
-            runtime,
-        }
+/// Runs a call to its end. It continues on `runtime` if its caller leaves, even if it was never
+/// polled.
+pub(crate) fn run_on<F>(runtime: Handle, call: F) -> impl Future<Output = F::Output> + Send
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let call = Some(Box::pin(call));
+    let mut rest = Rest { call, runtime };
+    async move {
+        let output = poll_fn(|cx| match &mut rest.call {
+            Some(call) => call.as_mut().poll(cx),
+            None => Poll::Pending,
+        });
+        let output = output.await;
+        drop(rest.call.take());
+        output
     }
 }
 
@@ -30,24 +36,12 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     match Handle::try_current() {
-        Ok(runtime) => RunToCompletion::new(call, runtime).await,
+        Ok(runtime) => run_on(runtime, call).await,
         Err(_) => call.await,
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Future for RunToCompletion<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        #[expect(clippy::expect_used, reason = "as futures of the compiler's do")]
-        let call = self.call.as_mut().expect("polled after it was ready");
-        let output = ready!(call.as_mut().poll(cx));
-        self.call = None;
-        Poll::Ready(output)
-    }
-}
-
-impl<F: Future<Output: Send> + Send + 'static> Drop for RunToCompletion<F> {
+impl<F: Future<Output: Send> + Send + 'static> Drop for Rest<F> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
             self.runtime.spawn(async move { drop(call.await) });

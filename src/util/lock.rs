@@ -1,7 +1,6 @@
 //! Locks that ignore poisoning: no code of this crate panics halfway through a change.
 
-use std::sync::TryLockError;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Locks a mutex, even after a thread panicked while it held the lock.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

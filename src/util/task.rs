@@ -9,9 +9,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A task that ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
+pub(crate) struct AbortOnDrop(JoinHandle<()>);
 
-impl AbortOnDrop<()> {
+impl AbortOnDrop {
     /// Keeps work going as long as this lives. Starts it again if it panics.
     pub(crate) fn keep<F>(runtime: &Handle, work: impl Fn() -> F + Send + 'static) -> Self
     where
@@ -20,26 +20,21 @@ impl AbortOnDrop<()> {
         let again = runtime.clone();
         Self(runtime.spawn(async move {
             loop {
-                Self(again.spawn(work())).ended().await;
+                let mut task = Self(again.spawn(work()));
+                // Any end of the task will do.
+                let _ = (&mut task.0).await;
                 sleep(PAUSE).await;
             }
         }))
     }
-}
 
-impl<T> AbortOnDrop<T> {
     /// Returns whether the task has ended: on its own, or with its runtime.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.is_finished()
     }
-
-    async fn ended(mut self) {
-        // Any end of the task will do.
-        let _ = (&mut self.0).await;
-    }
 }
 
-impl<T> Drop for AbortOnDrop<T> {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }

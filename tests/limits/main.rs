@@ -25,7 +25,6 @@ mod shadow;
 #[cfg(feature = "testing")]
 mod simulated;
 #[cfg(feature = "testing")]
-mod store_events;
 #[cfg(feature = "testing")]
 mod store_metrics;
 #[path = "../support/mod.rs"]

@@ -58,9 +58,8 @@ impl OneBucket {
         let (live, fingerprint) = self.caller.open(self.quota.quota).await?;
         let name = &*self.caller.policy;
         let tier = live.tier(name, &self.quota)?;
-        let caller = by_fingerprint(fingerprint)?;
-        let inspect = live.inspect;
-        inspect.reset_in_tier(&caller, Some(name), tier).await?;
+        let caller = by_fingerprint(fingerprint)?.in_tier(tier);
+        live.inspect.reset(&caller, Some(name)).await?;
         let text = format!("policy {name:?}: caller {fingerprint} has used nothing");
         let json = json!({ "policy": name, "fingerprint": fingerprint.to_string() });
         Ok(Answer::fine(text, json))

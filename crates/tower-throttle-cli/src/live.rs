@@ -166,8 +166,8 @@ pub(crate) async fn look_up(
     tier: Option<Quota>,
     caller: Fingerprint,
 ) -> Result<(CallerState, PolicyDecision)> {
-    let caller = by_fingerprint(caller)?;
-    let states = inspect.look_up_in_tier(&caller, Some(&policy), tier).await;
+    let caller = by_fingerprint(caller)?.in_tier(tier);
+    let states = inspect.look_up(&caller, Some(&policy)).await;
     let state = states.into_iter().next().ok_or("no such policy")?;
     match &state.bucket {
         Ok(bucket) if bucket.source == Source::Store => {

@@ -27,16 +27,13 @@ pub(crate) trait Turns: Default {
     fn take(&mut self, waiter: &Self::Waiter);
 }
 
-/// The number of a waiter.
-pub(crate) type Ticket = u64;
-
 #[derive(Default)]
 pub(crate) struct Line<T: Turns> {
     pub(super) turns: T,
-    /// Those whose turn has not come.
-    waiters: HashMap<Ticket, Waiting<T>>,
+    /// Those whose turn has not come, by their numbers.
+    waiters: HashMap<u64, Waiting<T>>,
     /// Their order. Some that have left are still between the first and the last one.
-    order: VecDeque<Ticket>,
+    order: VecDeque<u64>,
     /// How many units they wait for.
     pub(super) wanted: u64,
     /// How many waiters have come.
@@ -64,7 +61,7 @@ impl<T: Turns> Line<T> {
     }
 
     /// Adds a new waiter before those behind it, which wait for `behind` units.
-    pub(super) fn add(&mut self, mut behind: u64, units: u64, waiter: T::Waiter) -> Ticket {
+    pub(super) fn add(&mut self, mut behind: u64, units: u64, waiter: T::Waiter) -> u64 {
         self.number += 1;
         let mut place = self.order.len();
         for (index, ticket) in self.order.iter().enumerate().rev() {
@@ -83,12 +80,12 @@ impl<T: Turns> Line<T> {
 
     /// Adds a waiter whose turn had come again, in a line where all waiters are in the order of
     /// their numbers.
-    pub(super) fn add_again(&mut self, ticket: Ticket, units: u64, waiter: T::Waiter) {
+    pub(super) fn add_again(&mut self, ticket: u64, units: u64, waiter: T::Waiter) {
         let place = self.order.partition_point(|other| *other < ticket);
         self.insert(place, ticket, units, waiter);
     }
 
-    fn insert(&mut self, place: usize, ticket: Ticket, units: u64, waiter: T::Waiter) {
+    fn insert(&mut self, place: usize, ticket: u64, units: u64, waiter: T::Waiter) {
         self.wanted = self.wanted.saturating_add(units);
         self.order.insert(place, ticket);
         let waiting = Waiting {
@@ -100,11 +97,11 @@ impl<T: Turns> Line<T> {
     }
 
     /// Takes out a waiter, if its turn has not come.
-    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<Waiting<T>> {
+    pub(super) fn leave(&mut self, ticket: u64) -> Option<Waiting<T>> {
         let left = self.waiters.remove(&ticket)?;
         self.wanted = self.wanted.saturating_sub(left.units);
         let Self { waiters, order, .. } = self;
-        let has_left = |ticket: &Ticket| !waiters.contains_key(ticket);
+        let has_left = |ticket: &u64| !waiters.contains_key(ticket);
         while order.front().is_some_and(has_left) {
             order.pop_front();
         }
@@ -135,7 +132,7 @@ impl<T: Turns> Line<T> {
         }
     }
 
-    fn come(&mut self, ticket: Ticket) {
+    fn come(&mut self, ticket: u64) {
         if let Some(Waiting { waiter, sleeps, .. }) = self.leave(ticket) {
             self.turns.take(&waiter);
             self.woken.extend(sleeps.map(|(_, waker)| waker));
@@ -144,7 +141,7 @@ impl<T: Turns> Line<T> {
 
     /// Returns until when a waiter sleeps; `None` if its turn has come. `waker` is woken if the
     /// turn comes sooner.
-    pub(super) fn sleep(&mut self, ticket: Ticket, waker: &Waker) -> Option<Instant> {
+    pub(super) fn sleep(&mut self, ticket: u64, waker: &Waker) -> Option<Instant> {
         let is_first = self.order.front() == Some(&ticket);
         let waiting = self.waiters.get_mut(&ticket)?;
         let others = self.wanted.saturating_sub(waiting.units);

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 
 use super::{
     Bucket,
-    line::{Line, Ticket, Turns},
+    line::{Line, Turns},
 };
 use crate::util::lock::lock;
 
@@ -34,7 +34,7 @@ pub(crate) struct Queue<T: Turns + 'static> {
 /// A place in a line, until it is dropped.
 pub(crate) struct Place<T: Turns + 'static> {
     pub(super) queue: Arc<Queue<T>>,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: u64,
 }
 
 /// How many callers wait in this process. No line is longer than that.

@@ -6,14 +6,15 @@ mod request;
 #[allow(clippy::expect_used)]
 mod tests;
 
-use std::{fmt, net::IpAddr};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use http::Request;
 
 use self::request::set_peer;
 use crate::{
-    ConfigError, Key, RequestHead,
+    ConfigError, Key, Quota, RequestHead,
     key::{KeyError, PeerAddr, key_of_address, request_head::made_up},
+    util::interned::Interned,
 };
 
 /// A caller as an operator types it: on the command line, or on a page for operators.
@@ -47,7 +48,11 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Caller(Named);
+pub struct Caller {
+    named: Named,
+    /// The quota of its requests, under policies whose quota each request chooses.
+    pub(crate) tier: Option<Interned<Quota>>,
+}
 
 #[derive(Clone)]
 enum Named {
@@ -68,9 +73,18 @@ impl Caller {
             true => request::request(parts).map(|request| Named::Request(Box::new(request))),
             false => key::key(parts),
         };
-        named
-            .map(Self)
-            .map_err(|reason| ConfigError::new("caller-text", format!("caller: {reason}")))
+        let mistake = |reason| ConfigError::new("caller-text", format!("caller: {reason}"));
+        let (named, tier) = (named.map_err(mistake)?, None);
+        Ok(Self { named, tier })
+    }
+
+    /// Looks a caller up under this quota, such as one of
+    /// [`tiers`](crate::inspect::PolicyState::tiers), and resets only its bucket, in policies whose
+    /// quota each request chooses.
+    #[must_use]
+    pub fn in_tier(self, quota: impl Into<Option<Quota>>) -> Self {
+        let tier = quota.into().map(|quota| Interned::Shared(Arc::new(quota)));
+        Self { tier, ..self }
     }
 
     /// Returns the key where nothing reads requests, as that of a [`Limiter`](crate::Limiter). `None`
@@ -78,7 +92,7 @@ impl Caller {
     ///
     /// An IPv6 address is grouped as by [`key::peer`](crate::key::peer).
     pub fn key(&self) -> Option<Key> {
-        match &self.0 {
+        match &self.named {
             Named::Key(key) => Some(key.clone()),
             Named::Address(address) => Some(key_of_address(*address)),
             Named::Request(_) => None,
@@ -97,7 +111,7 @@ impl Caller {
         &self,
         read: impl Fn(&RequestHead<'_>) -> Result<Key, KeyError>,
     ) -> Result<Key, KeyError> {
-        match &self.0 {
+        match &self.named {
             Named::Key(key) => Ok(key.clone()),
             Named::Request(request) => read(&RequestHead::from(&**request)),
             Named::Address(address) => {
@@ -114,7 +128,7 @@ impl Caller {
 
     /// Returns the parts of a request, if the caller is that.
     pub(crate) fn request(&self) -> Option<&Request<()>> {
-        match &self.0 {
+        match &self.named {
             Named::Request(request) => Some(request),
             _ => None,
         }
@@ -122,7 +136,7 @@ impl Caller {
 
     /// Returns the address, if the caller has one.
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        match &self.0 {
+        match &self.named {
             Named::Address(address) => Some(*address),
             Named::Request(request) => {
                 let peer = request.extensions().get::<PeerAddr>();
@@ -136,7 +150,7 @@ impl Caller {
 impl fmt::Debug for Caller {
     /// Shows how the caller is named, but not the name, which may be a credential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.0 {
+        f.write_str(match &self.named {
             Named::Key(_) => "Caller(key)",
             Named::Address(_) => "Caller(address)",
             Named::Request(_) => "Caller(request)",

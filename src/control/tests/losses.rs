@@ -78,34 +78,6 @@ fn names(control: &Control) -> String {
     names.join(" ")
 }
 
-/// The command line knows nothing of what was lost.
-#[tokio::test]
-async fn the_first_change_after_a_loss_does_not_become_the_whole_document() {
-    let fleet = Fleet::new();
-    let (one, other) = (fleet.start().await, fleet.start().await);
-    one.ban("plan", "ann", HOUR).await.expect("it is made");
-    off(&one, "replaced").await;
-    look(&other).await;
-    fleet.lose();
-    let new = fleet.start().await;
-    off(&new, "b").await;
-    let change = new.set_mode("replaced", Mode::Shadow);
-    change.because("newer").await.expect("it is made");
-    for process in [&one, &other, &new] {
-        look(process).await;
-        assert_eq!(names(process), "b plan replaced");
-        let entries = process.entries();
-        let newer = entries.iter().filter(|entry| entry.reason.is_some());
-        assert_eq!(newer.count(), 1);
-        assert_eq!(process.status().problem, None);
-    }
-    assert!(on(&new, "b").await && on(&other, "replaced").await);
-    for process in [&one, &new, &other] {
-        look(process).await;
-        assert_eq!(names(process), "plan");
-    }
-}
-
 #[tokio::test]
 async fn what_has_ended_or_was_removed_is_not_brought_back_for_a_day() {
     let fleet = Fleet::new();

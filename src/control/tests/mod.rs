@@ -18,7 +18,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Control, ControlError, held::Held, source::Source};
+use super::{Control, ControlError, held::Held, held::Source};
 use crate::{
     Clock, Fingerprint, Key, ManualClock, Quota, StoreError, TokenBucket,
     fingerprint::Secret,

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{FIRST, callers, made, mode, quota};
+use super::{FIRST, made, quota};
 use crate::{
-    Limiter, Policy, RedisStore, TokenBucket,
+    Limiter, Policy, RateLimitLayer, RedisStore, TokenBucket,
     control::{Control, Mode},
     store::Store,
     testing::SimulatedRedis,
@@ -23,49 +23,6 @@ fn process(redis: &SimulatedRedis) -> (RedisStore, Control) {
 
 /// Longer than any process waits between two looks.
 const SOON: Duration = Duration::from_millis(1_300);
-
-#[tokio::test(start_paused = true)]
-async fn a_change_of_one_process_reaches_the_others_within_two_seconds() {
-    let redis = SimulatedRedis::new();
-    let (_one, one) = process(&redis);
-    let others = [process(&redis), process(&redis)];
-    made(one.override_quota("plan", "ann", quota(5))).await;
-    let ann = one.fingerprint("ann");
-    assert_ne!(ann, super::fingerprint("ann"), "it is made with the secret");
-    assert!(callers(&one, "plan").contains_key(&ann));
-    sleep(SOON).await;
-    for (_, control) in &others {
-        assert!(callers(control, "plan").contains_key(&ann));
-        assert_eq!(control.status().version, one.status().version);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_without_redis_keeps_what_it_knows_and_catches_up() {
-    let redis = SimulatedRedis::new();
-    let (_one, one) = process(&redis);
-    let far = redis.over_another_network();
-    let (_other, other) = process(&far);
-    made(one.set_mode("a", Mode::Off)).await;
-    sleep(SOON).await;
-    far.set_connected(false);
-    made(one.set_mode("a", Mode::Shadow)).await;
-    sleep(Duration::from_secs(60)).await;
-    assert_eq!(mode(&other, "a"), Some(Mode::Off));
-    let status = other.status();
-    assert!(
-        status.age > Some(Duration::from_secs(58)) && status.problem.is_some(),
-        "{status:?}"
-    );
-    let error = other.clear_mode("a").await.expect_err("no connection");
-    assert!(error.store_error().is_some(), "{error}");
-    far.set_connected(true);
-    sleep(SOON).await;
-    assert_eq!(
-        (mode(&other, "a"), other.status().problem),
-        (Some(Mode::Shadow), None)
-    );
-}
 
 /// A layer holds the control, and the control the store.
 #[tokio::test(start_paused = true)]
@@ -132,39 +89,31 @@ async fn the_metrics_of_a_store_have_the_version_and_whether_something_is_wrong(
 
 /// A builder may be all that ever had it.
 #[tokio::test(start_paused = true)]
-async fn a_limiter_follows_the_document_when_nothing_else_has_it() {
+async fn a_limiter_or_layer_follows_the_document_when_nothing_else_has_it() {
     let redis = SimulatedRedis::new();
     let (_one, one) = process(&redis);
     let store = RedisStore::builder().secret("s").simulated(&redis);
     let store = store.expect("a store");
+    let plan = || Policy::new("plan", TokenBucket::per_second(2));
     let limiter = Limiter::builder()
         .store(store.clone())
-        .policy(Policy::new("plan", TokenBucket::per_second(2)))
+        .policy(plan())
         .control(store.control())
         .build()
         .expect("a limiter");
     made(one.override_quota("plan", "ann", quota(5))).await;
     sleep(SOON).await;
     let decision = limiter.check("ann").await.expect("a decision");
-    let capacities: Vec<_> = decision
-        .policies()
-        .map(|policy| policy.capacity())
-        .collect();
-    assert_eq!(capacities, [5]);
+    let capacities = decision.policies().map(|policy| policy.capacity());
+    assert_eq!(capacities.collect::<Vec<_>>(), [5]);
     drop(limiter);
     assert_eq!(store.metrics().control_version, None, "nothing follows it");
-}
 
-#[tokio::test(start_paused = true)]
-async fn a_layer_follows_the_document_when_nothing_else_has_it() {
-    let store = RedisStore::builder().simulated(&SimulatedRedis::new());
-    let store = store.expect("a store");
-    let layer = crate::RateLimitLayer::builder()
+    let layer = RateLimitLayer::builder()
         .store(store.clone())
-        .policy(Policy::new("plan", TokenBucket::per_second(2)).shared())
-        .control(store.control())
-        .build()
-        .expect("a layer");
+        .policy(plan().shared())
+        .control(store.control());
+    let layer = layer.build().expect("a layer");
     assert_eq!(store.metrics().control_version, Some(0));
     drop(layer);
     assert_eq!(store.metrics().control_version, None, "nothing follows it");

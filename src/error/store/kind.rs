@@ -17,15 +17,8 @@ pub(crate) enum StoreErrorKind {
     Redirected,
     ForeignReply,
     CorruptState,
-    Unsupported,
-    WouldWait,
-    HoldsNothing,
-    /// Only penalties were asked for units.
-    OnlyPenalties,
-    /// A ban or a strike without a penalty.
-    NoPenalty,
-    /// A pause without a policy for it.
-    NoPause,
+    /// A mistake in the code that called, with what to use instead.
+    Unsupported(&'static str),
 }
 
 impl StoreErrorKind {
@@ -40,18 +33,7 @@ impl StoreErrorKind {
             Self::Redirected => "the server is one of a cluster; connect with redis-cluster://",
             Self::ForeignReply => "the store's reply does not belong to this check",
             Self::CorruptState => "unexpected data stored under the bucket's key",
-            Self::Unsupported => {
-                "permits of a `Concurrency` policy can only be acquired; use `acquire(..)`"
-            }
-            Self::WouldWait => "the store cannot answer at once; await `check(..)`",
-            Self::HoldsNothing => {
-                "no policy of this limiter holds units; add `Policy::hold_for(..)`"
-            }
-            Self::OnlyPenalties => {
-                "a `Penalty` grants no units; use `check(..)`, `strike(..)` or `reset(..)`"
-            }
-            Self::NoPenalty => "no policy is a `Penalty`; add one to ban callers",
-            Self::NoPause => "no policy is a `Pause`; add one to pause keys",
+            Self::Unsupported(mistake) => mistake,
         }
     }
 
@@ -67,12 +49,7 @@ impl StoreErrorKind {
             Self::Redirected => "redirected",
             Self::ForeignReply => "foreign_reply",
             Self::CorruptState => "corrupt_state",
-            Self::Unsupported => "unsupported",
-            Self::WouldWait => "would_wait",
-            Self::HoldsNothing => "holds_nothing",
-            Self::OnlyPenalties => "only_penalties",
-            Self::NoPenalty => "no_penalty",
-            Self::NoPause => "no_pause",
+            Self::Unsupported(_) => "unsupported",
         }
     }
 }
@@ -84,7 +61,7 @@ mod tests {
     use super::StoreErrorKind as Kind;
     use crate::{StoreError, metrics::StoreFailures, util::tests::repository};
 
-    const KINDS: [Kind; 16] = [
+    const KINDS: [Kind; 11] = [
         Kind::Timeout,
         Kind::Unavailable,
         Kind::NotSent,
@@ -95,12 +72,7 @@ mod tests {
         Kind::Redirected,
         Kind::ForeignReply,
         Kind::CorruptState,
-        Kind::Unsupported,
-        Kind::WouldWait,
-        Kind::HoldsNothing,
-        Kind::OnlyPenalties,
-        Kind::NoPenalty,
-        Kind::NoPause,
+        Kind::Unsupported("a mistake"),
     ];
 
     /// All but mistakes of the caller.

@@ -25,7 +25,7 @@ pub(crate) use self::kind::StoreErrorKind;
 /// again.
 ///
 /// Cloning is cheap, because checks that were sent together fail together.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<Arc<dyn Error + Send + Sync>>,
@@ -53,6 +53,11 @@ impl StoreError {
             source: Some(Arc::from(source.into())),
             ..Self::new(kind)
         }
+    }
+
+    /// Creates the error of an operation that is impossible: what is wrong, and what to use instead.
+    pub(crate) const fn unsupported(mistake: &'static str) -> Self {
+        Self::new(StoreErrorKind::Unsupported(mistake))
     }
 
     /// Names the server of this error, unless it is already named.
@@ -182,15 +187,7 @@ impl StoreError {
     /// penalty has [bans](crate::Limiter::ban) and [strikes](crate::Limiter::strike). Only a
     /// [`Pause`](crate::Pause) can be [paused](crate::Limiter::pause).
     pub fn is_unsupported(&self) -> bool {
-        matches!(
-            self.kind,
-            StoreErrorKind::Unsupported
-                | StoreErrorKind::WouldWait
-                | StoreErrorKind::OnlyPenalties
-                | StoreErrorKind::NoPenalty
-                | StoreErrorKind::NoPause
-                | StoreErrorKind::HoldsNothing
-        )
+        matches!(self.kind, StoreErrorKind::Unsupported(_))
     }
 
     /// The [sign](Self::sign) of a missing answer, which is the least exact about the cause.
@@ -224,16 +221,6 @@ impl StoreError {
     /// Returns a word for logs and metrics, one of a fixed set.
     pub(crate) const fn kind_name(&self) -> &'static str {
         self.kind.name()
-    }
-}
-
-impl fmt::Debug for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreError")
-            .field("kind", &self.kind)
-            .field("source", &self.source)
-            .field("server", &self.server)
-            .finish()
     }
 }
 

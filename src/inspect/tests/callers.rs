@@ -48,29 +48,12 @@ async fn an_address_is_grouped_as_each_policy_does() {
         assert_eq!(left(same, "both").await, 7);
         assert_eq!(left("ann", "user").await, 7);
         // What cannot be a policy's key has no bucket under it.
-        for (typed, policy, why) in [
-            (
-                "ann",
-                "wide",
-                "the policy counts by the client's address; name the caller as ip:ADDRESS",
-            ),
-            (
-                same,
-                "user",
-                "the policy counts by the header `x-user`; name the caller as text:VALUE",
-            ),
-            (
-                "number:7",
-                "user",
-                "the policy counts by the header `x-user`; name the caller as text:VALUE",
-            ),
-        ] {
-            let state = only(look_up(layer.inspect(), &[typed], Some(policy)).await);
-            assert_eq!(state.bucket.expect_err("another kind of key"), why);
-            assert_eq!((state.fingerprint, state.storage_key), (None, None));
-            let reset = layer.inspect().reset(&caller(&[typed]), Some(policy)).await;
-            assert_eq!(reset.expect("nothing to reset"), []);
-        }
+        let why = "the policy counts by the header `x-user`; name the caller as text:VALUE";
+        let state = only(look_up(layer.inspect(), &[same], Some("user")).await);
+        assert_eq!(state.bucket.expect_err("another kind of key"), why);
+        assert_eq!((state.fingerprint, state.storage_key), (None, None));
+        let reset = layer.inspect().reset(&caller(&[same]), Some("user")).await;
+        assert_eq!(reset.expect("nothing to reset"), []);
 
         let states = look_up(layer.inspect(), &["header:x-user=ann"], None).await;
         let known: Vec<_> = states.iter().map(|state| state.bucket.is_ok()).collect();
@@ -224,8 +207,8 @@ async fn a_tier_needs_a_request_or_an_override() {
         let tiers = layer.inspect().policies()[0].tiers.clone();
         assert_eq!(tiers.len(), 1);
         let inspect = layer.inspect();
-        let typed = caller(&["k1"]);
-        let state = only(inspect.look_up_in_tier(&typed, None, Some(tiers[0])).await);
+        let typed = caller(&["k1"]).in_tier(tiers[0]);
+        let state = only(inspect.look_up(&typed, None).await);
         assert_eq!(state.bucket.expect("a bucket").decision.remaining(), 90);
 
         let quota = Quota::try_from(TokenBucket::per_hour(500)).expect("a quota");
@@ -258,36 +241,31 @@ async fn one_bucket_for_all_is_anyone_s() {
             );
         }
     }
-    let shared: Vec<_> = layer
-        .inspect()
-        .policies()
-        .iter()
-        .map(|policy| policy.counts_by == KeySource::Everyone)
-        .collect();
-    assert_eq!(shared, [true, true, false]);
+    let policies = layer.inspect().policies();
+    let shared = policies.iter();
+    let shared = shared.map(|policy| policy.counts_by == KeySource::Everyone);
+    assert_eq!(shared.collect::<Vec<_>>(), [true, true, false]);
 }
 
-/// A key that is not in the request itself, such as that of an authenticated user.
+/// A key that is not in the request itself, such as that of an authenticated user. The extractor may
+/// rely on what the application adds to all requests, so no made-up one is read.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_the_application_adds_is_named_as_itself() {
-    #[derive(Clone)]
-    struct User(u64);
-
-    let by_user = key::extension(|user: &User| user.0);
+    let by_user = |head: &RequestHead<'_>| {
+        let user = head.extensions().get::<u64>();
+        Key::from(*user.expect("authentication adds it"))
+    };
     let world = World::in_memory();
-    let layer = world.layer([hourly("user").key(by_user.clone())]);
-    let request = Request::get("/")
-        .extension(User(7))
-        .body(())
-        .expect("a request");
-    assert_eq!(
-        by_user.extract(&RequestHead::from(&request)),
-        Ok(Key::from(7))
-    );
+    let layer = world.layer([hourly("user").key(by_user)]);
+    let policies = layer.inspect().policies();
+    assert_eq!(policies[0].counts_by, KeySource::Application);
+    let request = Request::get("/").extension(7_u64).body(());
+    let request = request.expect("a request");
     let charged = layer.buckets(&RequestHead::from(&request)).expect("a key");
     debit(&charged, 3).await;
     assert_eq!(left(layer.inspect(), &["number:7"], None).await, 7);
-    assert!(seen(layer.inspect(), &["bearer:t"]).await.bucket.is_err());
+    let reset = layer.inspect().reset(&caller(&["number:7"]), None).await;
+    assert_eq!(reset.expect("it is reset").len(), 1);
 }
 
 /// A list decides before the policies, so it is why a caller is denied.
@@ -313,45 +291,25 @@ async fn lists_of_code_and_documents_are_seen() {
         (listed[0], listed[1])
     };
     let (allowed, denied) = (Some(List::Allow), Some(List::Deny));
-    assert_eq!(listed(&["k1"]).await, (denied, denied));
-    assert_eq!(listed(&["header:x-api-key=k1"]).await, (denied, denied));
-    assert_eq!(listed(&["header:x-api-key=k2"]).await, (None, None));
-    assert_eq!(listed(&["ip:2001:db8::1"]).await, (denied, denied));
-    assert_eq!(
-        listed(&["header:x-api-key=k2", "ip:2001:db8::1"]).await,
-        (denied, denied)
-    );
+    let (key_1, key_2) = ("header:x-api-key=k1", "header:x-api-key=k2");
+    for (typed, expected) in [
+        (&["k1"][..], (denied, denied)),
+        (&[key_1], (denied, denied)),
+        (&[key_2], (None, None)),
+        (&["ip:2001:db8::1"], (denied, denied)),
+        (&[key_2, "ip:2001:db8::1"], (denied, denied)),
+    ] {
+        assert_eq!(listed(typed).await, expected, "{typed:?}");
+    }
     made(world.control.allow_key("k1")).await;
     // Of the policy whose key it is, and not at a denied address.
-    assert_eq!(
-        listed(&["header:x-api-key=k1", "ip:192.0.2.1"]).await,
-        (allowed, None)
-    );
-    assert_eq!(
-        listed(&["header:x-api-key=k1", "ip:2001:db8::1"]).await,
-        (denied, denied)
-    );
+    assert_eq!(listed(&[key_1, "ip:192.0.2.1"]).await, (allowed, None));
+    assert_eq!(listed(&[key_1, "ip:2001:db8::1"]).await, (denied, denied));
 
     let limiter = Limiter::builder().policy(hourly("plan")).lists(lists);
     let limiter = limiter.build().expect("valid");
     let state = seen(limiter.inspect(), &["k1"]).await;
     assert_eq!(state.list, denied);
-}
-
-/// An extractor may rely on what the application adds to all requests.
-#[tokio::test(start_paused = true)]
-async fn a_key_is_asked_of_a_made_up_request_only_if_one_is_named() {
-    let world = World::in_memory();
-    let by_user = |head: &RequestHead<'_>| {
-        let user = head.extensions().get::<u64>();
-        Key::from(*user.expect("authentication adds it"))
-    };
-    let layer = world.layer([hourly("user").key(by_user)]);
-    let policies = layer.inspect().policies();
-    assert_eq!(policies[0].counts_by, KeySource::Application);
-    assert_eq!(left(layer.inspect(), &["number:7"], None).await, 10);
-    let reset = layer.inspect().reset(&caller(&["number:7"]), None).await;
-    assert_eq!(reset.expect("it is reset").len(), 1);
 }
 
 /// Requests without a key may share one, which no operator can type.

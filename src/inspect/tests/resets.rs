@@ -38,45 +38,23 @@ async fn each_policy_or_one_is_reset_and_shared_ones_only_by_name() {
         debit(&other, 1).await;
         assert_eq!(left().await, [6, 6, 6, 5, 5]);
         let typed = caller(&["header:x-api-key=k1"]);
-        let reset = layer
-            .inspect()
-            .reset(&typed, Some("day"))
-            .await
-            .expect("it is reset");
-        let fingerprint = world.store.fingerprint(&Key::from("k1"));
-        assert_eq!(
-            reset,
-            [ResetBucket {
-                policy: "day".into(),
-                fingerprint
-            }]
-        );
-        assert_eq!(left().await, [6, 10, 6, 5, 5]);
-        let reset = layer
-            .inspect()
-            .reset(&typed, None)
-            .await
-            .expect("it is reset");
-        assert_eq!(names(&reset), ["plan", "day", "shadow"]);
-        assert_eq!(left().await, [10, 10, 10, 5, 5]);
-        let reset = layer
-            .inspect()
-            .reset(&typed, Some("all"))
-            .await
-            .expect("it is reset");
-        assert_eq!(names(&reset), ["all"]);
-        assert_eq!(left().await, [10, 10, 10, 10, 5]);
-        let reset = layer
-            .inspect()
-            .reset(&typed, Some("none"))
-            .await
-            .expect("it is reset");
-        assert_eq!(reset, []);
-        let of_other = caller(&["k2"]);
-        assert_eq!(
-            remaining(layer.inspect().look_up(&of_other, Some("plan")).await),
-            9
-        );
+        for (policy, names, expected) in [
+            (Some("none"), &[][..], [6, 6, 6, 5, 5]),
+            (Some("day"), &["day"], [6, 10, 6, 5, 5]),
+            (None, &["plan", "day", "shadow"], [10, 10, 10, 5, 5]),
+            (Some("all"), &["all"], [10, 10, 10, 10, 5]),
+        ] {
+            let reset = layer.inspect().reset(&typed, policy).await;
+            let own = world.store.fingerprint(&Key::from("k1"));
+            let everyone = world.store.fingerprint(&Key::everyone());
+            let reset = reset.expect("it is reset").into_iter();
+            let reset: Vec<_> = reset.map(|one| (one.policy, one.fingerprint)).collect();
+            let fingerprint = if policy == Some("all") { everyone } else { own };
+            let names = names.iter().map(|name| ((*name).to_owned(), fingerprint));
+            assert_eq!(reset, names.collect::<Vec<_>>(), "{policy:?}");
+            assert_eq!(left().await, expected, "{policy:?}");
+        }
+        assert_eq!(super::left(layer.inspect(), &["k2"], Some("plan")).await, 9);
     }
 }
 

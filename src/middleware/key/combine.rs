@@ -1,7 +1,9 @@
-//! Keys made of other keys.
+//! [`Extractor`], and keys made of other keys.
 
-use super::{ClientIp, Extractor, Key, KeyError, KeyExtractor, KeySource, RequestHead};
-use crate::ConfigError;
+use std::{any::type_name, sync::Arc};
+
+use super::{ClientIp, HeadReader, Key, KeyError, KeyExtractor, KeySource, RequestHead};
+use crate::{ConfigError, middleware::erased::Erased};
 
 /// Tags that no other key begins with.
 const FIRST: u8 = b'/';
@@ -95,3 +97,26 @@ macro_rules! inherent_methods {
     };
 }
 inherent_methods!(Extractor, ClientIp);
+
+/// Made by the functions of this module, and by [`or`](super::KeyExtractor::or).
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Extractor {
+    pub(super) source: KeySource,
+    /// Whether its settings are valid.
+    pub(super) checked: Result<(), ConfigError>,
+    pub(super) read: HeadReader<Result<Key, KeyError>>,
+}
+
+impl Extractor {
+    pub(super) fn new<F>(source: KeySource, read: F) -> Self
+    where
+        F: Fn(&RequestHead<'_>) -> Result<Key, KeyError> + Send + Sync + 'static,
+    {
+        Self {
+            source,
+            checked: Ok(()),
+            read: Erased(Arc::new(read), type_name::<F>()),
+        }
+    }
+}

@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 
 use super::{
     Key, KeyError, KeySource, RequestHead,
+    combine::Extractor,
     error::{Source, keep_name},
-    extractor::Extractor,
     host::Host,
 };
 use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};

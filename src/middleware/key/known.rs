@@ -2,7 +2,7 @@
 
 use std::any::type_name;
 
-use super::{Key, KeyError, KeySource, RequestHead, error::Source, extractor::Extractor};
+use super::{Key, KeyError, KeySource, RequestHead, combine::Extractor, error::Source};
 use crate::{telemetry, util::absences::Absences};
 
 /// Reads a key from a value that an earlier layer put into the request's extensions: an
@@ -71,7 +71,6 @@ pub fn global() -> Extractor {
 /// Requests that match no route share one key. If the layer is outside the `Router`, where no route
 /// is matched yet, all requests share that key.
 #[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub fn matched_route() -> Extractor {
     Extractor::new(KeySource::Route, |head| {
         let path = head.extensions().get::<axum::extract::MatchedPath>();

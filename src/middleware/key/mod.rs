@@ -78,24 +78,21 @@ mod client_ip;
 mod combine;
 mod credential;
 mod error;
-mod extractor;
 mod forwarded;
 mod host;
 mod known;
-mod proxies;
 pub(crate) mod request_head;
 mod source;
 
 pub(crate) use self::address::key_of_address;
 #[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::known::matched_route;
 pub use self::{
     address::AddressReader,
     client_ip::{ClientIp, PeerAddr, client_ip, peer},
+    combine::Extractor,
     credential::{bearer_token, cookie, header},
     error::KeyError,
-    extractor::Extractor,
     host::Host,
     known::{extension, global, method},
     source::KeySource,

@@ -53,7 +53,8 @@ impl KeySource {
             _ => return None,
         };
         // Requests without a key may share one.
-        let is_possible = is_right || *key == Key::missing() || Fingerprint::of_key(key).is_some();
+        let is_possible =
+            is_right || *key == Key::missing() || Fingerprint::of_key(key.as_bytes()).is_some();
         (!is_possible).then(|| format!("the policy counts by {self}; name the caller as {name}"))
     }
 }

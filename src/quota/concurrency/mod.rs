@@ -1,6 +1,5 @@
 //! Concurrency, as users set it: how many requests run at once.
 
-mod entry;
 mod params;
 
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! The sliding log, as users set it.
 
-mod log;
 mod params;
 
 use std::time::Duration;

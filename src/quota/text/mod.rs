@@ -1,9 +1,6 @@
 //! Quotas as text, in the words of the builders: `10 per second, burst 20`.
 
 mod algorithm;
-mod build;
-mod options;
-mod period;
 mod read;
 mod write;
 

@@ -1,19 +1,12 @@
-//! Reads the start of a quota: its algorithm, its limit and its period.
+//! Reads a quota: its algorithm, its limit and its period, and its options by its own builder.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Range, time::Duration};
 
-use super::{
-    algorithm,
-    build::{
-        concurrency, fixed_window, leaky_bucket, pause, penalty, sliding_log, sliding_window,
-        token_bucket, without_refill,
-    },
-    options::Built,
-    period::Period,
-};
+use super::algorithm;
 use crate::{
-    Algorithm,
-    util::text::{Mistake, Words, choice},
+    Algorithm, Concurrency, ConfigError, FixedWindow, LeakyBucket, Pause, Penalty, Quota,
+    SlidingLog, SlidingWindow, TokenBucket,
+    util::text::{Mistake, Words, choice, quoted},
 };
 
 pub(super) fn quota(text: &str) -> Built {
@@ -38,7 +31,12 @@ pub(super) fn quota(text: &str) -> Built {
         }
         Algorithm::LeakyBucket => {
             let (limit, period) = rate(words, "leaky bucket")?;
-            leaky_bucket(words, limit, period)
+            let options = [
+                ("capacity", Setter::Number(LeakyBucket::capacity)),
+                ("queue", Setter::Number(LeakyBucket::queue)),
+            ];
+            let bucket = LeakyBucket::new(limit, period);
+            build(words, "a leaky bucket", bucket, &options)
         }
         Algorithm::FixedWindow => {
             let limit = units(words, "fixed window")?;
@@ -48,11 +46,14 @@ pub(super) fn quota(text: &str) -> Built {
         }
         Algorithm::SlidingWindow => {
             let (limit, period) = rate(words, "sliding window")?;
-            sliding_window(words, limit, period)
+            let window = SlidingWindow::new(limit, period);
+            build(words, "a sliding window", window, &[])
         }
         Algorithm::SlidingLog => {
             let (limit, period) = rate(words, "sliding log")?;
-            sliding_log(words, limit, period)
+            let options = [("max entries", Setter::Number(SlidingLog::max_entries))];
+            let log = SlidingLog::new(limit, period);
+            build(words, "a sliding log", log, &options)
         }
         Algorithm::Concurrency => {
             let limit = units(words, "concurrency")?;
@@ -65,9 +66,16 @@ pub(super) fn quota(text: &str) -> Built {
             if !words.take("strike") {
                 expect(words, "strikes", strikes, &["strikes"])?;
             }
-            penalty(words, strikes)
+            let options = [
+                ("within", Setter::Time(Penalty::within)),
+                ("lasting", Setter::Time(Penalty::lasting)),
+                ("doubling up to", Setter::Time(Penalty::doubling_up_to)),
+                ("forgiven after", Setter::Time(Penalty::forgiven_after)),
+                ("prolonging", Setter::Flag(Penalty::prolonging)),
+            ];
+            build(words, "a penalty", Penalty::after(strikes), &options)
         }
-        Algorithm::Pause => pause(words),
+        Algorithm::Pause => build(words, "a pause", Pause, &[]),
     }
 }
 
@@ -85,6 +93,45 @@ fn unnamed(words: &mut Words<'_>) -> Built {
         (Period::Time(period), _) => token_bucket(words, limit, period),
         (calendar, _) => fixed_window(words, limit, calendar),
     }
+}
+
+fn token_bucket(words: &mut Words<'_>, limit: u64, period: Duration) -> Built {
+    let options = [
+        ("burst", Setter::Number(TokenBucket::burst)),
+        ("initial", Setter::Number(TokenBucket::initial)),
+        ("refill at once", Setter::Flag(TokenBucket::refill_at_once)),
+    ];
+    let bucket = TokenBucket::new(limit, period);
+    build(words, "a token bucket", bucket, &options)
+}
+
+fn without_refill(words: &mut Words<'_>, burst: u64) -> Built {
+    let options = [("initial", Setter::Number(TokenBucket::initial))];
+    let bucket = TokenBucket::without_refill(burst);
+    build(words, "a bucket without refill", bucket, &options)
+}
+
+fn fixed_window(words: &mut Words<'_>, limit: u64, period: Period) -> Built {
+    const CALENDAR: &str = "a fixed window by the calendar";
+    const SPREAD: (&str, Setter<FixedWindow>) = ("spread", Setter::Flag(FixedWindow::spread));
+
+    let window = match period {
+        Period::Time(time) => {
+            let options = [("aligned", Setter::Flag(FixedWindow::aligned)), SPREAD];
+            let window = FixedWindow::new(limit, time);
+            return build(words, "a fixed window", window, &options);
+        }
+        Period::Day => FixedWindow::per_calendar_day(limit),
+        Period::Week => FixedWindow::per_calendar_week(limit),
+        Period::Month => FixedWindow::per_calendar_month(limit),
+    };
+    build(words, CALENDAR, window, &[SPREAD])
+}
+
+fn concurrency(words: &mut Words<'_>, limit: u64) -> Built {
+    let options = [("lifetime", Setter::Time(Concurrency::lifetime))];
+    let concurrency = Concurrency::new(limit);
+    build(words, "a concurrency limit", concurrency, &options)
 }
 
 /// Takes `of`, and the number of units.
@@ -124,4 +171,150 @@ fn expect(
         format!("{piece} follows \"{before}\"{}", choice(piece.text, known))
     };
     Err(Mistake::new(piece.range(), reason))
+}
+
+/// The quota that a builder made of a text, or what is wrong with the text.
+pub(super) type Built = Result<Result<Quota, ConfigError>, Mistake>;
+
+/// How a text sets an option of a builder.
+pub(super) enum Setter<B> {
+    Flag(fn(B) -> B),
+    Number(fn(B, u64) -> B),
+    Time(fn(B, Duration) -> B),
+}
+
+/// Takes all options, up to the end of the text, and builds the quota. `whose` is "a token bucket",
+/// for example.
+pub(super) fn build<B>(
+    words: &mut Words<'_>,
+    whose: &str,
+    mut builder: B,
+    allowed: &[(&str, Setter<B>)],
+) -> Built
+where
+    Quota: TryFrom<B, Error = ConfigError>,
+{
+    let mut set: Vec<&str> = Vec::new();
+    while !words.peek().is_end() {
+        let comma = words.peek();
+        // It reads aloud without a comma: "after 20 strikes within 10 minutes".
+        let needs_comma = !set.is_empty()
+            || !comma.is("within")
+            || !allowed.iter().any(|(name, _)| comma.is(name));
+        if needs_comma && !words.take(",") {
+            let reason = format!("{comma} follows without a comma; add one, or drop it");
+            return Err(Mistake::new(comma.range(), reason));
+        }
+        let first = words.peek();
+        if first.is_end() {
+            let reason = "nothing follows the last comma; drop it";
+            return Err(Mistake::new(comma.range(), reason));
+        }
+        let Some((name, setter)) = allowed.iter().find(|(name, _)| words.take(name)) else {
+            let names: Vec<_> = allowed.iter().map(|(known, _)| *known).collect();
+            return Err(unknown(words, whose, &names));
+        };
+        // A bucket has one size.
+        let excludes = |other: &&&str| {
+            *other == name
+                || matches!(
+                    (**other, *name),
+                    ("capacity", "queue") | ("queue", "capacity")
+                )
+        };
+        if let Some(other) = set.iter().find(excludes) {
+            let reason = match other == name {
+                true => format!("{name:?} is set twice; drop one"),
+                false => format!("{name:?} beside {other:?}; drop one"),
+            };
+            return Err(Mistake::new(first.range(), reason));
+        }
+        builder = match setter {
+            Setter::Flag(set) => set(builder),
+            Setter::Number(set) => set(builder, words.number()?),
+            Setter::Time(set) => set(builder, words.duration()?),
+        };
+        set.push(name);
+    }
+    Ok(builder.try_into())
+}
+
+/// Returns what is wrong with an option that is not allowed.
+fn unknown(words: &mut Words<'_>, whose: &str, allowed: &[&str]) -> Mistake {
+    let first = words.peek();
+    let (name, at) = words.take_words(&[]);
+    let reason = if first.is_number() {
+        format!("{first} is no option; write large numbers without commas, as in \"1_000\"")
+    } else if name.is_empty() {
+        format!("{first} is no option; drop it")
+    } else {
+        let (name, proposal) = (quoted(&name), choice(&name, allowed));
+        format!("{whose} has no option {name}{proposal}")
+    };
+    Mistake::new(at, reason)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Period {
+    Time(Duration),
+    /// This and the others start by the calendar, which only a fixed window has.
+    Day,
+    Week,
+    Month,
+}
+
+impl Period {
+    /// Takes a period, and returns where it is.
+    pub(super) fn take(words: &mut Words<'_>) -> Result<(Self, Range<usize>), Mistake> {
+        let first = words.peek();
+        let start = first.range().start;
+        if words.take("calendar") {
+            let unit = words.next_piece();
+            let calendar = match unit.text.to_lowercase().as_str() {
+                "day" => Self::Day,
+                "week" => Self::Week,
+                "month" => Self::Month,
+                _ => {
+                    let proposal = choice(unit.text, &["day", "week", "month"]);
+                    let reason = format!("{unit} follows \"calendar\"{proposal}");
+                    return Err(Mistake::new(unit.range(), reason));
+                }
+            };
+            return Ok((calendar, start..unit.range().end));
+        }
+        let count = match first.is_number() {
+            true => words.number()?,
+            false => 1,
+        };
+        let unit = words.peek();
+        let at = start..unit.range().end;
+        if unit.is_end() {
+            let reason = "the period has no unit; write \"per second\" or \"per 5 minutes\", say";
+            return Err(Mistake::new(at, reason));
+        }
+        if unit.is("month") || (unit.is("months") && first.is_number()) {
+            if count != 1 {
+                let reason =
+                    "a month of the calendar has no multiples; write \"per month\", or count days";
+                return Err(Mistake::new(at, reason));
+            }
+            words.next_piece();
+            return Ok((Self::Month, at));
+        }
+        Ok((Self::Time(words.times(count, start)?), at))
+    }
+
+    /// Returns the time, for a quota that has no calendar. `whose` is "a leaky bucket", for
+    /// example.
+    pub(super) fn time(self, at: Range<usize>, whose: &str) -> Result<Duration, Mistake> {
+        let (name, days) = match self {
+            Self::Time(time) => return Ok(time),
+            Self::Day => ("day", "1 day"),
+            Self::Week => ("week", "7 days"),
+            Self::Month => ("month", "30 days"),
+        };
+        let reason =
+            format!("{whose} has no calendar {name}; write \"per {days}\", or use a fixed window");
+        Err(Mistake::new(at, reason))
+    }
 }

@@ -13,7 +13,7 @@ use crate::{
         token_bucket::TokenBucketParams,
         window::{Start, WindowParams},
     },
-    util::text::DurationText,
+    util::text::duration_text,
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = self.limit();
-        let text = DurationText(self.period()).to_string();
+        let text = duration_text(self.period());
         let period = text.strip_prefix("1 ").unwrap_or(&text);
         match &self.0 {
             Params::TokenBucket(rule) => write_token_bucket(f, rule, period),
@@ -101,7 +101,7 @@ fn write_interval_bucket(
 }
 
 fn write_penalty(f: &mut fmt::Formatter<'_>, rule: &PenaltyParams) -> fmt::Result {
-    let time = |ms| DurationText(Duration::from_millis(ms));
+    let time = |ms| duration_text(Duration::from_millis(ms));
     let default_ms = TEN_MINUTES.as_millis();
     let strikes = if rule.after == 1 { "strike" } else { "strikes" };
     write!(f, "penalty after {} {strikes}", rule.after)?;

@@ -125,23 +125,11 @@ impl Breaker {
 pub(crate) struct CallPermit {
     breaker: Arc<Breaker>,
     generation: u64,
-    is_probe: bool,
-    is_refund: bool,
+    pub(crate) is_probe: bool,
+    pub(crate) is_refund: bool,
 }
 
 impl CallPermit {
-    /// Returns whether this call tests the server, so that others depend on its outcome.
-    #[cfg(feature = "redis")]
-    pub(crate) const fn is_probe(&self) -> bool {
-        self.is_probe
-    }
-
-    /// Returns whether this call refunds or renews.
-    #[cfg(feature = "redis")]
-    pub(crate) const fn is_refund(&self) -> bool {
-        self.is_refund
-    }
-
     /// Records how the call ended. Returns how long the breaker stays open from now on.
     pub(crate) fn record_outcome(self, outcome: CallOutcome) -> Duration {
         if self.is_refund && !self.is_probe {

@@ -125,7 +125,7 @@ impl DenialCache {
         let (id, mut buckets) = self.place(charges);
         if charges
             .iter()
-            .any(|charge| Fingerprint::of_key(&charge.key).is_some())
+            .any(|charge| Fingerprint::of_key(charge.key.as_bytes()).is_some())
         {
             // The place of its caller is known by the key only.
             buckets = refund_epochs::all_buckets();

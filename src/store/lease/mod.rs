@@ -30,11 +30,10 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) use self::table::Leases;
 use self::{entry::RoundTrip, table::Id};
-use super::{Answer, Fallback, Store, StoreFuture, tasks::Tasks};
+use super::{Answer, Store, StoreFuture, tasks::Tasks};
 use crate::{
-    Decision, Fingerprint, Key, StoreError,
+    Decision, Fingerprint, StoreError,
     charge::{Charge, Check, Operation},
-    metrics::store::StoreMetrics,
     util::on_drop::OnDrop,
 };
 
@@ -45,7 +44,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub(crate) struct LeasingStore {
     store: Arc<dyn Store>,
-    leases: Arc<Leases>,
+    pub(crate) leases: Arc<Leases>,
     tasks: Tasks,
     /// The longest that a round trip takes.
     timeout: Duration,
@@ -69,8 +68,8 @@ impl LeasingStore {
     /// Returns the entries of a bucket. Units are leased under the key of a caller, which an operator
     /// may name by its fingerprint.
     fn ids(&self, charge: &Charge<'_>) -> Vec<Id> {
-        let mut ids = vec![self.leases.id(charge)];
-        if let Some(named) = Fingerprint::of_key(&charge.key) {
+        let mut ids = vec![self.leases.process.id(charge)];
+        if let Some(named) = Fingerprint::of_key(charge.key.as_bytes()) {
             let letter = charge.demand.quota.letter();
             ids.extend(self.leases.ids_of(|leased| {
                 leased.policy == charge.policy
@@ -121,23 +120,24 @@ impl LeasingStore {
     }
 }
 
-impl Store for LeasingStore {
+impl LeasingStore {
     #[inline]
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+    pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let Some(charge) = leased_charge(check) else {
             return self.store.check(check);
         };
-        let found = self.leases.look_up(charge);
-        if let Some(trip) = found.trip {
-            self.send(found.id, *trip);
+        let id = self.leases.process.id(charge);
+        let (grant, trip, begins_sweeping) = self.leases.look_up(id, charge);
+        if let Some(trip) = trip {
+            self.send(id, *trip);
         }
-        if found.begins_sweeping {
+        if begins_sweeping {
             self.leases.runtime.spawn(self.clone().sweep());
         }
-        if let Some(grant) = found.grant {
+        if let Some(grant) = grant {
             return Answer::Now(Ok(grant.decision(charge)));
         }
-        let (leases, id, cost) = (Arc::clone(&self.leases), found.id, charge.demand.cost);
+        let (leases, cost) = (Arc::clone(&self.leases), charge.demand.cost);
         let answer = self.store.check(check);
         answer.map(move |answer| {
             leases.record_answer(id, cost, &answer);
@@ -151,7 +151,7 @@ impl Store for LeasingStore {
     /// old bucket or the new one. Otherwise a void lease could have taken units from the new
     /// bucket, and a refund of old units could be granted again. A round trip is waited for
     /// until its deadline.
-    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+    pub(crate) fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
         match self.store.reset(charges) {
             Answer::Later(answer) => {
                 let ids = charges.iter().flat_map(|charge| self.ids(charge)).collect();
@@ -160,25 +160,6 @@ impl Store for LeasingStore {
             }
             // Nothing was reset.
             now => now,
-        }
-    }
-
-    fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
-        self.store.storage_key(charge)
-    }
-
-    fn fingerprint(&self, key: &Key) -> Fingerprint {
-        self.store.fingerprint(key)
-    }
-
-    fn fallback(&self) -> Option<Fallback> {
-        self.store.fallback()
-    }
-
-    fn metrics(&self) -> StoreMetrics {
-        StoreMetrics {
-            leased_units: Some(self.leases.units()),
-            ..self.store.metrics()
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 /// further callers.
 pub(crate) struct Leases {
     table: Mutex<Table>,
-    process: ProcessContext,
+    pub(super) process: ProcessContext,
     pub(super) runtime: Handle,
     /// Notified when a round trip ends.
     ends: Notify,
@@ -38,16 +38,6 @@ pub(super) type Id = (u64, u64);
 
 const MOST: usize = 4_096;
 
-/// What a check finds in the table.
-pub(super) struct Lookup {
-    pub(super) id: Id,
-    /// A decision from leased units.
-    pub(super) grant: Option<Grant>,
-    pub(super) trip: Option<Box<RoundTrip>>,
-    /// Whether the caller must start to sweep, because no task does.
-    pub(super) begins_sweeping: bool,
-}
-
 impl Leases {
     pub(crate) fn new(process: ProcessContext, runtime: Handle) -> Self {
         Self {
@@ -58,14 +48,13 @@ impl Leases {
         }
     }
 
-    pub(super) fn look_up(&self, charge: &Charge<'_>) -> Lookup {
-        let id = self.id(charge);
-        let mut lookup = Lookup {
-            id,
-            grant: None,
-            trip: None,
-            begins_sweeping: false,
-        };
+    /// Returns what a check finds: a decision from leased units, a round trip to make, and whether
+    /// the caller must start to sweep, because no task does.
+    pub(super) fn look_up(
+        &self,
+        id: Id,
+        charge: &Charge<'_>,
+    ) -> (Option<Grant>, Option<Box<RoundTrip>>, bool) {
         let mut table = self.table();
         // Read under the lock, so that time goes forward for an entry.
         let now_us = self.now_us();
@@ -77,15 +66,15 @@ impl Leases {
         } = &mut *table;
         let is_full = entries.len() >= MOST && !entries.contains_key(&id);
         if *is_closed || is_full {
-            return lookup;
+            return (None, None, false);
         }
         let entry = entries.entry(id).or_default();
-        lookup.grant = entry.take(charge, now_us);
-        if !resets.contains_key(&id) {
-            lookup.trip = entry.next_round_trip(charge, now_us).map(Box::new);
-        }
-        lookup.begins_sweeping = !mem::replace(is_swept, true);
-        lookup
+        let grant = entry.take(charge, now_us);
+        let trip = match resets.contains_key(&id) {
+            true => None,
+            false => entry.next_round_trip(charge, now_us).map(Box::new),
+        };
+        (grant, trip, !mem::replace(is_swept, true))
     }
 
     pub(super) fn record_answer(&self, id: Id, cost: u64, answer: &Result<Decision, StoreError>) {
@@ -136,7 +125,7 @@ impl Leases {
     }
 
     /// Returns how many units are leased and not used.
-    pub(super) fn units(&self) -> u64 {
+    pub(crate) fn units(&self) -> u64 {
         self.table().entries.values().map(Entry::left).sum()
     }
 
@@ -191,10 +180,6 @@ impl Leases {
             .filter(|(id, _)| !resets.contains_key(id));
         let trips = closed.filter_map(|(id, entry)| Some((*id, entry.close(now_us)?)));
         trips.collect()
-    }
-
-    pub(super) fn id(&self, charge: &Charge<'_>) -> Id {
-        self.process.id(charge)
     }
 
     /// Returns the entries whose leases have such a charge.

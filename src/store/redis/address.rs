@@ -9,8 +9,8 @@ const MAX_HOST_BYTES: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Address {
     /// An IPv6 address is without brackets.
-    host: String,
-    port: u16,
+    pub(super) host: String,
+    pub(super) port: u16,
 }
 
 impl Address {
@@ -34,19 +34,6 @@ impl Address {
             host: host.to_owned(),
             port: u16::try_from(port).ok().filter(|port| *port > 0)?,
         })
-    }
-
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub(super) const fn port(&self) -> u16 {
-        self.port
-    }
-
-    #[cfg(test)]
-    pub(super) fn example() -> Self {
-        Self::new("asked.example", 7_000)
     }
 }
 

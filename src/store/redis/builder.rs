@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Clock, ConfigError,
     fingerprint::Secret,
-    metrics::histogram::{CALL_SECONDS, CHECKS_PER_CALL, Recording},
+    metrics::histogram::{CALL_SECONDS, CHECKS_PER_CALL, MICROSECONDS, Recording},
     store::{
         Fallback,
         denial_cache::DenialCache,
@@ -209,20 +209,18 @@ impl RedisStoreBuilder {
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
         let target = Target::of(url)?;
         let process = ProcessContext::new(self.clock.clone());
-        self.build(process, |shared| {
-            Ok(match target {
-                Target::Node(settings) => {
-                    let report = |error| telemetry::not_connected(&error);
-                    let pool = Pool::connect(shared, settings, report, shared.first_grace());
-                    Servers::One(Dispatcher::new(pool, shared))
-                }
-                Target::Cluster(settings, seeds) => {
-                    let shared = Arc::clone(shared);
-                    let (cluster, keeper) = Cluster::connect(shared, settings, seeds);
-                    let _keeper = Arc::new(keeper);
-                    Servers::Cluster { cluster, _keeper }
-                }
-            })
+        self.build(process, |shared| match target {
+            Target::Node(settings) => {
+                let report = |error| telemetry::not_connected(&error);
+                let pool = Pool::connect(shared, settings, report, shared.first_grace());
+                Servers::One(Dispatcher::new(pool, shared))
+            }
+            Target::Cluster(settings, seeds) => {
+                let shared = Arc::clone(shared);
+                let (cluster, keeper) = Cluster::connect(shared, settings, seeds);
+                let _keeper = Arc::new(keeper);
+                Servers::Cluster { cluster, _keeper }
+            }
         })
     }
 
@@ -237,7 +235,7 @@ impl RedisStoreBuilder {
         let process = process(self.clock.clone());
         self.build(process, |shared| {
             let pool = pool(&shared.runtime);
-            Ok(Servers::One(Dispatcher::new(pool, shared)))
+            Servers::One(Dispatcher::new(pool, shared))
         })
     }
 
@@ -268,7 +266,7 @@ impl RedisStoreBuilder {
     fn build(
         self,
         process: ProcessContext,
-        connect: impl FnOnce(&Arc<Shared>) -> Result<Servers, ConfigError>,
+        connect: impl FnOnce(&Arc<Shared>) -> Servers,
     ) -> Result<RedisStore, ConfigError> {
         if let Some(error) = self.zero_setting() {
             return Err(error);
@@ -282,7 +280,7 @@ impl RedisStoreBuilder {
         })?;
         let shared = Arc::new(Shared {
             runtime: runtime.clone(),
-            tasks: fallback.context().tasks.clone(),
+            tasks: fallback.0.context.tasks.clone(),
             names: KeyNames::new(self.prefix, self.secret)?,
             timeout: self.timeout.min(LONGEST_TIMEOUT),
             connections: self.connections,
@@ -290,11 +288,11 @@ impl RedisStoreBuilder {
             clock: self.clock,
             random: process.hash,
             nonce: ((random() >> 12) as i64).into(),
-            call_seconds: Recording::of_seconds(CALL_SECONDS),
-            checks_per_call: Recording::new(CHECKS_PER_CALL),
+            call_seconds: Recording::new(CALL_SECONDS, MICROSECONDS),
+            checks_per_call: Recording::new(CHECKS_PER_CALL, 1.0),
         });
         let store = Arc::new(Unleased {
-            servers: RwLock::new(Some(connect(&shared)?)),
+            servers: RwLock::new(Some(connect(&shared))),
             denials: DenialCache::new(self.denial_cache_ttl, &process),
             fallback,
             shared: Arc::clone(&shared),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use super::{RedisStore, SendMode, client_reply::Reply, command::Command, unleased::Servers};
+use super::{RedisStore, SendMode, client_reply::Reply, connection::Command, unleased::Servers};
 use crate::{Fingerprint, StoreError, error::StoreErrorKind, store::in_runtime::InRuntime};
 
 /// How many keys a server looks at in one call: less than a millisecond of its time.
@@ -78,7 +78,7 @@ impl RedisStore {
                     pattern: pattern.clone(),
                     count: KEYS_PER_CALL,
                 };
-                let page = server.server().send(&scan, SendMode::Alone, deadline);
+                let page = server.server.send(&scan, SendMode::Alone, deadline);
                 let page = page_of(page.await?);
                 let (next, names) = page.ok_or_else(|| {
                     StoreError::with_source(StoreErrorKind::ForeignReply, "no reply to SCAN")

@@ -99,16 +99,12 @@ pub(super) fn is_reply(error: &FredError) -> bool {
 
 /// The text of a failure, from Redis, the network or the client.
 #[derive(Clone, Debug)]
-pub(super) struct RedisError(String);
+pub(super) struct RedisError(pub(super) String);
 
 impl RedisError {
     /// Returns the cause of an error, if it is of Redis, the network or the client.
     pub(super) fn of(error: &StoreError) -> Option<&Self> {
         error.source()?.downcast_ref()
-    }
-
-    pub(super) fn details(&self) -> &str {
-        &self.0
     }
 
     /// Returns the word in capitals with which a server's error starts.

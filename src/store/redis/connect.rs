@@ -90,7 +90,7 @@ impl Settings {
     /// Returns the same settings for another server.
     pub(super) fn at(&self, address: &Address) -> Self {
         let mut config = self.0.clone();
-        let (host, port) = (address.host(), address.port());
+        let (host, port) = (&address.host, address.port);
         let server = match host.contains(':') {
             true => Server::new(format!("[{host}]"), port),
             false => Server::new(host, port),

@@ -3,7 +3,10 @@
 //! This file, `connect.rs` and `client_reply.rs` are the only ones that use the client fred.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,13 +28,13 @@ use super::{
     client_reply::{
         Reply, integers_of_frame, integers_of_value, is_reply, is_unknown_script, store_error,
     },
-    command::Command,
     reply::Integers,
     request::ScriptCall,
 };
+use crate::{StoreError, control::HEAD_BYTES, error::StoreErrorKind};
+
 #[cfg(feature = "testing")]
 use crate::store::StoreFuture;
-use crate::{StoreError, control::HEAD_BYTES, error::StoreErrorKind};
 
 /// After this many ticks of a second without a reply, one call without a reply is enough
 /// to replace the connection: its flow may be dead, while the server is well.
@@ -51,7 +54,7 @@ pub(crate) trait ServerDouble: std::fmt::Debug + Send + Sync {
 /// A connection that was made, and may have been lost since.
 #[derive(Debug)]
 pub(super) struct Connection {
-    client: Client,
+    pub(super) client: Client,
     has_replied: AtomicBool,
     /// Ticks since the last reply. Starts at 1, so that the first reply is recorded.
     quiet_ticks: AtomicU32,
@@ -83,11 +86,6 @@ impl Connection {
             double: Some(double),
             ..Self::new(Client::default())
         }
-    }
-
-    #[cfg(feature = "redis-client")]
-    pub(super) const fn client(&self) -> &Client {
-        &self.client
     }
 
     pub(super) fn request_replacement(&self) {
@@ -342,4 +340,46 @@ fn script_words(script: &Bytes, call: &ScriptCall<'_>) -> Vec<Value> {
 /// Returns the slot of a key in a cluster: only the part in braces counts.
 pub(super) fn slot(key: &[u8]) -> u16 {
     redis_keyslot(key)
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    /// Deletes those keys that exist.
+    Delete { keys: Vec<String> },
+    /// Asks for the names of some keys that match a pattern, and for the next cursor.
+    Scan {
+        cursor: String,
+        pattern: String,
+        count: usize,
+    },
+    /// Reads the first `bytes` bytes of a control document. The result is empty if there is no
+    /// document.
+    ReadText { key: Arc<str>, bytes: usize },
+    /// Replaces a control document that starts with `head`. The reply is 1 if it did.
+    ReplaceText {
+        key: Arc<str>,
+        head: Vec<u8>,
+        text: Vec<u8>,
+    },
+    /// Asks for the server's time.
+    Time,
+    /// Asks for the slot map of a cluster.
+    Slots,
+}
+
+impl Command {
+    /// Whether it is about buckets, so that the breaker counts how it ends. No check waits for
+    /// other commands, and a node may know the slot map and serve no keys.
+    pub(super) const fn is_of_buckets(&self) -> bool {
+        matches!(self, Self::Delete { .. } | Self::Scan { .. })
+    }
+
+    /// Whether a reply has the form of one to this command.
+    pub(super) const fn is_answered_by(&self, reply: &Reply) -> bool {
+        match self {
+            Self::Delete { .. } | Self::ReplaceText { .. } => matches!(reply, Reply::Integer(_)),
+            Self::ReadText { .. } => matches!(reply, Reply::Nil | Reply::Text(_) | Reply::Bytes(_)),
+            Self::Scan { .. } | Self::Time | Self::Slots => matches!(reply, Reply::Array(_)),
+        }
+    }
 }

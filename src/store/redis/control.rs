@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     RedisStore, SendMode,
     client_reply::Reply,
-    command::Command,
+    connection::Command,
     unleased::{Servers, Unleased},
 };
 use crate::{
@@ -40,7 +40,7 @@ impl InRedis {
             let deadline = Instant::now() + store.shared.timeout.max(TIMEOUT);
             match store.servers()? {
                 Servers::One(dispatcher) => {
-                    let server = dispatcher.server();
+                    let server = &dispatcher.server;
                     server.send(&command, SendMode::Alone, deadline).await
                 }
                 Servers::Cluster { cluster, .. } => {
@@ -138,7 +138,7 @@ impl RedisStore {
                 key: shared.names.control_key().into(),
                 clock: Arc::clone(&clock),
             };
-            let new = Held::new(Box::new(source), clock, shared.names.secret());
+            let new = Held::new(Box::new(source), clock, shared.names.secret);
             new.follow_in(&shared.runtime);
             *held = Arc::downgrade(&new);
             new

@@ -20,7 +20,6 @@ use crate::{
     util::task::AbortOnDrop,
 };
 
-#[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
 impl RedisStoreBuilder {
     /// Uses a fred client of your own, for one node: for other TLS setups, a Unix socket, or
     /// credentials that change. You connect it and keep it connected.
@@ -52,7 +51,7 @@ fn pool_of(runtime: &Handle, client: Client) -> Pool {
 
 /// Publishes the state of a client that its owner keeps.
 async fn follow(connection: Arc<Connection>, publish: Arc<watch::Sender<ConnectState>>) {
-    let client = connection.client();
+    let client = &connection.client;
     let is_connected = || matches!(&*publish.borrow(), Some(Ok(_)));
     let connected = || {
         if !is_connected() {

@@ -21,7 +21,7 @@ pub(crate) type RedisKey = SmallVec<[u8; 48]>;
 #[derive(Clone, Debug)]
 pub(crate) struct KeyNames {
     prefix: String,
-    secret: Secret,
+    pub(super) secret: Secret,
 }
 
 impl KeyNames {
@@ -65,11 +65,6 @@ impl KeyNames {
     /// same right covers it, and a letter that no algorithm has.
     pub(super) fn control_key(&self) -> String {
         format!("{}C{{control}}", self.prefix)
-    }
-
-    /// Returns what it hashes callers' keys with.
-    pub(super) const fn secret(&self) -> Secret {
-        self.secret
     }
 
     /// Returns the same key as text.

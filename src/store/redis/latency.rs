@@ -43,7 +43,7 @@ pub(super) struct Latency {
     /// When more refunds waited than one call takes.
     pub(super) flooded_at: Option<Instant>,
     /// How many calls may be under way.
-    max_calls: usize,
+    pub(super) max_calls: usize,
     /// How many of them may wait at the server. `max_calls` is never less.
     max_queued: usize,
 }
@@ -172,11 +172,6 @@ impl Latency {
         })
     }
 
-    /// Returns how many calls may be under way.
-    pub(super) const fn max_calls(&self) -> usize {
-        self.max_calls
-    }
-
     /// Returns how long a reply takes if the load stays as it is.
     pub(super) fn expected(&self) -> Duration {
         match self.last_answered / 2 > self.distance() {
@@ -239,20 +234,20 @@ mod tests {
     async fn a_longer_route_counts_as_distance_and_a_longer_wait_as_load() {
         let (mut latency, started) = (Latency::new(3), Instant::now());
         ask(&mut latency, started, MS / 2, Duration::ZERO).await;
-        assert!(latency.max_calls() > 100, "{latency:?}");
+        assert!(latency.max_calls > 100, "{latency:?}");
         // However long it lasts.
         for _ in 0..10 {
             ask(&mut latency, started, MS / 2, 24 * MS).await;
-            assert_eq!(latency.max_calls(), 3, "{latency:?}");
+            assert_eq!(latency.max_calls, 3, "{latency:?}");
             assert!(latency.is_overloaded_for(TIMEOUT));
             assert_eq!(latency.expected(), 25 * MS);
         }
         ask(&mut latency, started, 15 * MS, Duration::ZERO).await;
         ask(&mut latency, started, 15 * MS, Duration::ZERO).await;
-        assert!(latency.max_calls() > 100, "{latency:?}");
+        assert!(latency.max_calls > 100, "{latency:?}");
         assert!(!latency.is_overloaded_for(TIMEOUT));
         ask(&mut latency, started, 15 * MS, 15 * MS).await;
-        assert_eq!(latency.max_calls(), 9, "{latency:?}");
+        assert_eq!(latency.max_calls, 9, "{latency:?}");
         ask(&mut latency, started, MS / 2, Duration::ZERO).await;
         assert_eq!(latency.expected(), MS);
     }

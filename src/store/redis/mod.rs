@@ -1,12 +1,10 @@
 //! Buckets in Redis. One script call decides the buckets of one slot.
 
 pub(crate) mod address;
-mod backoff;
 mod builder;
 mod callers;
 pub(crate) mod client_reply;
 pub(crate) mod cluster;
-pub(crate) mod command;
 pub(crate) mod connect;
 pub(crate) mod connection;
 mod control;
@@ -26,7 +24,7 @@ mod supervisor;
 mod unleased;
 pub(crate) mod url;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
@@ -167,7 +165,7 @@ use crate::{
 /// - A reservation in a queue is refunded only while no other follows it.
 /// - While a slot moves, policies with the same key may be decided one by one, too, and all of
 ///   the above holds for them.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RedisStore {
     store: Arc<Unleased>,
     /// The same store, with leases in front of it.
@@ -237,7 +235,7 @@ impl RedisStore {
     pub async fn shutdown(&self) {
         let refunded = async {
             self.leasing.close().await;
-            self.store.fallback.context().tasks.are_done().await;
+            self.store.fallback.0.context.tasks.are_done().await;
         };
         let in_time = async { Ok(timeout(SHUTDOWN_TIMEOUT, refunded).await.is_ok()) };
         // Units that have not been refunded by then stay taken until they expire.
@@ -262,24 +260,21 @@ impl Store for RedisStore {
     }
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
-        self.leasing.storage_key(charge)
+        self.store.storage_key(charge)
     }
 
     fn fingerprint(&self, key: &Key) -> Fingerprint {
-        self.leasing.fingerprint(key)
+        self.store.fingerprint(key)
     }
 
     fn fallback(&self) -> Option<Fallback> {
-        self.leasing.fallback()
+        self.store.fallback()
     }
 
     fn metrics(&self) -> StoreMetrics {
-        self.leasing.metrics()
-    }
-}
-
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisStore").field(&self.store).finish()
+        StoreMetrics {
+            leased_units: Some(self.leasing.leases.units()),
+            ..self.store.metrics()
+        }
     }
 }

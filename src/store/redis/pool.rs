@@ -39,7 +39,7 @@ pub(crate) struct Pool {
 pub(super) struct Wire {
     pub(super) state: watch::Receiver<ConnectState>,
     /// Keeps the connection, unless it is a server in this process.
-    pub(super) _supervisor: Option<AbortOnDrop<()>>,
+    pub(super) _supervisor: Option<AbortOnDrop>,
 }
 
 impl Pool {
@@ -82,11 +82,11 @@ impl Pool {
 
     /// Returns the pool of a server in this process.
     #[cfg(feature = "testing")]
-    pub(crate) fn of_double(server: Arc<str>, double: Box<dyn ServerDouble>) -> Self {
+    pub(crate) fn of_double(double: Box<dyn ServerDouble>) -> Self {
         let connection = Arc::new(Connection::of_double(double));
         let (_, state) = watch::channel(Some(Ok(connection)));
         let _supervisor = None;
-        Self::new(server, vec![Wire { state, _supervisor }])
+        Self::new("simulated Redis".into(), vec![Wire { state, _supervisor }])
     }
 
     pub(super) fn len(&self) -> usize {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     SendMode,
     client_reply::{RedisError, Reply},
-    command::Command,
+    connection::Command,
     latency::Latency,
     pool::{Pool, Wire},
     reply::{self, CheckResult, ScriptReply},
@@ -37,7 +37,7 @@ const REPLACE_AFTER: Duration = Duration::from_millis(400);
 #[derive(Debug)]
 pub(super) struct Server {
     pool: Pool,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     breaker: Arc<Breaker>,
     latency: Mutex<Latency>,
     /// Has a clone for each script call under way.
@@ -70,10 +70,6 @@ impl Server {
     /// Adds the server's name to an error.
     pub(super) fn with_server(&self, error: StoreError) -> StoreError {
         error.at(&self.pool.server)
-    }
-
-    pub(super) fn timeout(&self) -> Duration {
-        self.shared.timeout
     }
 
     /// Returns whether the pool has an open connection.
@@ -115,8 +111,8 @@ impl Server {
         let wire = self.pool.next();
         let permit = self.try_acquire(is_refund)?;
         // Checks wait for the outcome of a probe.
-        let until = match permit.is_probe() {
-            true => deadline.min(Instant::now() + self.timeout()),
+        let until = match permit.is_probe {
+            true => deadline.min(Instant::now() + self.shared.timeout),
             false => deadline,
         };
         let sent_at = Instant::now();
@@ -144,7 +140,7 @@ impl Server {
             Err(error)
                 if error.is_timeout()
                     && !is_refund
-                    && !permit.is_probe()
+                    && !permit.is_probe
                     && self.is_crowded(until) =>
             {
                 return Err(StoreError::new(StoreErrorKind::Crowded));
@@ -164,7 +160,7 @@ impl Server {
     ) {
         let mut latency = self.latency();
         match reply {
-            Err(_) => latency.record_silence(took, self.timeout()),
+            Err(_) => latency.record_silence(took, self.shared.timeout),
             // If the reply was read after the deadline, this process was late, and not the server.
             Ok(_) if deadline <= Instant::now() => {}
             Ok(results) => {
@@ -173,7 +169,7 @@ impl Server {
                 let found = found.filter(|_| self.shared.clock.is_none());
                 let calls = Arc::strong_count(&self.calls) - 1;
                 let server_us = found.map(|found| found.now_us);
-                latency.record_reply(took, server_us, calls, self.timeout());
+                latency.record_reply(took, server_us, calls, self.shared.timeout);
             }
         }
     }
@@ -229,7 +225,7 @@ impl Server {
         result: Result<T, StoreError>,
         outcome: CallOutcome,
     ) -> Result<T, StoreError> {
-        let is_refund = permit.is_refund();
+        let is_refund = permit.is_refund;
         let pause = permit.record_outcome(outcome);
         let error = result.as_ref().err();
         if error.is_some_and(StoreError::is_overloaded) {
@@ -269,7 +265,7 @@ impl Server {
     pub(super) fn too_late(&self, deadline: Instant, answers_before: u64) -> StoreError {
         let stalled_at = self.latency().stalled_at;
         let has_stalled =
-            stalled_at.is_some() && stalled_at >= deadline.checked_sub(self.timeout());
+            stalled_at.is_some() && stalled_at >= deadline.checked_sub(self.shared.timeout);
         let is_silent = has_stalled || self.answers() == answers_before;
         if is_silent && !self.is_crowded(deadline) {
             StoreError::not_sent("no answer to the calls before it")
@@ -295,7 +291,7 @@ impl Server {
     fn is_crowded(&self, deadline: Instant) -> bool {
         let flooded_at = self.latency().flooded_at;
         // A call that was sent before may be in the way for as long as a call may take.
-        flooded_at.is_some() && flooded_at >= deadline.checked_sub(2 * self.timeout())
+        flooded_at.is_some() && flooded_at >= deadline.checked_sub(2 * self.shared.timeout)
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    SendMode, cluster::Cluster, command::Command, dispatcher::Dispatcher, request::ScriptRequest,
-    shared::Shared,
+    SendMode, cluster::Cluster, connection::Command, dispatcher::Dispatcher,
+    request::ScriptRequest, shared::Shared,
 };
 use crate::{
     Decision, Fingerprint, Key, StoreError,
@@ -45,7 +45,7 @@ pub(super) enum Servers {
     Cluster {
         cluster: Arc<Cluster>,
         /// Keeps its slot map.
-        _keeper: Arc<AbortOnDrop<()>>,
+        _keeper: Arc<AbortOnDrop>,
     },
 }
 
@@ -170,7 +170,7 @@ impl Store for Unleased {
             match servers {
                 Servers::One(dispatcher) => {
                     let delete = Command::Delete { keys };
-                    let deleted = dispatcher.server().send(&delete, SendMode::Alone, deadline);
+                    let deleted = dispatcher.server.send(&delete, SendMode::Alone, deadline);
                     deleted.await.map(drop)
                 }
                 Servers::Cluster { cluster, .. } => cluster.reset(keys, deadline).await,
@@ -194,14 +194,14 @@ impl Store for Unleased {
         let dispatchers = self.dispatchers();
         let in_flight = dispatchers.iter().map(|dispatcher| dispatcher.in_flight());
         let open = dispatchers.iter();
-        let open = open.filter(|dispatcher| dispatcher.server().is_breaker_open());
+        let open = open.filter(|dispatcher| dispatcher.server.is_breaker_open());
         let cached = self.denials.as_ref().map_or(0, |denials| denials.len());
         let mut metrics = StoreMetrics {
             call_seconds: Some(self.shared.call_seconds.snapshot()),
             checks_per_call: Some(self.shared.checks_per_call.snapshot()),
             is_up: dispatchers
                 .iter()
-                .all(|dispatcher| dispatcher.server().is_connected()),
+                .all(|dispatcher| dispatcher.server.is_connected()),
             breakers_open: Some(open.count() as u64),
             in_flight: Some(in_flight.sum::<usize>() as u64),
             cached_denials: Some(cached as u64),

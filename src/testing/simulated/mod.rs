@@ -24,14 +24,14 @@ use crate::{
         process::ProcessContext,
         redis::{
             client_reply::Reply,
-            command::Command,
+            connection::Command,
             connection::ServerDouble,
             pool::Pool,
             reply::Integers,
             request::{ScriptCall, ScriptRequest},
         },
     },
-    util::{detach::RunToCompletion, lock::lock},
+    util::{detach::run_on, lock::lock},
 };
 
 /// A Redis that is simulated in this process: for tests of an application whose Redis is
@@ -198,7 +198,7 @@ impl SimulatedRedis {
                 redis.delay()?;
                 Some(answer)
             };
-            let call = RunToCompletion::new(call, runtime);
+            let call = run_on(runtime, call);
             let lost = || StoreError::unavailable("the connection was lost");
             match timeout_at(deadline, call).await {
                 Ok(answer) => answer.ok_or_else(lost),
@@ -247,11 +247,10 @@ impl RedisStoreBuilder {
     /// # Errors
     ///
     /// Returns an error if a setting cannot be used, or if there is no Tokio runtime.
-    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn simulated(self, redis: &SimulatedRedis) -> Result<RedisStore, ConfigError> {
         self.with_pool(
             |clock| redis.process(clock),
-            |_| Pool::of_double("simulated Redis".into(), Box::new(redis.clone())),
+            |_| Pool::of_double(Box::new(redis.clone())),
         )
     }
 }

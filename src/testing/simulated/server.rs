@@ -15,7 +15,7 @@ use crate::{
         decide::{Readings, change_all},
         redis::{
             client_reply::Reply,
-            command::Command,
+            connection::Command,
             key::{KeyNames, RedisKey},
             reply::Integers,
             request::{ScriptRequest, algorithm},

@@ -7,7 +7,7 @@ mod words;
 use std::ops::Range;
 
 pub(crate) use self::duration::duration;
-pub(crate) use self::{duration::DurationText, suggest::choice, words::Words};
+pub(crate) use self::{duration::duration_text, suggest::choice, words::Words};
 
 /// What is wrong with a text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

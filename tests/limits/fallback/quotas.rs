@@ -89,7 +89,7 @@ pub(super) fn flows(quota: Quota) -> bool {
         quota.algorithm(),
         Algorithm::TokenBucket | Algorithm::LeakyBucket
     );
-    is_bucket && !format!("{quota:?}").starts_with("Interval")
+    is_bucket && !format!("{quota:?}").contains("IntervalBucket")
 }
 
 /// Returns a policy of which each of some processes has a share while the store fails.

@@ -36,14 +36,17 @@ impl Body {
     /// Asks one layer or limiter after the other what it does with the caller.
     pub(super) async fn find(&self, all: &[Inspect], shared: &Shared) -> Vec<CallerPolicy> {
         let mut found = Vec::new();
-        let Some(caller) = &self.caller else {
+        let Some(caller) = self.caller.clone() else {
             return found;
         };
+        let caller = caller.in_tier(self.tier);
         for one in all {
             let control = shared.control.as_ref();
             let followed = control.map(|control| one.follows(control));
-            let states = one.look_up_in_tier(caller, self.policy.as_deref(), self.tier);
-            let states = states.await.into_iter();
+            let states = one
+                .look_up(&caller, self.policy.as_deref())
+                .await
+                .into_iter();
             found.extend(states.map(|state| CallerPolicy { state, followed }));
         }
         found

@@ -17,10 +17,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{
-    Confirmed,
-    held::{Bucket, Held},
-};
+use super::held::{Bucket, Held};
 use crate::{
     Decision, PolicyDecision,
     charge::Operation,
@@ -74,7 +71,7 @@ impl Gathered {
                 let groups = lock(&gathered.0).remove(&id);
                 send(groups.into_iter().flat_map(HashMap::into_values).collect());
             });
-            first.store().spawn(runtime, async move {
+            first.store.spawn(runtime, async move {
                 sleep(WAIT).await;
                 drop(sending);
             });
@@ -145,7 +142,7 @@ impl Group {
     }
 
     /// Sends it. Returns its answer, for which a caller waits.
-    pub(super) fn send_awaited(self) -> Answer<Confirmed> {
+    pub(super) fn send_awaited(self) -> Answer<Option<Decision>> {
         let answer = self.ask();
         answer.map(|answer| Ok(Some(self.answered(answer?))))
     }
@@ -181,12 +178,12 @@ impl Group {
             let own = found.min(held);
             found -= own;
             request.count(match units {
-                _ if request.holds() && own < request.units() => {
-                    decision.charged_before(units, request.units() - own);
+                _ if request.holds() && own < request.units => {
+                    decision.charged_before(units, request.units - own);
                     SettlementResult::Late
                 }
                 0 => SettlementResult::Released,
-                units if units < request.units() => SettlementResult::Partial,
+                units if units < request.units => SettlementResult::Partial,
                 _ => SettlementResult::Charged,
             });
         }

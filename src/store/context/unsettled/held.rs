@@ -2,14 +2,13 @@
 
 use std::{
     borrow::Cow,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
     time::Duration,
 };
 
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
-use super::{Confirmed, Group, Place, Settlement, Unsettled};
+use super::{Group, Place, Settlement, Unsettled};
 use crate::{
     Decision, Key, PolicyDecision, Quota, StoreError,
     charge::{Charge, Check, Operation},
@@ -32,8 +31,9 @@ pub(super) struct Bucket {
 }
 
 /// What one request holds of one bucket, until it is settled.
+#[derive(Debug)]
 pub(crate) struct Held {
-    store: SharedStore,
+    pub(super) store: SharedStore,
     /// The charge of the request. If its policy cannot hold, the bucket is debited.
     charge: Charge<'static>,
     /// How many units the bucket may owe.
@@ -41,12 +41,13 @@ pub(crate) struct Held {
     /// Counts the bans that settlements start, if the policy is an enforced penalty.
     recorder: Option<Arc<Recorder>>,
     /// The units that are settled: those that were held at first.
-    units: u64,
+    pub(crate) units: u64,
     /// Where it was taken. `None`: outside a runtime.
-    runtime: Option<Handle>,
+    pub(super) runtime: Option<Handle>,
     state: Mutex<State>,
 }
 
+#[derive(Debug)]
 struct State {
     settled: Option<Settlement>,
     /// The units that the store still holds, as far as is known, and their generation.
@@ -66,7 +67,7 @@ struct State {
     is_lost: bool,
 }
 
-type Reply = oneshot::Sender<Result<Confirmed, StoreError>>;
+type Reply = oneshot::Sender<Result<Option<Decision>, StoreError>>;
 
 impl Held {
     /// Creates the hold of a request whose decision will be [known](Self::known). Until then, a
@@ -120,10 +121,6 @@ impl Held {
         self.end_move(state, |state| self.register(state, decided.decided_at_us()));
     }
 
-    pub(super) const fn store(&self) -> &SharedStore {
-        &self.store
-    }
-
     fn unsettled(&self) -> &Unsettled {
         &self.store.context.unsettled
     }
@@ -162,11 +159,6 @@ impl Held {
 
     pub(crate) fn policy(&self) -> &str {
         &self.charge.policy.text
-    }
-
-    /// Returns the units that a full settlement charges.
-    pub(crate) const fn units(&self) -> u64 {
-        self.units
     }
 
     /// Returns its settlement.
@@ -224,7 +216,7 @@ impl Held {
     pub(crate) fn settle_and_wait(
         self: &Arc<Self>,
         settlement: Settlement,
-    ) -> Option<Answer<Confirmed>> {
+    ) -> Option<Answer<Option<Decision>>> {
         let (reply, received) = oneshot::channel();
         let mut state = self.begin(settlement)?;
         if state.is_moving {
@@ -258,7 +250,7 @@ impl Held {
         mut state: MutexGuard<'_, State>,
         settlement: Settlement,
         is_awaited: bool,
-    ) -> Option<Answer<Confirmed>> {
+    ) -> Option<Answer<Option<Decision>>> {
         let (place, held) = (state.place.take(), state.held);
         let (generation, is_lost, is_urgent) = (state.generation, state.is_lost, state.is_urgent);
         drop(state);
@@ -308,7 +300,7 @@ impl Held {
     }
 
     /// Passes an answer on, for which it waits in the background.
-    fn deliver(&self, reply: Option<Reply>, answer: Answer<Confirmed>) {
+    fn deliver(&self, reply: Option<Reply>, answer: Answer<Option<Decision>>) {
         match answer {
             Answer::Now(answer) => pass_on(reply, answer),
             Answer::Later(later) => {
@@ -333,10 +325,6 @@ impl Held {
 
 /// The steps of the renewing task.
 impl Held {
-    pub(super) fn runtime(&self) -> Option<&Handle> {
-        self.runtime.as_ref()
-    }
-
     /// Returns the bucket and the generation whose holds are extended together. `None` if it was
     /// settled. From now on a settlement waits for [`moved`](Self::moved).
     pub(super) fn begin_move(&self) -> Option<Bucket> {
@@ -404,19 +392,9 @@ impl Held {
     }
 }
 
-fn pass_on(reply: Option<Reply>, answer: Result<Confirmed, StoreError>) {
+fn pass_on(reply: Option<Reply>, answer: Result<Option<Decision>, StoreError>) {
     if let Some(reply) = reply {
         // The caller may have left.
         let _ = reply.send(answer);
-    }
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held")
-            .field("policy", &self.policy())
-            .field("units", &self.units)
-            .field("settled", &self.settled())
-            .finish_non_exhaustive()
     }
 }

@@ -23,13 +23,9 @@ use tokio::{runtime::Handle, sync::Notify, time::Instant};
 use self::gathered::{Gathered, Group};
 pub(crate) use self::held::Held;
 use crate::{
-    Decision,
     metrics::{counts::Tally, settlements::Settlements},
     util::{lock::lock, random::random_between, runtime::runtime_with_timers},
 };
-
-/// The store's answer to a settlement. `None`: nothing was left to ask for.
-pub(crate) type Confirmed = Option<Decision>;
 
 /// How a hold ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +77,7 @@ impl Default for Unsettled {
     fn default() -> Self {
         Self {
             units: AtomicU64::new(0),
-            results: Tally::new(),
+            results: Tally::default(),
             delayed_part: random_between(0.1, 0.25),
             gathered: Arc::default(),
             queue: Mutex::default(),
@@ -117,7 +113,7 @@ impl Unsettled {
         }
         drop(queue);
         match wakes_at {
-            None => renewal::start(&held.store().context, runtime, Vec::new()),
+            None => renewal::start(&held.store.context, runtime, Vec::new()),
             Some(wakes_at) if due < wakes_at => self.is_earlier.notify_one(),
             Some(_) => {}
         }

@@ -48,7 +48,10 @@ async fn extend_all(context: &StoreContext, runtime: &Handle) {
 /// Starts another task, as the runtime of the task has ended before it did.
 fn continue_elsewhere(context: &Arc<StoreContext>, ended: Vec<Id>) {
     let mut queue = context.unsettled.queue();
-    let mut runtimes = queue.by_due.values().filter_map(|held| held.runtime());
+    let mut runtimes = queue
+        .by_due
+        .values()
+        .filter_map(|held| held.runtime.as_ref());
     let other = runtimes.find(|runtime| !ended.contains(&runtime.id()));
     let Some(other) = other.cloned() else {
         queue.wakes_at = None;
@@ -80,7 +83,7 @@ fn extend(holds: Vec<Arc<Held>>, bucket: &Bucket, runtime: &Handle) {
             let unconfirmed = Arc::clone(&holds);
             // Holds whose move is never confirmed are left to lapse.
             let lost = OnDrop::new(move || unconfirmed.iter().for_each(Held::lost));
-            first.store().spawn(runtime, async move {
+            first.store.spawn(runtime, async move {
                 let answered = repeat(answer, ask, MAX_PAUSE.min(lifetime / 32));
                 // Soon after that the generation lapses.
                 if let Ok(answered) = timeout(lifetime / 2, answered).await {

@@ -121,7 +121,7 @@ impl Server {
     }
 
     fn id(&self) -> Id {
-        self.leases().id(&self.charge())
+        self.leases().process.id(&self.charge())
     }
 
     fn is_in_flight(&self) -> bool {

@@ -110,14 +110,16 @@ impl World {
 
     /// Makes one check of a process, as [`LeasingStore`](super::super::LeasingStore) does.
     pub(super) fn ask(&mut self, process: usize, cost: u64, trip_us: u64, fate: Fate) -> Decision {
-        let lookup = self.processes[process].look_up(&self.charge(cost));
-        if let Some(trip) = lookup.trip {
-            self.send(process, lookup.id, *trip, trip_us, fate);
+        let charge = self.charge(cost);
+        let id = self.processes[process].process.id(&charge);
+        let (grant, trip, _) = self.processes[process].look_up(id, &charge);
+        if let Some(trip) = trip {
+            self.send(process, id, *trip, trip_us, fate);
         }
-        let granted = lookup.grant.map(|grant| grant.decision(&self.charge(cost)));
+        let granted = grant.map(|grant| grant.decision(&self.charge(cost)));
         let decision = granted.unwrap_or_else(|| {
             let answer = self.server(Operation::Take, self.charge(cost));
-            self.processes[process].record_answer(lookup.id, cost, &answer);
+            self.processes[process].record_answer(id, cost, &answer);
             answer.expect("a decision")
         });
         if decision.is_allowed() {

@@ -25,7 +25,7 @@ use tokio::{
 
 use self::{cross_slot::SlotGroup, redirect::unsplittable, topology::Map};
 use super::{
-    SendMode, address::Address, client_reply::Reply, command::Command, connect::Settings,
+    SendMode, address::Address, client_reply::Reply, connect::Settings, connection::Command,
     connection::slot, dispatcher::Dispatcher, reply::CheckResult, request::ScriptRequest,
     shared::Shared,
 };
@@ -60,7 +60,7 @@ impl Cluster {
         shared: Arc<Shared>,
         settings: Settings,
         seeds: Vec<Address>,
-    ) -> (Arc<Self>, AbortOnDrop<()>) {
+    ) -> (Arc<Self>, AbortOnDrop) {
         let cluster = Arc::new(Self {
             map: RwLock::new(Map::empty()),
             seeds,
@@ -178,7 +178,7 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<Reply, StoreError> {
         let send = |node: Arc<Dispatcher>, mode: SendMode| async move {
-            node.server().send(command, mode, deadline).await
+            node.server.send(command, mode, deadline).await
         };
         let reply = self.follow(slot(key.as_bytes()), deadline, send).await;
         reply.map_err(unsplittable)
@@ -202,7 +202,7 @@ impl Cluster {
                 if mode == SendMode::Batched {
                     return node.submit(Arc::new(request), room, deadline).await;
                 }
-                let server = node.server();
+                let server = &node.server;
                 server.eval_alone(&request, mode, deadline).await
             }
         };
@@ -246,29 +246,5 @@ mod tests {
             assert_eq!(found, Some(may_have_run), "{shown}");
         }
         assert!(super::all_deleted(vec![Ok(()), Ok(())]).is_ok());
-    }
-
-    fn slot(key: &str) -> u16 {
-        super::slot(key.as_bytes())
-    }
-
-    /// The check value of the specification's CRC16, and a server's replies for the
-    /// specification's examples.
-    #[test]
-    fn slots_are_those_of_the_specification() {
-        for (key, expected) in [
-            ("123456789", 0x31C3),
-            ("foo", 12_182),
-            ("foo{}{bar}", 8_363),
-            ("foo{{bar}}zap", 4_015),
-            ("foo{bar}{zap}", slot("bar")),
-            ("{user1000}.following", slot("{user1000}.followers")),
-            (
-                "ttb{9XyW2mZo-_4kVqP1sT7uRg}api",
-                slot("9XyW2mZo-_4kVqP1sT7uRg"),
-            ),
-        ] {
-            assert_eq!(slot(key), expected, "{key}");
-        }
     }
 }

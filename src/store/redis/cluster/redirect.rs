@@ -79,9 +79,9 @@ impl Cluster {
             }
             let error = match send(Arc::clone(&to.dispatcher), mode).await {
                 Ok(done) => return Ok(done),
-                Err(error) => to.dispatcher.server().with_server(error),
+                Err(error) => to.dispatcher.server.with_server(error),
             };
-            let cause = RedisError::of(&error).map(RedisError::details);
+            let cause = RedisError::of(&error).map(|error| &*error.0);
             let redirect = cause.and_then(|cause| Redirect::parse(cause, slot, &to.address));
             let next = match redirect {
                 Some(Redirect::Moved(address)) => {
@@ -105,7 +105,7 @@ impl Cluster {
                         self.request_refresh();
                     }
                     let error = without_redirect(error);
-                    return Err(to.dispatcher.server().with_server(error));
+                    return Err(to.dispatcher.server.with_server(error));
                 }
             };
             to = next.ok_or_else(|| StoreError::not_sent("the cluster has too many nodes"))?;
@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_nodes_write_them() {
-        let asked = Address::checked("10.0.0.1", 7_000, &Address::example()).expect("an address");
+        let asked = Address::checked("10.0.0.1", 7_000, &Address::new("asked.example", 7_000))
+            .expect("an address");
         let parse = |message: &str| Redirect::parse(message, 3_999, &asked);
         let to = |host: &str| Address::checked(host, 6_381, &asked).expect("an address");
         for (message, redirect) in [
@@ -202,8 +203,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_redirection_is_parsed_without_panic(message in ".*", slot: u16) {
-            let _ = Redirect::parse(&message, slot, &Address::example());
-            let _ = Redirect::parse(&format!("MOVED {slot} {message}"), slot, &Address::example());
+            let _ = Redirect::parse(&message, slot, &Address::new("asked.example", 7_000));
+            let _ = Redirect::parse(&format!("MOVED {slot} {message}"), slot, &Address::new("asked.example", 7_000));
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) const MAX_PRIMARIES: usize = 1_000;
 
 /// Explains the error of a server that has no slots.
 pub(super) fn explained(error: StoreError) -> StoreError {
-    let cause = RedisError::of(&error).map(RedisError::details);
+    let cause = RedisError::of(&error).map(|error| &*error.0);
     match cause.is_some_and(|details| details.contains("cluster support disabled")) {
         true => {
             let cause = "it is no node of a cluster: connect with redis://";
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn parsed(entries: Vec<Reply>) -> Option<Vec<(u16, u16, String)>> {
-        let ranges = parse(Reply::Array(entries), &Address::example()).ok()?;
+        let ranges = parse(Reply::Array(entries), &Address::new("asked.example", 7_000)).ok()?;
         let ranges = ranges.into_iter();
         Some(
             ranges
@@ -205,7 +205,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_reply_is_a_slot_map_or_an_error(reply in any_value()) {
-            if let Ok(ranges) = parse(reply, &Address::example()) {
+            if let Ok(ranges) = parse(reply, &Address::new("asked.example", 7_000)) {
                 prop_assert!(ranges.iter().all(|(slots, _)| !slots.is_empty() && *slots.end() < SLOTS));
             }
         }

@@ -21,11 +21,11 @@ use crate::{
     store::redis::{
         SendMode,
         address::Address,
-        backoff::{jittered, pause_after},
-        command::Command,
+        connection::Command,
         connection::{CONNECT_TIMEOUT, slot},
         dispatcher::Dispatcher,
         pool::Pool,
+        supervisor::{jittered, pause_after},
     },
     telemetry,
     util::random::random,
@@ -200,7 +200,7 @@ impl Cluster {
             // An unknown node is connected for this call only, so the call waits until the
             // attempt has ended.
             let member = known.unwrap_or_else(|| self.connect_to(&address, CONNECT_TIMEOUT));
-            let server = member.dispatcher.server();
+            let server = &member.dispatcher.server;
             let deadline = Instant::now() + CONNECT_TIMEOUT;
             let reply = server.send(&Command::Slots, SendMode::Alone, deadline);
             let reply = reply.await.map_err(slots::explained);
@@ -221,7 +221,7 @@ impl Cluster {
     fn refresh_candidates(&self) -> impl Iterator<Item = Address> {
         let map = self.read();
         let members = map.members.iter().map(|member| {
-            let kind = if member.dispatcher.server().is_failing() {
+            let kind = if member.dispatcher.server.is_failing() {
                 2
             } else {
                 0

@@ -46,7 +46,7 @@ use crate::{
     StoreError,
     charge::Operation,
     error::StoreErrorKind,
-    util::{detach::RunToCompletion, lock::lock},
+    util::{detach::run_on, lock::lock},
 };
 
 /// The most checks in flight of which each is sent directly. All direct calls but the first take the
@@ -63,11 +63,10 @@ const TICK: Duration = Duration::from_millis(1);
 /// Sends checks to one server.
 #[derive(Debug)]
 pub(super) struct Dispatcher {
-    server: Server,
+    pub(super) server: Server,
     state: Mutex<State>,
     /// How many workers keep the server busy.
     workers: usize,
-    shared: Arc<Shared>,
     /// Room for checks in flight.
     room: Arc<Semaphore>,
     /// Has a clone for each direct call under way.
@@ -142,14 +141,9 @@ impl Dispatcher {
                 is_paced: false,
                 taken_at: Instant::now(),
             }),
-            shared: Arc::clone(shared),
             room: Arc::new(Semaphore::new(shared.max_in_flight)),
             direct: Arc::default(),
         })
-    }
-
-    pub(super) const fn server(&self) -> &Server {
-        &self.server
     }
 
     /// Returns room for one more check in flight, or fails if there are too many. Units must get back
@@ -183,7 +177,7 @@ impl Dispatcher {
                 dispatcher.start_worker(dispatcher.state(), false);
                 answered
             };
-            RunToCompletion::new(call, self.shared.runtime.clone()).await
+            run_on(self.server.shared.runtime.clone(), call).await
         } else {
             self.wait_in_queue(request, room, deadline).await
         };
@@ -196,7 +190,7 @@ impl Dispatcher {
         // If its caller leaves, a direct call continues in the workers' runtime. So its timers must be
         // of that runtime: those of another one may stand still.
         let is_here =
-            || Handle::try_current().is_ok_and(|here| here.id() == self.shared.runtime.id());
+            || Handle::try_current().is_ok_and(|here| here.id() == self.server.shared.runtime.id());
         if request.is_refund() || self.in_flight() > MAX_DIRECT || !is_here() {
             return false;
         }
@@ -289,7 +283,7 @@ impl Dispatcher {
         state.is_paced |= !pause.is_zero();
         drop(state);
         let work = Worker::new(Arc::clone(self), of_refunds).run(pause);
-        let Shared { tasks, runtime, .. } = &*self.shared;
+        let Shared { tasks, runtime, .. } = &*self.server.shared;
         match of_refunds {
             true => tasks.spawn(runtime, work),
             false => drop(runtime.spawn(work)),
@@ -310,7 +304,7 @@ impl Dispatcher {
         if *workers < self.workers && calls <= self.workers {
             return (jobs.len() >= MIN_CHECKS || !is_overloaded).then_some(Duration::ZERO);
         }
-        let is_far = !state.is_paced && calls < latency.max_calls() && !is_overloaded;
+        let is_far = !state.is_paced && calls < latency.max_calls && !is_overloaded;
         is_far.then(|| PACE.saturating_sub(now - state.taken_at))
     }
 
@@ -326,9 +320,9 @@ impl Dispatcher {
     fn may_send_refunds(&self, workers: usize) -> bool {
         let calls = u32::try_from(2 * workers).unwrap_or(u32::MAX);
         let latency = self.server.latency();
-        workers <= (latency.max_calls() / REFUND_SHARE).max(1)
+        workers <= (latency.max_calls / REFUND_SHARE).max(1)
             || workers * MAX_REFUNDS <= self.in_flight()
-                && latency.fits(calls, self.server.timeout())
+                && latency.fits(calls, self.server.shared.timeout)
     }
 
     /// Returns how many direct calls are under way.
@@ -338,7 +332,7 @@ impl Dispatcher {
 
     /// Returns how many checks wait for the server.
     pub(super) fn in_flight(&self) -> usize {
-        self.shared.max_in_flight - self.room.available_permits()
+        self.server.shared.max_in_flight - self.room.available_permits()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -25,8 +25,8 @@ fn dispatcher() -> Arc<Dispatcher> {
         clock: None,
         random: SecretHasher::default(),
         nonce: 0.into(),
-        call_seconds: Recording::new(&[]),
-        checks_per_call: Recording::new(&[]),
+        call_seconds: Recording::new(&[], 1.0),
+        checks_per_call: Recording::new(&[], 1.0),
     });
     let pool = Pool::connect(&shared, settings, drop, shared.first_grace());
     Dispatcher::new(pool, &shared)

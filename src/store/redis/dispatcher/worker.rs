@@ -206,7 +206,7 @@ async fn send_batch(server: &Server, jobs: Vec<Job>) {
     let waiting = jobs
         .iter()
         .filter(|job| !is_refund || job.request.operation == Operation::Settle);
-    let least = Instant::now() + server.timeout() * if is_refund { 2 } else { 0 };
+    let least = Instant::now() + server.shared.timeout * if is_refund { 2 } else { 0 };
     let deadline = waiting.fold(least, |latest, job| latest.max(job.deadline));
     let reply = {
         // Equal checks in a row are sent as one.
