@@ -227,8 +227,10 @@ fn read_held(
     bucket: &mut BucketWords,
     at: &ReadContext<'_>,
 ) -> (Reading, u64) {
-    let (found, is_changed) = bucket.open_held(rule, hold, at, next_number());
+    let (found, has_lapsed, is_ahead) = bucket.open_held(rule, hold, at, next_number());
     let (mut reading, fits) = read(rule, operation, demand, bucket, at, Some(found));
+    // What has lapsed and counts no more is not written: it would start a window.
+    let is_changed = is_ahead || has_lapsed && reading.standing.level > 0;
     // Earlier holds do not make a caller known that was forgotten since.
     let unsaved = &mut reading.standing.unsaved;
     *unsaved = match operation {

@@ -90,14 +90,14 @@ impl Bucket for BucketWords {
 /// What is held of a bucket.
 impl BucketWords {
     /// Charges the units that have lapsed, as of the instants at which they did. Returns the held
-    /// units, and whether anything changed.
+    /// units, whether any have lapsed, and whether the clock has stepped back behind them.
     pub(super) fn open_held(
         &mut self,
         rule: &impl Arithmetic,
         hold: &HoldDemand,
         at: &ReadContext<'_>,
         number: u64,
-    ) -> (HoldReading, bool) {
+    ) -> (HoldReading, bool, bool) {
         let mut held = self.held.as_deref().copied().unwrap_or_default();
         let (lapses, is_ahead) = held.advance(at.now_ms(), hold.lifetime_ms, number);
         for (units, at_ms) in &lapses {
@@ -114,6 +114,6 @@ impl BucketWords {
         if let Some(own) = &mut self.held {
             **own = held;
         }
-        (reading, is_ahead || !lapses.is_empty())
+        (reading, !lapses.is_empty(), is_ahead)
     }
 }

@@ -92,9 +92,10 @@ impl<S: Store> Walk<S> {
             let period = Duration::from_millis(1 + self.random.below(scale_ms));
             let rate = (1 + self.random.below(20), period);
             let is_held = place == 0 || self.random.below(3) > 0;
-            // Which numbers a caller starts with again, who had units at first, is not defined.
+            // Which numbers a caller starts with again, who had units at first, is not defined. Nor is
+            // when periods have refilled what was taken under another burst.
             let numbers = match kind {
-                1 => 1,
+                1 | 2 => 1,
                 _ => 1 + self.random.below(2),
             };
             let lifetime = Duration::from_millis(1_000 + self.random.below(4_000));

@@ -6,7 +6,7 @@ use crate::support::prelude::*;
 
 #[tokio::test]
 async fn memory_passes() {
-    for seed in 0..2 {
+    for seed in 0..5 {
         let passed = testing::conformance(seed, 500, |clock| {
             MemoryStore::builder().clock(clock).capacity(100).build()
         });

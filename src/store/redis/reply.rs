@@ -68,14 +68,8 @@ impl CheckResult {
 impl ScriptRequest {
     pub(crate) fn decision(&self, found: &CheckResult) -> Decision {
         let (operation, now_us, fitting) = (self.operation, found.now_us, found.fitting);
-        let mut policies = policy_decisions(&self.charges, found, operation, fitting);
-        let decision = match (policies.len(), policies.next()) {
-            (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
-            (_, first) => {
-                let policies = first.into_iter().chain(policies);
-                Decision::new(operation, policies, fitting, now_us)
-            }
-        };
+        let policies = policy_decisions(&self.charges, found, operation, fitting);
+        let decision = Decision::new(operation, policies, fitting, now_us);
         let shadows = self.shadows.iter().zip(&found.shadows);
         let shadows = shadows.map(|(charge, found)| match found {
             Some((fitting, reading)) => {
@@ -93,7 +87,7 @@ pub(super) fn policy_decisions<'a>(
     found: &'a CheckResult,
     operation: Operation,
     fitting: u64,
-) -> impl ExactSizeIterator<Item = PolicyDecision> + 'a {
+) -> impl Iterator<Item = PolicyDecision> + 'a {
     let charges = charges.iter().zip(&found.readings);
     charges.map(move |(charge, reading)| {
         policy_decision(charge, operation, fitting, found.now_us, reading)

@@ -159,7 +159,7 @@ while key < #keys do
       is_refused, refusal, stored = not is_foreign, stored.err, false
     end
     is_open, on_denial = false, 0
-    local others, found, lapses, is_changed, opens = 0, 0, nothing, false, holds
+    local others, found, lapses, is_changed, is_ahead, opens = 0, 0, nothing, false, false, holds
     local at_us, at_ms, at_task, is_read = now_us, now_ms, task, false
     repeat
       if opens then
@@ -195,7 +195,7 @@ while key < #keys do
             young, younger, extension = mark_of(start_ms), 0, 0
           elseif -lasts_ms > lifetime_ms then
             -- After a step back of the clock, no unit is held for longer than a new one.
-            start_ms, is_changed = now_ms + lifetime_ms, true
+            start_ms, is_ahead = now_ms + lifetime_ms, true
           end
           others = (younger + elder) * unit
           lapses_ms = start_ms + 2 * lifetime_ms + remembered_ms + spare_ms
@@ -247,13 +247,15 @@ while key < #keys do
       now_us, now_ms, task = at_us, at_ms, at_task
     until is_read
     if holds and level then
+      is_linear = is_linear and not is_changed and not is_ahead
+      -- What has lapsed and counts no more is not written: it would start a window.
+      is_changed = is_ahead or is_changed and level > 0
       -- What was held before makes no caller known that was forgotten since.
       if task == 4 or task == 6 then
         unsaved = is_changed and not unsaved
       else
         unsaved = is_changed or unsaved
       end
-      is_linear = is_linear and not is_changed
     end
     -- No number that this script wrote is negative, a fraction, too large, or NaN.
     if level and not (level >= 0 and level <= largest and level % 1 == 0) then
