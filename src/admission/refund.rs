@@ -1,6 +1,6 @@
 //! Refunds of units that were taken and are not used.
 
-use std::{fmt, mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
@@ -375,11 +375,5 @@ impl Drop for RefundGuard {
                 .shared
                 .spawn(runtime, async move { drop(answer.await) });
         }
-    }
-}
-
-impl fmt::Debug for RefundGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.held.fmt(f)
     }
 }

@@ -60,17 +60,15 @@ impl Decision {
     /// Creates the decision of a check. `fitting`: 0, 1, or the units taken.
     pub(crate) fn new(
         operation: Operation,
-        policies: impl Iterator<Item = PolicyDecision>,
+        policies: impl IntoIterator<Item = PolicyDecision>,
         fitting: u64,
         now_us: u64,
     ) -> Self {
-        let policies: Policies = policies.collect();
+        let policies: Policies = policies.into_iter().collect();
         let each = policies.as_slice();
         let is_impossible = each.iter().any(PolicyDecision::is_impossible);
-        let wants = each
-            .iter()
-            .any(|policy| policy.cost > 0 || policy.is_denied());
-        let verdict = Verdict::of(operation, fitting, is_impossible, wants);
+        let wants = |policy: &PolicyDecision| policy.cost > 0 || policy.is_denied();
+        let verdict = Verdict::of(operation, fitting, is_impossible, each.iter().any(wants));
         Self {
             now_us,
             policies,
@@ -95,22 +93,6 @@ impl Decision {
         }
     }
 
-    /// Creates the decision of a check of one policy.
-    #[inline]
-    pub(crate) fn of_one(
-        operation: Operation,
-        policy: PolicyDecision,
-        fitting: u64,
-        now_us: u64,
-    ) -> Self {
-        let verdict = Verdict::of(operation, fitting, policy.is_impossible(), policy.cost > 0);
-        Self {
-            now_us,
-            policies: Policies::One(policy),
-            ..Self::without_policies(verdict, Source::Store, 0)
-        }
-    }
-
     /// Creates the decision for a caller on a list. `units`: how many pass.
     pub(crate) fn by_list(list: List, units: u64) -> Self {
         match list {
@@ -124,7 +106,7 @@ impl Decision {
         let now_us = bans.first().map_or(0, PolicyDecision::decided_at_us);
         Self {
             source: Source::List,
-            ..Self::new(Operation::Take, bans.into_iter(), 0, now_us)
+            ..Self::new(Operation::Take, bans, 0, now_us)
         }
     }
 

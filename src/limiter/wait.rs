@@ -158,8 +158,8 @@ impl Limiter {
         }
         let key = key.into();
         let mut charges = Charges::default();
-        let units = Some(units);
-        if let Some(decision) = engine.add_charges(Operation::Take, &key, units, &mut charges) {
+        if let Some(decision) = engine.add_charges(Operation::Take, &key, Some(units), &mut charges)
+        {
             engine.recorder.decided(&decision);
             return Ok(Reserved::new(decision, None, HeldPermits::new()));
         }

@@ -72,12 +72,10 @@ const BANS: usize = Checked::Unknown as usize + 1;
 impl Checked {
     #[inline(always)]
     fn by(policy: &PolicyDecision) -> Self {
-        if !policy.is_denied() {
-            if policy.has_ample_room() {
-                Self::Allowed
-            } else {
-                Self::Near
-            }
+        if policy.has_ample_room() {
+            Self::Allowed
+        } else if !policy.is_denied() {
+            Self::Near
         } else if policy.is_impossible() {
             Self::Impossible
         } else {

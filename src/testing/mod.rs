@@ -100,14 +100,11 @@ fn limiter(store: impl Store, kinds: &[u64], numbers: u64) -> Result<Limiter, Co
         let (limit, room) = (1 + random.below(20), 1 + random.below(30));
         let period = Duration::from_millis(1 + random.below(20_000));
         let name = format!("policy {place}");
+        let bucket = TokenBucket::new(limit, period).burst(room);
         let policy = match kind {
-            0 => Policy::new(name, TokenBucket::new(limit, period).burst(room)),
-            1 => {
-                let bucket = TokenBucket::new(limit, period).burst(room);
-                Policy::new(name, bucket.initial(random.below(room + 1)))
-            }
+            0 => Policy::new(name, bucket),
+            1 => Policy::new(name, bucket.initial(random.below(room + 1))),
             2 => {
-                let bucket = TokenBucket::new(limit, period).burst(room);
                 let initial = random.below(2 * room).min(room);
                 Policy::new(name, bucket.refill_at_once().initial(initial))
             }

@@ -90,21 +90,19 @@ impl Buckets {
         // The decision is made when other checks no longer wait for the bucket.
         drop(shard);
         let policy = PolicyDecision::from_outcome(charge.policy.clone(), &charge.demand, outcome);
-        Decision::of_one(Operation::Take, policy, fits, now_us)
+        Decision::new(Operation::Take, Some(policy), fits, now_us)
     }
 
     /// Decides any check: of several policies, of one that meets a full shard, or a refund.
     #[expect(clippy::expect_used, reason = "each charge has a place")]
     fn check_all(&self, check: &Check<'_>) -> Decision {
-        let mut places: SmallVec<[Place; INLINE_CHARGES]> =
-            SmallVec::with_capacity(check.charges().len());
+        let mut places = SmallVec::<[Place; INLINE_CHARGES]>::new();
         for charge in check.charges() {
             places.push(self.place(self.bucket_id(charge)));
         }
         let mut shards = self.lock(&mut places);
         let now_us = clock::read(&*self.clock);
-        let mut buckets: SmallVec<[BucketWords; INLINE_CHARGES]> =
-            SmallVec::with_capacity(places.len());
+        let mut buckets = SmallVec::<[BucketWords; INLINE_CHARGES]>::new();
         for (number, charge) in check.charges().iter().enumerate() {
             let (before, rest) = places.split_at_mut(number);
             let place = rest.first_mut().expect("each charge has a place");
