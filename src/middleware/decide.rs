@@ -96,30 +96,31 @@ impl Settings {
         memory: &MemoryStore,
         head: &RequestHead<'_>,
     ) -> Next {
-        let key = rule.readers.applies(head).then(|| rule.charged_key(head));
-        let key = match key {
-            Some(Ok(Some(key))) => key,
-            None | Some(Ok(None)) => {
+        let charged = match rule.readers.applies(head) {
+            true => rule.charged_key(head),
+            false => Ok(None),
+        };
+        let key = match &charged {
+            Ok(Some(key)) => key,
+            Ok(None) => {
                 let decision = Decision::unlimited(0);
                 self.engine.recorder.decided(&decision);
                 return Next::Forward(decision, None);
             }
-            Some(Err((policy, error))) => {
-                return Next::Deny(self.deny_without_key(Some(policy), &error, head));
+            Err((policy, error)) => {
+                return Next::Deny(self.deny_without_key(Some(policy), error, head));
             }
         };
         let demand = rule.chosen_demand(head, None);
         let demand = demand.as_ref().unwrap_or(&rule.policy.demand);
         let charge = rule
             .policy
-            .charge(Cow::Borrowed(&key), Cow::Borrowed(demand));
+            .charge(Cow::Borrowed(key), Cow::Borrowed(demand));
         let decision = memory.take(&charge);
         self.engine.recorder.decided(&decision);
         match decision.is_allowed() {
             true => Next::Forward(decision, None),
-            false => {
-                Next::Deny(self.deny_by(&decision, None, &|_| Some(Cow::Borrowed(&key)), head))
-            }
+            false => Next::Deny(self.deny_by(&decision, None, &|_| Some(Cow::Borrowed(key)), head)),
         }
     }
 
