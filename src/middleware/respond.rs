@@ -1,6 +1,6 @@
 //! Makes the response to a request that is denied, and records the denial.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -32,11 +32,11 @@ pub(super) fn respond(
     fields: &Fields,
     head: &RequestHead<'_>,
 ) -> Response<Bytes> {
-    let jitter = settings
-        .retry_after_jitter
-        .mul_f64(random_between(0.0, 1.0));
     let retry_after = denial.retry_after();
-    let retry_after = retry_after.map(|wait| wait.saturating_add(jitter));
+    let retry_after = retry_after.map(|wait| match settings.retry_after_jitter {
+        Duration::ZERO => wait,
+        most => wait.saturating_add(most.mul_f64(random_between(0.0, 1.0))),
+    });
     // A misconfiguration is logged once, with what to change.
     if denial.reason != DenialReason::Misconfigured {
         telemetry::denied(denial.reason, retry_after, denial.missing_key, || {
