@@ -100,8 +100,8 @@ impl Engine {
     ) -> Admission {
         let held = HeldCharges::new(&self.store, &charges.enforced);
         let shadows = charges.shadows.iter().cloned().map(Charge::into_owned);
-        let (shadows, waits) = (shadows.collect(), self.max_waiting);
-        Admission::new(held, shadows, max_wait, bound, waits, &self.recorder)
+        let (shadows, most) = (shadows.collect(), self.max_waiting);
+        Admission::new(held, shadows, max_wait, bound, most, &self.recorder)
     }
 
     /// Returns the units that a decision about these charges holds.

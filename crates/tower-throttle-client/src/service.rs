@@ -70,8 +70,8 @@ where
             let response = client.call(request).await;
             let response = response.map_err(OutboundError::client)?;
             if let Some(pause) = settings.pause(response.status(), response.headers()) {
-                // If the store does not confirm it, this process pauses alone.
-                // It is boxed, as few calls need it.
+                // If the store does not confirm it, this process pauses alone. It is boxed, as few
+                // calls need it.
                 let _ = Box::pin(limiter.pause(key, pause)).await;
             }
             Ok(response.map(|body| OutboundBody::new(body, permit)))

@@ -64,7 +64,7 @@ impl App {
         Self::new(Access::bearer(SECRET).expect("a secret"))
     }
 
-    /// Whose page is read-only.
+    /// Returns one whose page is read-only.
     fn reading() -> Self {
         Self::with(Access::loopback(), |admin| admin)
     }
