@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use self::policies::{Many, Policies};
+use self::policies::Policies;
 pub(crate) use self::{outcome::PolicyOutcome, shadow::ShadowOutcome};
 pub use self::{
     policy::PolicyDecision,
@@ -48,21 +48,22 @@ use crate::{charge::Operation, lists::List};
 pub struct Decision {
     verdict: Verdict,
     source: Source,
-    now_us: u64,
     /// Whether the store may have taken units that no decision reports.
     is_lost: bool,
     policies: Policies,
+    /// The outcomes of shadow policies, in the order of configuration.
+    shadows: Option<Arc<Vec<ShadowOutcome>>>,
 }
 
 const _: () = assert!(size_of::<Decision>() <= 128);
 
 impl Decision {
     /// Creates the decision of a check. `fitting`: 0, 1, or the units taken.
+    #[inline]
     pub(crate) fn new(
         operation: Operation,
         policies: impl IntoIterator<Item = PolicyDecision>,
         fitting: u64,
-        now_us: u64,
     ) -> Self {
         let policies: Policies = policies.into_iter().collect();
         let each = policies.as_slice();
@@ -70,7 +71,6 @@ impl Decision {
         let wants = |policy: &PolicyDecision| policy.cost > 0 || policy.is_denied();
         let verdict = Verdict::of(operation, fitting, is_impossible, each.iter().any(wants));
         Self {
-            now_us,
             policies,
             ..Self::without_policies(verdict, Source::Store, 0)
         }
@@ -79,10 +79,9 @@ impl Decision {
     /// Puts the decisions about settlements together, each of one policy.
     pub(crate) fn of_settlements(source: Source, decisions: &[Self]) -> Self {
         let policies = decisions.iter().flat_map(Self::policies).cloned();
-        let now_us = decisions.iter().map(|decision| decision.now_us).max();
         Self {
             source,
-            ..Self::new(Operation::Settle, policies, 1, now_us.unwrap_or(0))
+            ..Self::new(Operation::Settle, policies, 1)
         }
     }
 
@@ -103,10 +102,9 @@ impl Decision {
 
     /// Creates the decision for a caller that operators banned under these policies.
     pub(crate) fn by_bans(bans: Vec<PolicyDecision>) -> Self {
-        let now_us = bans.first().map_or(0, PolicyDecision::decided_at_us);
         Self {
             source: Source::List,
-            ..Self::new(Operation::Take, bans, 0, now_us)
+            ..Self::new(Operation::Take, bans, 0)
         }
     }
 
@@ -115,26 +113,17 @@ impl Decision {
         Self::without_policies(Verdict::Allowed, Source::Store, units)
     }
 
-    /// Adds shadow policies, to a decision that has none yet.
+    /// Sets the outcomes of shadow policies, if there are any.
     pub(crate) fn with_shadows(mut self, shadows: Vec<ShadowOutcome>) -> Self {
-        if shadows.is_empty() {
-            return self;
+        if !shadows.is_empty() {
+            self.shadows = Some(Arc::new(shadows));
         }
-        let all = Many {
-            enforced: self.policies.as_slice().to_vec(),
-            units: self.policies.unlimited().unwrap_or(0),
-            shadows,
-        };
-        self.policies = Policies::Many(Arc::new(all));
         self
     }
 
     /// Returns the outcomes of shadow policies, including those that are not known yet.
     pub(crate) fn shadows(&self) -> &[ShadowOutcome] {
-        match &self.policies {
-            Policies::Many(all) => &all.shadows,
-            _ => &[],
-        }
+        self.shadows.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// Creates a decision by configuration, because the store failed.
@@ -146,9 +135,9 @@ impl Decision {
         Self {
             verdict,
             source,
-            now_us: 0,
             is_lost: false,
             policies: Policies::None(units),
+            shadows: None,
         }
     }
 
@@ -213,12 +202,12 @@ impl Decision {
         let Some(outer) = outer else {
             return self.clone();
         };
-        let policies = outer.policies().chain(self.policies());
-        let policies = policies.cloned().collect();
+        let policies = outer.policies().chain(self.policies()).cloned();
         let shadows = outer.shadows().iter().chain(self.shadows());
         let inner = Self {
-            policies,
+            policies: policies.collect(),
             source: self.source.max(outer.source),
+            shadows: None,
             ..*self
         };
         inner.with_shadows(shadows.cloned().collect())
@@ -243,19 +232,20 @@ impl Decision {
 
     /// Returns the time for which the buckets were computed, by the clock of the store. That is
     /// Redis's clock for a [`RedisStore`](crate::RedisStore), and this process's under
-    /// [`Source::Local`]. Under [`Source::Lease`] it is the time of the last reply.
+    /// [`Source::Local`]. Under [`Source::Lease`] it is the time of the last reply. If the buckets were
+    /// on several servers, it is the latest of their times.
     ///
     /// `None` if no bucket was read: no policy applied, or
     /// [`OnStoreFailure`](crate::OnStoreFailure) allowed or denied.
     pub fn decided_at(&self) -> Option<SystemTime> {
-        let since_epoch = Duration::from_micros(self.now_us);
-        let at = UNIX_EPOCH.checked_add(since_epoch);
-        at.filter(|_| self.now_us > 0)
+        let each = self.policies().map(PolicyDecision::decided_at_us);
+        UNIX_EPOCH.checked_add(Duration::from_micros(each.max()?))
     }
 
-    /// Returns the same in microseconds since the UNIX epoch. 0 if no store decided.
-    pub(crate) const fn decided_at_us(&self) -> u64 {
-        self.now_us
+    /// Returns the same in microseconds since the UNIX epoch. 0 if no bucket was read.
+    pub(crate) fn decided_at_us(&self) -> u64 {
+        let each = self.policies().map(PolicyDecision::decided_at_us);
+        each.max().unwrap_or(0)
     }
 
     /// Returns every policy that was asked, in the order of configuration.

@@ -1,8 +1,8 @@
-//! [`Policies`]: the outcomes of all policies of a check.
+//! [`Policies`]: the outcomes of all enforced policies of a check.
 
 use std::{slice, sync::Arc};
 
-use super::{policy::PolicyDecision, shadow::ShadowOutcome};
+use super::policy::PolicyDecision;
 
 /// One policy is stored inline: an `Arc` would cost each request an allocation and a count.
 /// Two inline would double the size of every decision, which is copied often.
@@ -11,17 +11,7 @@ pub(super) enum Policies {
     /// No policy was asked, and this many units pass.
     None(u64),
     One(PolicyDecision),
-    Many(Arc<Many>),
-}
-
-/// Several policies, or shadow policies.
-#[derive(Clone, Default)]
-pub(super) struct Many {
-    pub(super) enforced: Vec<PolicyDecision>,
-    /// If no policy is enforced, this many units pass.
-    pub(super) units: u64,
-    /// In the order of configuration.
-    pub(super) shadows: Vec<ShadowOutcome>,
+    Many(Arc<[PolicyDecision]>),
 }
 
 impl Policies {
@@ -34,15 +24,14 @@ impl Policies {
         }
         match self {
             Self::None(_) | Self::One(_) => &[],
-            Self::Many(all) => &all.enforced,
+            Self::Many(all) => all,
         }
     }
 
     /// Returns the units that pass if no policy was asked.
-    pub(super) fn unlimited(&self) -> Option<u64> {
+    pub(super) const fn unlimited(&self) -> Option<u64> {
         match self {
             Self::None(units) => Some(*units),
-            Self::Many(all) if all.enforced.is_empty() => Some(all.units),
             Self::One(_) | Self::Many(_) => None,
         }
     }
@@ -51,7 +40,7 @@ impl Policies {
         match self {
             Self::None(_) => &mut [],
             Self::One(policy) => slice::from_mut(policy),
-            Self::Many(all) => &mut Arc::make_mut(all).enforced,
+            Self::Many(all) => Arc::make_mut(all),
         }
     }
 }
@@ -62,10 +51,7 @@ impl FromIterator<PolicyDecision> for Policies {
         let mut policies = policies.into_iter();
         match policies.size_hint() {
             (_, Some(0 | 1)) => policies.next().map_or(Self::None(0), Self::One),
-            _ => Self::Many(Arc::new(Many {
-                enforced: policies.collect(),
-                ..Many::default()
-            })),
+            _ => Self::Many(policies.collect()),
         }
     }
 }

@@ -159,7 +159,7 @@ impl Check<'_> {
         let charges = self.charges().iter().zip(readings);
         let policies = charges
             .map(|(charge, reading)| policy_decision(charge, operation, fitting, now_us, reading));
-        Decision::new(operation, policies, fitting, now_us)
+        Decision::new(operation, policies, fitting)
     }
 }
 

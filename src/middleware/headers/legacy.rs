@@ -49,7 +49,7 @@ pub(super) fn write(
         false => reported.capacity(),
     };
     let remaining = reported.remaining();
-    let reset_s = reset_us(decision, format, reported).map(|us| us.div_ceil(1_000_000));
+    let reset_s = reset_us(format, reported).map(|us| us.div_ceil(1_000_000));
     if format == HeaderFormat::Draft7 {
         let value = combined_field(limit, remaining, reset_s);
         insert_if_absent(headers, RATELIMIT, value);
@@ -69,10 +69,10 @@ pub(super) fn write(
     }
 }
 
-fn reset_us(decision: &Decision, format: HeaderFormat, policy: &PolicyDecision) -> Option<u64> {
+fn reset_us(format: HeaderFormat, policy: &PolicyDecision) -> Option<u64> {
     match format {
         HeaderFormat::XRateLimitEpoch => {
-            full_us(policy).map(|full_us| decision.decided_at_us().saturating_add(full_us))
+            Some(policy.decided_at_us().saturating_add(full_us(policy)?))
         }
         HeaderFormat::XRateLimitDelta => full_us(policy),
         _ => effective_us(policy),

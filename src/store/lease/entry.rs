@@ -273,7 +273,7 @@ impl Grant {
                 hold: None,
             };
             let policy = PolicyDecision::new(rule, operation, charge, 1, now_us, &before);
-            Decision::new(operation, Some(policy), 1, now_us).made_from(Source::Lease)
+            Decision::new(operation, Some(policy), 1).made_from(Source::Lease)
         })
     }
 }

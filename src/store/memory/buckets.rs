@@ -90,7 +90,7 @@ impl Buckets {
         // The decision is made when other checks no longer wait for the bucket.
         drop(shard);
         let policy = PolicyDecision::from_outcome(charge.policy.clone(), &charge.demand, outcome);
-        Decision::new(Operation::Take, Some(policy), fits, now_us)
+        Decision::new(Operation::Take, Some(policy), fits)
     }
 
     /// Decides any check: of several policies, of one that meets a full shard, or a refund.

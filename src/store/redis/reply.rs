@@ -69,7 +69,7 @@ impl ScriptRequest {
     pub(crate) fn decision(&self, found: &CheckResult) -> Decision {
         let (operation, now_us, fitting) = (self.operation, found.now_us, found.fitting);
         let policies = policy_decisions(&self.charges, found, operation, fitting);
-        let decision = Decision::new(operation, policies, fitting, now_us);
+        let decision = Decision::new(operation, policies, fitting);
         let shadows = self.shadows.iter().zip(&found.shadows);
         let shadows = shadows.map(|(charge, found)| match found {
             Some((fitting, reading)) => {

@@ -356,7 +356,6 @@ fn decision(
     results: &[GroupResult],
     strikes: &[GroupResult],
 ) -> Decision {
-    let now_us = results.iter().map(|result| result.found.now_us).max();
     let struck = strikes.iter();
     let struck: Vec<_> = struck
         .flat_map(|result| result.policies(Operation::Debit, 1))
@@ -375,5 +374,5 @@ fn decision(
     let mut policies: Vec<_> = policies.collect();
     policies.sort_by_key(|(place, _)| *place);
     let policies = policies.into_iter().map(|(_, policy)| policy);
-    Decision::new(operation, policies, fitting, now_us.unwrap_or(0))
+    Decision::new(operation, policies, fitting)
 }
