@@ -35,8 +35,8 @@ impl Deltas {
     /// for each name of a store. A number that is not a count, such as
     /// [`waiting`](Snapshot::waiting), is as it is now.
     ///
-    /// A layer that was not there at the last call has counted nothing yet, because it is unknown
-    /// when it began. So the first call finds nothing.
+    /// A layer or a policy that was not there at the last call has counted nothing yet, because it is
+    /// unknown when it began. So the first call finds nothing.
     pub fn next(&mut self, listed: &[Snapshot]) -> (Vec<Snapshot>, Vec<StoreMetrics>) {
         let stores = distinct(listed.iter().map(|snapshot| &snapshot.store));
         (
@@ -119,6 +119,21 @@ mod tests {
         assert_eq!(seen(&mut deltas, &[&other]), [("a".into(), 0, 0, 0)]);
         check(&other, 1);
         assert_eq!(seen(&mut deltas, &[&one, &other]), [("a".into(), 0, 1, 1)]);
+    }
+
+    #[test]
+    fn a_policy_that_returns_counts_from_then_on() {
+        let with = |policy| {
+            let policy = Policy::new(policy, TokenBucket::per_day(2));
+            Limiter::builder().name("a").policy(policy)
+        };
+        let (one, mut deltas) = (with("api").build().unwrap(), Deltas::default());
+        check(&one, 5);
+        for policy in ["other", "api"] {
+            deltas.next(&[one.metrics()]);
+            one.prepare(&with(policy)).unwrap().apply();
+        }
+        assert_eq!(seen(&mut deltas, &[&one]), [("a".into(), 0, 0, 0)]);
     }
 
     #[tokio::test]

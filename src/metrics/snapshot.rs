@@ -168,7 +168,8 @@ impl Numbers for Snapshot {
         let policies = self.policies.iter().map(|(name, checks, bans)| {
             let mut known = former.policies.iter();
             match known.find(|(known, ..)| known == name) {
-                None => (name.clone(), *checks, *bans),
+                // Counted from now on, as a layer that is new.
+                None => (name.clone(), Checks::default(), 0),
                 Some((_, before, bans_before)) => {
                     let bans = bans.saturating_sub(*bans_before);
                     (name.clone(), checks.since(before), bans)

@@ -220,7 +220,7 @@ impl Access {
 }
 
 impl fmt::Debug for Access {
-    /// Shows the kind. A secret is not shown.
+    /// Shows no secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access").finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use tower_throttle::{Algorithm, Decision, StoreError};
+use tower_throttle::{Algorithm, Decision, PolicyDecision, StoreError};
 
 /// Why a call has no response. It is never a response that the partner did not send.
 ///
@@ -38,9 +38,7 @@ impl<E> OutboundError<E> {
     /// Returns whether there was no room because the calls pause, as the partner asked.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        let is_pause = |quota: tower_throttle::Quota| quota.algorithm() == Algorithm::Pause;
-        self.decision()
-            .is_some_and(|decision| decision.denied_by().any(|policy| is_pause(policy.quota())))
+        self.decision().is_some_and(is_paused)
     }
 
     /// Returns whether the store could not decide. Nothing was sent. It takes a policy that
@@ -74,6 +72,12 @@ impl<E> OutboundError<E> {
             _ => None,
         }
     }
+}
+
+/// Returns whether a pause denied a call.
+pub(crate) fn is_paused(decision: &Decision) -> bool {
+    let mut quotas = decision.denied_by().map(PolicyDecision::quota);
+    quotas.any(|quota| quota.algorithm() == Algorithm::Pause)
 }
 
 impl<E: fmt::Debug> fmt::Debug for OutboundError<E> {

@@ -94,7 +94,7 @@ impl OutboundLayer {
     }
 
     /// Sets the longest pause that a partner can ask for: a partner may say a year by mistake. Default:
-    /// ten minutes. After it, one call finds out whether the partner still refuses.
+    /// ten minutes. After it, calls go on at the limiter's pace, until the partner refuses one again.
     pub const fn longest_pause(mut self, pause: Duration) -> Self {
         self.0.longest_pause = pause;
         self

@@ -32,6 +32,7 @@ use crate::told;
 pub struct RetryRefused {
     left: u32,
     budget: Arc<TpsBudget>,
+    /// That of one call, once it is repeated: with copies of one, all calls would wait equally long.
     backoff: Option<ExponentialBackoff>,
 }
 
@@ -41,12 +42,10 @@ impl RetryRefused {
     /// Repeats a call at most so many times.
     #[must_use]
     pub fn at_most(times: u32) -> Self {
-        let (first, longest) = (Duration::from_millis(50), Duration::from_secs(5));
-        let backoff = ExponentialBackoffMaker::new(first, longest, 0.99, HasherRng::default());
         Self {
             left: times,
             budget: Arc::default(),
-            backoff: backoff.ok().map(|mut maker| maker.make_backoff()),
+            backoff: None,
         }
     }
 
@@ -56,6 +55,12 @@ impl RetryRefused {
         self.budget = Arc::new(budget);
         self
     }
+}
+
+fn backoff() -> Option<ExponentialBackoff> {
+    let (first, longest) = (Duration::from_millis(50), Duration::from_secs(5));
+    let maker = ExponentialBackoffMaker::new(first, longest, 0.99, HasherRng::default());
+    maker.ok().map(|mut maker| maker.make_backoff())
 }
 
 impl<Q: Clone, R, E> Policy<Request<Q>, Response<R>, E> for RetryRefused {
@@ -72,8 +77,13 @@ impl<Q: Clone, R, E> Policy<Request<Q>, Response<R>, E> for RetryRefused {
             return None;
         }
         self.left = self.left.checked_sub(1)?;
-        let backoff = self.backoff.as_mut().filter(|_| self.budget.withdraw())?;
-        Some(backoff.next_backoff())
+        if !self.budget.withdraw() {
+            return None;
+        }
+        if self.backoff.is_none() {
+            self.backoff = backoff();
+        }
+        self.backoff.as_mut().map(Backoff::next_backoff)
     }
 
     fn clone_request(&mut self, request: &Request<Q>) -> Option<Request<Q>> {

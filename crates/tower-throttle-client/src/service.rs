@@ -12,12 +12,14 @@ use http::{Request, Response};
 use tower::Service;
 use tower_throttle::RequestHead;
 
-use crate::{OutboundBody, OutboundError, layer::Settings};
+use crate::{OutboundBody, OutboundError, error::is_paused, layer::Settings};
 
 /// A client whose calls wait for room: see [`OutboundLayer`](crate::OutboundLayer).
 ///
 /// It is always ready. A call waits in its future, for room and then for the client, so that a call
-/// that waits for room takes no connection. A dropped future takes nothing, unless the call was sent.
+/// that waits for room takes no connection. If the client was not ready at once, the call asks whether
+/// the partner asked for a pause meanwhile. A future that is dropped while it waits for room takes
+/// nothing. Later, its units stay taken, as the call may be under way.
 #[derive(Clone)]
 pub struct Outbound<S> {
     client: S,
@@ -57,16 +59,31 @@ where
         let units = settings.cost.as_ref().map(|cost| cost(&head));
         Box::pin(async move {
             let (limiter, wait) = (&settings.limiter, settings.max_wait);
-            let permit = match units {
-                Some(units) => limiter.acquire_n(key.clone(), units, wait).await,
-                None => limiter.acquire(key.clone(), wait).await,
+            let permit = loop {
+                let permit = match units {
+                    Some(units) => limiter.acquire_n(key.clone(), units, wait).await,
+                    None => limiter.acquire(key.clone(), wait).await,
+                };
+                let permit = permit.map_err(OutboundError::store)?;
+                if !permit.is_allowed() {
+                    return Err(OutboundError::no_room(permit.decision()));
+                }
+                let mut has_waited = false;
+                let ready = poll_fn(|cx| {
+                    let ready = client.poll_ready(cx);
+                    has_waited |= ready.is_pending();
+                    ready
+                });
+                ready.await.map_err(OutboundError::client)?;
+                if !has_waited {
+                    break permit;
+                }
+                // The partner may have asked for a pause meanwhile. It is boxed, as few calls need it.
+                let found = Box::pin(limiter.peek(key.clone())).await;
+                if !found.is_ok_and(|found| is_paused(&found)) {
+                    break permit;
+                }
             };
-            let permit = permit.map_err(OutboundError::store)?;
-            if !permit.is_allowed() {
-                return Err(OutboundError::no_room(permit.decision()));
-            }
-            let ready = poll_fn(|cx| client.poll_ready(cx)).await;
-            ready.map_err(OutboundError::client)?;
             let response = client.call(request).await;
             let response = response.map_err(OutboundError::client)?;
             if let Some(pause) = settings.pause(response.status(), response.headers()) {

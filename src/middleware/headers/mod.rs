@@ -123,7 +123,7 @@ impl Fields {
     /// Returns `RateLimit-Policy`, if it is the same for each decision like this one.
     #[inline]
     fn constant_policy(&self, decision: &Decision) -> Option<&HeaderValue> {
-        // A decision on a store failure lists no policy, although all of them apply.
+        // A decision on a store failure lists no policy. Its field has all that may apply.
         let is_constant = decision.source() == Source::StoreFailure
             || (decision.policies().len() == self.policies
                 && !self.has_partition_keys

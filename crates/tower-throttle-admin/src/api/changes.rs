@@ -267,7 +267,11 @@ impl Change {
 }
 
 fn joined(summaries: impl Iterator<Item = String>) -> String {
-    summaries.collect::<Vec<_>>().join("; ")
+    let all: Vec<_> = summaries.collect();
+    match all.is_empty() {
+        true => "no policy of this name here".to_owned(),
+        false => all.join("; "),
+    }
 }
 
 /// Returns whether a caller has used anything. An unknown bucket may be a used one.

@@ -125,9 +125,13 @@ impl CallerPolicy {
     pub(super) fn summary(&self) -> String {
         let state = &self.state;
         let quota = state.quota.map(|quota| format!("{quota}, "));
-        let left = self.decision();
-        let left = left.map(|found| format!("{} of {} left", found.remaining(), found.capacity()));
-        let left = left.unwrap_or_else(|| "unknown".to_owned());
+        let left = match &state.bucket {
+            Ok(bucket) => {
+                let found = &bucket.decision;
+                format!("{} of {} left", found.remaining(), found.capacity())
+            }
+            Err(why) => format!("unknown, because {why}"),
+        };
         let ban = self.ban();
         let ban = ban.map(|(by, until)| format!(", banned by {by} until {}", epoch_ms(until)));
         let (quota, ban) = (quota.unwrap_or_default(), ban.unwrap_or_default());

@@ -47,6 +47,7 @@ fn a_refusal_pauses_for_the_time_that_it_says() {
         (429, "retry-after: 3 | retry-after: 7", Some(7_000)),
         (429, "retry-after: never | retry-after: 7", Some(7_000)),
         (429, "retry-after-ms: 250 | retry-after: 1", Some(250)),
+        (429, "retry-after-ms: 0 | retry-after: 60", Some(60_000)),
         // By the partner's clock, which may differ from ours by years.
         (
             429,

@@ -4,8 +4,8 @@ use std::{error::Error, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use tokio::time::Instant;
-use tower::{Layer, ServiceExt, service_fn};
+use tokio::{task::JoinSet, time::Instant};
+use tower::{Layer, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 use tower_throttle::{
     Concurrency, FixedWindow, Key, Limiter, MemoryStore, OnStoreFailure, Pause, Policy, RedisStore,
     TokenBucket, store::Store, testing::SimulatedRedis,
@@ -209,6 +209,24 @@ async fn pauses_are_bounded_whatever_the_partner_says() {
         );
     }
     assert!(begin.elapsed() > 17 * SECOND, "one call in two seconds");
+}
+
+/// The partner refuses the first call while the others wait for the client.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waited_for_the_client_is_not_sent_in_a_pause() {
+    let (layer, partner) = (layer([]), refuses(&[("retry-after", "60")]));
+    let partners = partner.clone();
+    let client = service_fn(move |request| partners.clone().call(request));
+    let client = ConcurrencyLimitLayer::new(1).layer(client);
+    for (max_wait, sent) in [(Duration::ZERO, 1), (600 * SECOND, 5)] {
+        let client = layer.clone().max_wait(max_wait).layer(client.clone());
+        let calls: JoinSet<_> = (0..4).map(|_| client.clone().oneshot(get("/"))).collect();
+        calls.join_all().await;
+        let calls = partner.calls(429);
+        assert_eq!(calls.len(), sent);
+        let mut gaps = calls.windows(2).map(|two| two[1] - two[0]);
+        assert!(gaps.all(|gap| gap >= 60 * SECOND), "{calls:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

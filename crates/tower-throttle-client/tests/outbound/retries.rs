@@ -6,7 +6,7 @@ use http::Request;
 use tokio::time::Instant;
 use tower::{
     Layer, ServiceExt,
-    retry::{RetryLayer, budget::TpsBudget},
+    retry::{Policy, RetryLayer, budget::TpsBudget},
     service_fn,
 };
 use tower_throttle_client::RetryRefused;
@@ -32,6 +32,26 @@ async fn retried(retries: RetryRefused, partner: &Partner, request: Request<()>)
     let client = RetryLayer::new(retries).layer(client);
     let status = client.oneshot(request).await.unwrap().status();
     (status.as_u16(), calls() - before)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_refused_together_are_not_repeated_together() {
+    let one = RetryRefused::at_most(1);
+    let mut waits = Vec::new();
+    for _ in 0..20 {
+        let (mut own, begin) = (one.clone(), Instant::now());
+        let mut refused = Ok::<_, ()>(answer(429, &[]));
+        own.retry(&mut get("/"), &mut refused).unwrap().await;
+        waits.push(begin.elapsed());
+    }
+    waits.sort();
+    waits.dedup();
+    assert!(waits.len() > 10, "{waits:?}");
+    assert!(
+        waits
+            .iter()
+            .all(|wait| (50..101).contains(&wait.as_millis()))
+    );
 }
 
 #[tokio::test(start_paused = true)]
