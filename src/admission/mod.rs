@@ -56,7 +56,7 @@ pub(crate) struct Admission {
     /// The place in the queue for permits of one of the policies.
     permit: Option<PermitWaiter>,
     recorder: Arc<Recorder>,
-    /// Counts the caller while it waits for anything but the store's answer.
+    /// Counts the caller from its first wait for anything but the store's answer.
     wait: Option<Wait>,
     /// How long the first waiter of that queue waits before it asks again, and until when.
     backoff: Duration,
@@ -176,7 +176,7 @@ impl Admission {
             };
             self.shadow_outcomes = decision.shadows().to_vec();
             self.held = Some(held);
-            self.begin_wait();
+            self.wait.get_or_insert_with(|| self.recorder.waits.begin());
             let again = sleep_until(later(Instant::now(), wait));
             self.stage = Stage::Denied(Box::pin(again));
             return Poll::Pending;
@@ -198,16 +198,15 @@ impl Admission {
         if !is_delayed {
             return Poll::Ready(Ok((decision, kept(taken))));
         }
-        self.begin_wait();
+        self.wait.get_or_insert_with(|| self.recorder.waits.begin());
+        if self.bound == WaitBound::AllButQueue {
+            self.deadline = later(self.deadline, decision.delay());
+        }
         self.stage = Stage::Delayed {
             sleep: Box::pin(sleep_until(turn_at)),
             admitted: Box::new((decision, taken)),
         };
         Poll::Pending
-    }
-
-    fn begin_wait(&mut self) {
-        self.wait.get_or_insert_with(|| self.recorder.waits.begin());
     }
 }
 

@@ -49,7 +49,7 @@ impl Admission {
                 wait = wait.max(retry);
             }
         }
-        if wait > left || left.is_zero() {
+        if wait > left || left.is_zero() || self.max_waiting == 0 {
             return None;
         }
         if let Some((place, policy)) = longest {

@@ -34,7 +34,8 @@ pub enum Operation {
     /// much as the bucket may owe. If the policy does not hold, it is a [`Debit`](Self::Debit) that
     /// passes in any flood.
     Settle,
-    /// Bans the callers of [`Penalty`](crate::Penalty) policies. The cost is the time in
+    /// Bans the callers of [`Penalty`](crate::Penalty) policies, and pauses the keys of
+    /// [`Pause`](crate::Pause) policies. The cost is the time in
     /// milliseconds. A longer ban stays.
     Ban,
 }

@@ -235,7 +235,7 @@ impl Decision {
     /// [`Source::Local`]. Under [`Source::Lease`] it is the time of the last reply. If the buckets were
     /// on several servers, it is the latest of their times.
     ///
-    /// `None` if no bucket was read: no policy applied, or
+    /// `None` if no policy decided: none applied, a list decided, or
     /// [`OnStoreFailure`](crate::OnStoreFailure) allowed or denied.
     pub fn decided_at(&self) -> Option<SystemTime> {
         let each = self.policies().map(PolicyDecision::decided_at_us);

@@ -10,9 +10,9 @@ use crate::{
     store::checked::Checked,
 };
 
-/// The error of a check for units where all policies are penalties.
+/// The error of a check for units where all policies are penalties or pauses.
 pub(crate) const ONLY_PENALTIES: &str =
-    "a `Penalty` grants no units; use `check(..)`, `strike(..)` or `reset(..)`";
+    "a `Penalty` or a `Pause` grants no units; use `check(..)`, `strike(..)` or `pause(..)`";
 
 /// The error of a check for permits.
 pub(crate) const ONLY_ACQUIRED: &str =

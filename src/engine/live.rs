@@ -130,6 +130,7 @@ impl Replacement {
     pub fn and(mut self, other: Self) -> Self {
         self.swaps.extend(other.swaps);
         self.controls.extend(other.controls);
+        self.controls.dedup_by(|one, other| one.is(other));
         self
     }
 

@@ -183,10 +183,8 @@ impl Engine {
             let is_held = demand.quota.is_concurrency() || demand.hold.is_some();
             !is_held && !demand.quota.paces() && demand.strikes.is_none()
         };
-        if self.store.memory().is_none()
-            || !charges.all().all(keeps_nothing)
-            || !charges.shadows.is_empty()
-        {
+        let is_plain = charges.shadows.is_empty() && charges.enforced.iter().all(keeps_nothing);
+        if !is_plain || self.store.memory().is_none() {
             return None;
         }
         let Checked::Now(Ok(decision)) = self.ask(Operation::Take, charges, 0) else {

@@ -55,6 +55,24 @@ async fn a_store_with_a_long_timeout_connects_over_a_slow_network() {
     assert_eq!(decision.source(), Source::Store);
 }
 
+/// A call may take as long as one round trip, but not as two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_far_away_that_lost_its_scripts_is_used_again() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let limiter = rig::limiter(rig::store(Duration::from_secs(1), &proxy.url()), quota());
+    rig::ready(&limiter).await;
+    proxy.set(Mode::Delay(Duration::from_millis(350)));
+    server.command(&["SCRIPT", "FLUSH"]);
+    eventually_async("a decision of the store", || async {
+        limiter
+            .check("ann")
+            .await
+            .is_ok_and(|decision| decision.source() == Source::Store)
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dripping_network_is_bridged() {
     let drip = Mode::Drip {

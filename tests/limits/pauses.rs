@@ -143,6 +143,25 @@ async fn a_layer_waits_for_the_end_of_a_pause() {
     let service = waiting.layer(tower::service_fn(hello));
     assert_eq!(service.oneshot(plain()).await.unwrap().status(), 200);
     assert_eq!(begin.elapsed(), 3 * SECOND + ms(1));
+
+    // Nor does the wait in a queue count, before the pause and after it.
+    let pace = Policy::new("pace", LeakyBucket::per_second(1).capacity(1).queue(9));
+    let queued = RateLimitLayer::builder()
+        .store(store.clone())
+        .policy(pace.key(key::global()));
+    let queued = queued
+        .policy(pauses().key(key::global()))
+        .wait_up_to(2 * SECOND)
+        .build();
+    let service = queued.unwrap().layer(tower::service_fn(hello));
+    let calls: JoinSet<_> = (0..5).map(|_| service.clone().oneshot(plain())).collect();
+    sleep(ms(3_500)).await;
+    buckets.pause(SECOND).await.unwrap();
+    let all = calls.join_all().await;
+    assert!(
+        all.iter()
+            .all(|response| response.as_ref().unwrap().status() == 200)
+    );
 }
 
 #[tokio::test(start_paused = true)]

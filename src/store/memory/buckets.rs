@@ -133,7 +133,7 @@ impl Buckets {
                 Storage::Shared(cells) => {
                     let held = bucket.held.take();
                     cells.close(check.operation(), charge, now_us, bucket, shard);
-                    if charge.demand.hold.is_some() {
+                    if charge.demand.hold.is_some() && check.operation() != Operation::Peek {
                         shard.put_held(place.id, held);
                     }
                 }

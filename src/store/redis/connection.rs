@@ -135,11 +135,11 @@ impl Connection {
         !reply.is_err_and(|error| error.is_no_answer())
     }
 
-    /// Runs a script by its name or, if Redis does not know it, once by its text. `loading`: held by
-    /// the call that sends the text.
+    /// Runs a script by its name or, if Redis does not know it, once by its text. `loaded_at`: when a
+    /// text was sent last, locked by the call that sends one.
     pub(super) async fn eval(
         &self,
-        loading: &Mutex<()>,
+        loaded_at: &Mutex<Option<Instant>>,
         call: &ScriptCall<'_>,
         mode: SendMode,
         deadline: Instant,
@@ -149,17 +149,22 @@ impl Connection {
             return double.eval(call, deadline).await;
         }
         let script = call.script(sha1_hash);
-        let words = || script_words(&script.name, call);
-        let mut reply = self.run("EVALSHA", words(), mode, deadline).await;
+        let run = |name, script| self.run(name, script_words(script, call), mode, deadline);
+        let asked_at = Instant::now();
+        let mut reply = run("EVALSHA", &script.name).await;
         if is_unknown_script(&reply) {
             // Nothing ran. One call at a time sends the text, which loads the script for all.
             // A caller that holds the lock and is never polled again must not block the others.
             let longest = Instant::now() + remaining(deadline) / 2;
-            let _loading = Box::pin(timeout_at(longest, loading.lock())).await;
-            reply = Box::pin(self.run("EVALSHA", words(), mode, deadline)).await;
+            let loading = Box::pin(timeout_at(longest, loaded_at.lock())).await;
+            // Unless the text was sent meanwhile, the name is unknown still. To ask again may take too
+            // long if the server is far away.
+            if !loading.as_ref().is_ok_and(|at| **at < Some(asked_at)) {
+                reply = Box::pin(run("EVALSHA", &script.name)).await;
+            }
             if is_unknown_script(&reply) {
-                let words = script_words(&script.text, call);
-                reply = Box::pin(self.run("EVAL", words, mode, deadline)).await;
+                reply = Box::pin(run("EVAL", &script.text)).await;
+                let _ = loading.map(|mut at| *at = Some(Instant::now()));
             }
         }
         reply.map_err(store_error)

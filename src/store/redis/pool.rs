@@ -31,7 +31,7 @@ pub(crate) struct Pool {
     wires: Vec<Wire>,
     next: AtomicUsize,
     /// Held by the call that loads a script.
-    pub(super) loading: Mutex<()>,
+    pub(super) loaded_at: Mutex<Option<Instant>>,
 }
 
 /// A connection that is made again when it is lost.
@@ -76,7 +76,7 @@ impl Pool {
             server,
             wires,
             next: AtomicUsize::new(0),
-            loading: Mutex::new(()),
+            loaded_at: Mutex::default(),
         }
     }
 

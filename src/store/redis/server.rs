@@ -119,8 +119,8 @@ impl Server {
         let _under_way = (!is_refund).then(|| Arc::clone(&self.calls));
         let reply = async {
             let connection = wire.connection(until).await?;
-            let loading = &self.pool.loading;
-            let integers = connection.eval(loading, &call, mode, until).await?;
+            let loaded_at = &self.pool.loaded_at;
+            let integers = connection.eval(loaded_at, &call, mode, until).await?;
             reply::decode(&integers, &call)
         };
         let reply = reply.await;

@@ -156,17 +156,16 @@ impl Store for Unleased {
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
         let denials = self.denials.as_ref();
         let resetting = denials.map(|denials| denials.resetting(charges));
-        let names = charges
-            .iter()
-            .map(|charge| self.shared.names.key_text(charge));
-        let keys = names.collect();
-        let deadline = Instant::now() + self.shared.timeout;
+        let name = |charge: &Charge<'_>| self.shared.names.key_text(charge);
+        let (keys, timeout) = (charges.iter().map(name).collect(), self.shared.timeout);
         let servers = match self.servers() {
             Ok(servers) => servers,
             Err(closed) => return Answer::Now(Err(closed)),
         };
         Answer::Later(Box::pin(async move {
             let _resetting = resetting;
+            // It may be polled late, when a round trip for a lease has ended.
+            let deadline = Instant::now() + timeout;
             match servers {
                 Servers::One(dispatcher) => {
                     let delete = Command::Delete { keys };

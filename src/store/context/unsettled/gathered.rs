@@ -66,7 +66,7 @@ impl Gathered {
         drop(waiting);
         if is_first {
             let (gathered, id) = (Arc::clone(self), runtime.id());
-            // They are sent even if the runtime ends.
+            // They are sent even if the runtime ends, if the store answers at once.
             let sending = OnDrop::new(move || {
                 let groups = lock(&gathered.0).remove(&id);
                 send(groups.into_iter().flat_map(HashMap::into_values).collect());
