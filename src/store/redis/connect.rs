@@ -1,6 +1,7 @@
 //! Connecting to a Redis server: the settings, the attempt, the end of the connection.
 //!
-//! This file, `connection.rs` and `client_reply.rs` are the only ones that use the client fred.
+//! This file, `connection.rs`, `client_reply.rs` and `handed_in.rs` are the only ones that use the
+//! client fred.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -1,6 +1,7 @@
 //! Commands on a connection to a Redis server: each is sent once and has a deadline.
 //!
-//! This file, `connect.rs` and `client_reply.rs` are the only ones that use the client fred.
+//! This file, `connect.rs`, `client_reply.rs` and `handed_in.rs` are the only ones that use the client
+//! fred.
 
 use std::{
     sync::{

@@ -40,7 +40,7 @@ pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
     breaker: Arc<Breaker>,
     latency: Mutex<Latency>,
-    /// Has a clone for each script call under way.
+    /// Has a clone for each script call under way that is no refund.
     calls: Arc<()>,
     /// Whether the last call got no answer.
     is_failing: AtomicBool,

@@ -46,6 +46,15 @@ async fn call(layer: &OutboundLayer, partner: &Partner, request: Request<()>) ->
     layer.layer(client).oneshot(request).await
 }
 
+async fn status(layer: &OutboundLayer, partner: &Partner, uri: &str) -> u16 {
+    let response = call(layer, partner, get(uri)).await;
+    response.unwrap().status().as_u16()
+}
+
+async fn error(layer: &OutboundLayer, partner: &Partner, uri: &str) -> OutboundError<&'static str> {
+    call(layer, partner, get(uri)).await.unwrap_err()
+}
+
 pub(crate) fn get(uri: &str) -> Request<()> {
     Request::get(uri).body(()).unwrap()
 }
@@ -77,22 +86,15 @@ async fn the_key_is_the_host_and_port_of_a_request_or_what_a_closure_returns() {
         (OTHERS[0], true),
         (OTHERS[1], true),
     ] {
-        assert_eq!(
-            call(&layer, &partner, get(uri)).await.is_ok(),
-            is_first,
-            "{uri}"
-        );
+        let is_sent = call(&layer, &partner, get(uri)).await.is_ok();
+        assert_eq!(is_sent, is_first, "{uri}");
     }
     let mut by_field = get("/a");
     by_field
         .headers_mut()
         .insert("host", "One.Example".parse().unwrap());
-    assert!(
-        call(&layer, &partner, by_field)
-            .await
-            .unwrap_err()
-            .is_no_room()
-    );
+    let error = call(&layer, &partner, by_field).await.unwrap_err();
+    assert!(error.is_no_room());
     assert!(
         call(&layer, &partner, get("/a")).await.is_ok(),
         "a request without a host"
@@ -101,11 +103,7 @@ async fn the_key_is_the_host_and_port_of_a_request_or_what_a_closure_returns() {
     let layer = self::layer(once()).max_wait(Duration::ZERO);
     let layer = layer.key(|head| Key::from(head.uri().path()));
     assert!(call(&layer, &partner, get(SAME[0])).await.is_ok());
-    assert!(
-        call(&layer, &partner, get("http://two.example/a"))
-            .await
-            .is_err()
-    );
+    self::error(&layer, &partner, "http://two.example/a").await;
     assert!(call(&layer, &partner, get(SAME[1])).await.is_ok());
 }
 
@@ -120,11 +118,8 @@ async fn a_call_costs_what_its_request_says() {
         ("/", true),
         ("/", false),
     ] {
-        assert_eq!(
-            call(&layer, &partner, get(path)).await.is_ok(),
-            fits,
-            "{path}"
-        );
+        let is_sent = call(&layer, &partner, get(path)).await.is_ok();
+        assert_eq!(is_sent, fits, "{path}");
     }
     assert_eq!(partner.calls(200).len(), 2);
 }
@@ -179,10 +174,7 @@ async fn pauses_are_bounded_whatever_the_partner_says() {
     ] {
         let layer = layer([]).max_wait(Duration::ZERO);
         let partner = refuses(fields);
-        assert_eq!(
-            call(&layer, &partner, get("/")).await.unwrap().status(),
-            429
-        );
+        assert_eq!(status(&layer, &partner, "/").await, 429);
         let error = call(&layer, &partner, get("/")).await.unwrap_err();
         assert!(error.is_paused() && error.is_no_room(), "{fields:?}");
         let wait = error.retry_after().unwrap();
@@ -203,10 +195,7 @@ async fn pauses_are_bounded_whatever_the_partner_says() {
     let partner = refuses(&[]);
     let begin = Instant::now();
     for _ in 0..10 {
-        assert_eq!(
-            call(&layer, &partner, get("/")).await.unwrap().status(),
-            429
-        );
+        assert_eq!(status(&layer, &partner, "/").await, 429);
     }
     assert!(begin.elapsed() > 17 * SECOND, "one call in two seconds");
 }
@@ -234,16 +223,8 @@ async fn a_pause_of_one_host_does_not_stop_another() {
     let layer = layer([]).max_wait(Duration::ZERO);
     let partner = refuses(&[("retry-after", "60")]);
     for uri in ["http://one.example/", "http://two.example/"] {
-        assert_eq!(
-            call(&layer, &partner, get(uri)).await.unwrap().status(),
-            429
-        );
-        assert!(
-            call(&layer, &partner, get(uri))
-                .await
-                .unwrap_err()
-                .is_paused()
-        );
+        assert_eq!(status(&layer, &partner, uri).await, 429);
+        assert!(error(&layer, &partner, uri).await.is_paused());
     }
 }
 
@@ -283,20 +264,10 @@ async fn a_permit_is_held_until_the_body_has_ended() {
     let layer = layer([Policy::new("connections", Concurrency::new(1))]).max_wait(Duration::ZERO);
     let partner = agrees();
     let first = call(&layer, &partner, get("/")).await.unwrap();
-    assert!(
-        call(&layer, &partner, get("/"))
-            .await
-            .unwrap_err()
-            .is_no_room()
-    );
+    assert!(error(&layer, &partner, "/").await.is_no_room());
     first.into_body().collect().await.unwrap();
     let second = call(&layer, &partner, get("/")).await.unwrap();
-    assert!(
-        call(&layer, &partner, get("/"))
-            .await
-            .unwrap_err()
-            .is_no_room()
-    );
+    assert!(error(&layer, &partner, "/").await.is_no_room());
     drop(second);
     assert_eq!(
         call(&layer, &partner, get("/"))
