@@ -103,7 +103,7 @@ impl Buckets {
     /// Returns an error if the store could not decide. Some policies may be charged then. It is
     /// [`StoreError::is_unsupported`] if no policy counts units, whether it applies or not.
     pub async fn debit(&self, units: u64) -> Result<Decision, StoreError> {
-        self.settle(Operation::Debit, units).wait().await
+        self.debit_or_refund(Operation::Debit, units).wait().await
     }
 
     /// Refunds `units` to every policy that applies, but no more than were taken from it: no caller
@@ -121,12 +121,12 @@ impl Buckets {
     ///
     /// Returns the errors of [`debit`](Self::debit).
     pub async fn credit(&self, units: u64) -> Result<Refund, StoreError> {
-        let answer = self.settle(Operation::Refund, units);
+        let answer = self.debit_or_refund(Operation::Refund, units);
         answer.wait().await.map(Refund::new)
     }
 
     /// Charges or refunds units, whatever the cost of a check.
-    fn settle(&self, operation: Operation, units: u64) -> Checked {
+    fn debit_or_refund(&self, operation: Operation, units: u64) -> Checked {
         let is_debit = operation == Operation::Debit;
         // Nothing was taken that could be refunded.
         let passing = if is_debit { units } else { 0 };
@@ -217,7 +217,7 @@ impl Buckets {
     ///
     /// Returns an error if the store does not confirm that. It may have run.
     pub async fn resume(&self) -> Result<(), StoreError> {
-        self.forget(|charge| charge.demand.quota.is_pause()).await
+        self.reset_if(|charge| charge.demand.quota.is_pause()).await
     }
 
     /// Applies an operation to the penalties or pauses, and counts the bans and pauses that it starts.
@@ -272,7 +272,7 @@ impl Buckets {
     ///
     /// Returns an error if the store does not confirm the reset. It may have run.
     pub async fn reset(&self) -> Result<(), StoreError> {
-        self.forget(|charge| *charge.key != Key::everyone()).await
+        self.reset_if(|charge| *charge.key != Key::everyone()).await
     }
 
     /// Resets the buckets that all callers share.
@@ -281,10 +281,10 @@ impl Buckets {
     ///
     /// Returns the errors of [`reset`](Self::reset).
     pub async fn reset_shared(&self) -> Result<(), StoreError> {
-        self.forget(|charge| *charge.key == Key::everyone()).await
+        self.reset_if(|charge| *charge.key == Key::everyone()).await
     }
 
-    async fn forget(&self, which: impl Fn(&Charge<'_>) -> bool) -> Result<(), StoreError> {
+    async fn reset_if(&self, which: impl Fn(&Charge<'_>) -> bool) -> Result<(), StoreError> {
         let charges = self.charges.all().filter(|charge| which(charge));
         let charges: Vec<Charge<'_>> = charges.cloned().collect();
         if charges.is_empty() {

@@ -2,7 +2,8 @@
 //! the recorder, which counts decisions.
 //!
 //! A layer is an engine, the readers of a request, and its responses. A limiter is a handle on an
-//! engine.
+//! engine, and has methods of its own on it: `limiter/keyed.rs`, from a key to charges, and
+//! `limiter/wait.rs`.
 
 pub(crate) mod buckets;
 mod build;

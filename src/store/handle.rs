@@ -138,8 +138,8 @@ impl StoreHandle {
         ))
     }
 
-    /// Peeks at each bucket on its own, in one round trip if the store can. `None` for buckets for
-    /// which the store has no answer.
+    /// Peeks at each bucket on its own, in one round trip if the store can: as if all were of shadow
+    /// policies, so the fallback decides none. `None` for buckets for which the store has no answer.
     pub(crate) async fn peek_each(&self, charges: &[Charge<'_>]) -> Vec<Option<PolicyDecision>> {
         let shadows = Shadows::new(&self.shared, Operation::Peek, charges, None);
         let decided = shadows.complete(Ok(Decision::unlimited(0)));

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::{
     Key, KeyError, KeySource, RequestHead,
     combine::Extractor,
-    error::{Source, keep_name},
+    error::{Lack, keep_name},
     host::Host,
 };
 use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
@@ -38,18 +38,18 @@ pub fn header(name: &str) -> Extractor {
     let checked = checked.ok_or_else(|| ConfigError::header_name(name));
     let source = KeySource::Header(name.to_ascii_lowercase());
     let read = move |head: &RequestHead<'_>| {
-        let name = parsed.as_ref().ok_or(missing(Source::Header))?;
+        let name = parsed.as_ref().ok_or(missing(Lack::Header))?;
         if *name == HOST {
             return match Host::of(head) {
                 Ok(Some(host)) => Ok(Key::from(&*host.to_string())),
-                Ok(None) => Err(missing(Source::Header)),
-                Err(_) => Err(missing(Source::Headers)),
+                Ok(None) => Err(missing(Lack::Header)),
+                Err(_) => Err(missing(Lack::Headers)),
             };
         }
         let lines = head.headers().get_all(name).iter();
         let values = lines.map(|line| line.as_bytes().trim_ascii());
-        match only(values, missing(Source::Headers))? {
-            None | Some([]) => Err(missing(Source::Header)),
+        match only(values, missing(Lack::Headers))? {
+            None | Some([]) => Err(missing(Lack::Header)),
             Some(value) => Ok(Key::from(value)),
         }
     };
@@ -98,10 +98,10 @@ pub fn bearer_token() -> Extractor {
     Extractor::new(KeySource::BearerToken, move |head| {
         let lines = head.headers().get_all(AUTHORIZATION).iter();
         let tokens = lines.map(|line| token_of(line.as_bytes()));
-        match only(tokens, error(Source::BearerTokens))?.flatten() {
-            None => Err(error(Source::BearerToken)),
+        match only(tokens, error(Lack::BearerTokens))?.flatten() {
+            None => Err(error(Lack::BearerToken)),
             Some(token) if token.iter().all(u8::is_ascii_graphic) => Ok(Key::from(token)),
-            Some(_) => Err(error(Source::BearerTokens)),
+            Some(_) => Err(error(Lack::BearerTokens)),
         }
     })
 }
@@ -161,15 +161,15 @@ fn cookie_value(
             let is_it = percent_decoded(found.trim_ascii()).eq(name.bytes());
             is_it.then(|| value.get(1..).unwrap_or_default().trim_ascii())
         });
-    let text = values.next().ok_or(missing(Source::Cookie))?;
+    let text = values.next().ok_or(missing(Lack::Cookie))?;
     let decoded = |text| percent_decoded(text).collect::<SmallVec<[u8; INLINE_KEY_BYTES]>>();
     let decoded_text = decoded(text);
     let value = without_quotes(&decoded_text);
     let is_same = |other| without_quotes(&decoded(other)) == value;
     if !values.all(is_same) {
-        Err(missing(Source::Cookies))
+        Err(missing(Lack::Cookies))
     } else if value.is_empty() {
-        Err(missing(Source::Cookie))
+        Err(missing(Lack::Cookie))
     } else {
         Ok(Key::from(value))
     }

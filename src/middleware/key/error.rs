@@ -9,7 +9,7 @@ use crate::util::interned::{InternTable, Interned};
 /// It names the header, cookie or type that the key is read from, but never a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
-    source: Source,
+    lack: Lack,
     /// What the key is read from. `None` for a closure, or if the process has too many names. For
     /// a misconfigured application, what to change.
     name: Option<&'static str>,
@@ -18,7 +18,7 @@ pub struct KeyError {
 
 /// What a request lacks, or has several of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum Lack {
     Unknown,
     Header,
     /// Several values that differ.
@@ -35,7 +35,7 @@ pub(super) enum Source {
     Misconfigured,
 }
 
-impl Source {
+impl Lack {
     const fn is_ambiguous(self) -> bool {
         matches!(
             self,
@@ -49,7 +49,7 @@ impl KeyError {
     /// [`on_missing_key`](crate::Policy::on_missing_key) decides what happens to it.
     #[must_use]
     pub const fn missing() -> Self {
-        Self::missing_from(Source::Unknown, None)
+        Self::missing_from(Lack::Unknown, None)
     }
 
     /// Creates the error of a request whose key could be read in several ways: a field that occurs
@@ -58,12 +58,12 @@ impl KeyError {
     /// clients could choose their bucket by what they send in addition to their key.
     #[must_use]
     pub const fn ambiguous() -> Self {
-        Self::missing_from(Source::Several, None)
+        Self::missing_from(Lack::Several, None)
     }
 
-    pub(super) const fn missing_from(source: Source, name: Option<&'static str>) -> Self {
+    pub(super) const fn missing_from(lack: Lack, name: Option<&'static str>) -> Self {
         Self {
-            source,
+            lack,
             name,
             has_alternatives: false,
         }
@@ -75,7 +75,7 @@ impl KeyError {
     /// to a client.
     #[must_use]
     pub const fn misconfigured(advice: &'static str) -> Self {
-        Self::missing_from(Source::Misconfigured, Some(advice))
+        Self::missing_from(Lack::Misconfigured, Some(advice))
     }
 
     /// Returns whether the request lacks the key.
@@ -86,27 +86,27 @@ impl KeyError {
     /// Returns whether the request has a key that could be read in several ways. If it is neither
     /// that nor [missing](Self::is_missing), the application is misconfigured.
     pub const fn is_ambiguous(&self) -> bool {
-        self.source.is_ambiguous()
+        self.lack.is_ambiguous()
     }
 
     /// Returns what to change, if the application is misconfigured.
     pub(crate) const fn advice(&self) -> Option<&'static str> {
-        match self.source {
-            Source::Misconfigured => self.name,
+        match self.lack {
+            Lack::Misconfigured => self.name,
             _ => None,
         }
     }
 
     /// Returns the type of the extension, if it is the only thing that could be the key.
     pub(crate) fn extension(&self) -> Option<&'static str> {
-        let is_only = self.source == Source::Extension && !self.has_alternatives;
+        let is_only = self.lack == Lack::Extension && !self.has_alternatives;
         self.name.filter(|_| is_only)
     }
 
     /// Combines this error with that of the alternative, `other`.
     pub(super) fn with_alternative(self, other: Self) -> Self {
-        match self.source {
-            Source::Unknown | Source::Misconfigured => other,
+        match self.lack {
+            Lack::Unknown | Lack::Misconfigured => other,
             _ => Self {
                 has_alternatives: true,
                 ..self
@@ -120,19 +120,19 @@ impl fmt::Display for KeyError {
         if let Some(advice) = self.advice() {
             return f.write_str(advice);
         }
-        f.write_str(match self.source.is_ambiguous() {
+        f.write_str(match self.lack.is_ambiguous() {
             true => "ambiguous client key",
             false => "missing client key",
         })?;
-        let lacks = match self.source {
-            Source::Unknown | Source::Several | Source::Misconfigured => return Ok(()),
-            Source::Header => "no header",
-            Source::Headers => "different values in header",
-            Source::Cookie => "no cookie",
-            Source::Cookies => "different values in cookie",
-            Source::BearerToken => "no bearer token in header",
-            Source::BearerTokens => "several or unreadable bearer tokens in header",
-            Source::Extension => "no request extension",
+        let lacks = match self.lack {
+            Lack::Unknown | Lack::Several | Lack::Misconfigured => return Ok(()),
+            Lack::Header => "no header",
+            Lack::Headers => "different values in header",
+            Lack::Cookie => "no cookie",
+            Lack::Cookies => "different values in cookie",
+            Lack::BearerToken => "no bearer token in header",
+            Lack::BearerTokens => "several or unreadable bearer tokens in header",
+            Lack::Extension => "no request extension",
         };
         write!(f, " ({lacks}")?;
         if let Some(name) = self.name {

@@ -2,7 +2,7 @@
 
 use std::any::type_name;
 
-use super::{Key, KeyError, KeySource, RequestHead, combine::Extractor, error::Source};
+use super::{Key, KeyError, KeySource, RequestHead, combine::Extractor, error::Lack};
 use crate::{telemetry, util::absences::Absences};
 
 /// Reads a key from a value that an earlier layer put into the request's extensions: an
@@ -36,7 +36,7 @@ where
         if head.is_sent() && absences.record_absence() {
             telemetry::extension_missing(name);
         }
-        Err(KeyError::missing_from(Source::Extension, Some(name)))
+        Err(KeyError::missing_from(Lack::Extension, Some(name)))
     })
 }
 

@@ -106,10 +106,10 @@ impl Buckets {
         for (number, charge) in check.charges().iter().enumerate() {
             let (before, rest) = places.split_at_mut(number);
             let place = rest.first_mut().expect("each charge has a place");
-            let shard = held_shard(&mut shards, place.held);
+            let shard = locked_shard(&mut shards, place.lock);
             shard.begin(now_us);
             // The buckets of the charges before it may be new, and not inserted yet.
-            let coming = before.iter().filter(|other| other.held == place.held);
+            let coming = before.iter().filter(|other| other.lock == place.lock);
             let is_full = shard.is_full_with(coming.count());
             buckets.push(self.open(check.operation(), charge, place, is_full, now_us, shard));
         }
@@ -127,10 +127,10 @@ impl Buckets {
         let mut readings = Readings::new();
         let fitting = check.change(now_us, &mut buckets, &mut readings);
         for ((mut bucket, place), charge) in buckets.into_iter().zip(places).zip(&*charges) {
-            let shard = held_shard(&mut shards, place.held);
+            let shard = locked_shard(&mut shards, place.lock);
             match place.storage {
                 Storage::Own => shard.put(place.id, bucket),
-                Storage::Shared(cells) => {
+                Storage::Cells(cells) => {
                     let held = bucket.held.take();
                     cells.close(check.operation(), charge, now_us, bucket, shard);
                     if charge.demand.hold.is_some() && check.operation() != Operation::Peek {
@@ -197,7 +197,7 @@ impl Buckets {
             // Held units must be found again, too.
             bucket.held = shard.take(place.id).held;
         }
-        place.storage = Storage::Shared(Box::new(cells));
+        place.storage = Storage::Cells(Box::new(cells));
         Some(bucket)
     }
 
@@ -217,7 +217,7 @@ impl Buckets {
         Place {
             id,
             shard: self.shard_of(id),
-            held: 0,
+            lock: 0,
             storage: Storage::Own,
         }
     }
@@ -237,18 +237,18 @@ impl Buckets {
 
     /// Locks the shards of all places, each once, always in the same order.
     #[expect(clippy::indexing_slicing, reason = "places have shards of this store")]
-    fn lock(&self, places: &mut [Place]) -> HeldShards<'_> {
-        let mut held = HeldShards::new();
+    fn lock(&self, places: &mut [Place]) -> LockedShards<'_> {
+        let mut locked = LockedShards::new();
         let mut next = 0;
         loop {
             let wanted = places.iter().map(|place| place.shard);
             let Some(number) = wanted.filter(|shard| *shard >= next).min() else {
-                return held;
+                return locked;
             };
             for place in places.iter_mut().filter(|place| place.shard == number) {
-                place.held = held.len();
+                place.lock = locked.len();
             }
-            held.push(self.shards[number].lock());
+            locked.push(self.shards[number].lock());
             next = number + 1;
         }
     }
@@ -288,14 +288,14 @@ impl LockedShard {
 /// Lists of more charges than these are on the heap.
 const INLINE_CHARGES: usize = 4;
 
-type HeldShards<'a> = SmallVec<[MutexGuard<'a, Shard>; INLINE_CHARGES]>;
+type LockedShards<'a> = SmallVec<[MutexGuard<'a, Shard>; INLINE_CHARGES]>;
 
 /// Where a charge's bucket is.
 struct Place {
     id: BucketId,
     shard: usize,
-    /// The index of its shard among the held ones.
-    held: usize,
+    /// The index of its shard among the locked ones.
+    lock: usize,
     storage: Storage,
 }
 
@@ -304,15 +304,16 @@ enum Storage {
     /// In a bucket of its own.
     Own,
     /// In cells that other callers share.
-    Shared(Box<Cells>),
+    Cells(Box<Cells>),
     Nowhere,
 }
 
-/// Asks nothing of a charge that has no bucket to refund to.
+/// Returns a charge as its storage takes it: cells take no debts and no refunds, and nothing is asked
+/// of a bucket that is nowhere.
 fn effective_charge<'a>(charge: &Charge<'a>, operation: Operation, place: &Place) -> Charge<'a> {
     match place.storage {
         Storage::Own => charge.clone(),
-        Storage::Shared(_) => charge.of_newcomers(operation),
+        Storage::Cells(_) => charge.of_newcomers(operation),
         Storage::Nowhere => {
             let mut charge = charge.clone();
             charge.demand.to_mut().level = 0;
@@ -322,6 +323,6 @@ fn effective_charge<'a>(charge: &Charge<'a>, operation: Operation, place: &Place
 }
 
 #[expect(clippy::indexing_slicing, reason = "`lock` sets the index")]
-fn held_shard<'s>(shards: &'s mut HeldShards<'_>, held: usize) -> &'s mut Shard {
-    &mut shards[held]
+fn locked_shard<'s>(shards: &'s mut LockedShards<'_>, lock: usize) -> &'s mut Shard {
+    &mut shards[lock]
 }

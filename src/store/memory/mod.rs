@@ -1,4 +1,8 @@
 //! Buckets in this process.
+//!
+//! A *shard* is a part of the buckets, under one lock. If it is full, a *newcomer*, a caller without a
+//! bucket of its own, is charged to two *cells* that newcomers share (`sketch.rs`). A bucket is *drained*
+//! from the instant at which it means the same as none.
 
 pub(super) mod buckets;
 mod entry;

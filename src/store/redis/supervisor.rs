@@ -2,12 +2,14 @@
 
 use std::{
     error::Error,
+    future::pending,
     pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use tokio::{
+    select,
     sync::watch,
     time::{Instant, sleep, timeout},
 };
@@ -88,17 +90,16 @@ impl Supervisor {
             let error = match attempt {
                 Ok(mut opened) => {
                     publish.send_replace(Some(Ok(Arc::clone(&opened.connection))));
-                    let error = match timeout(STABLE_AFTER, opened.ended()).await {
-                        Ok(error) => error,
-                        Err(_) => {
-                            lock(&self.reported).clear();
-                            opened.ended().await
-                        }
+                    // Beside it, as its probes would begin anew.
+                    let stable = async {
+                        sleep(STABLE_AFTER).await;
+                        lock(&self.reported).clear();
+                        pending().await
                     };
+                    let error = select! { lost = opened.ended() => lost, never = stable => never };
                     is_answered = opened.connection.has_replied();
                     // Published before the client ends, so that no call finds it ended.
-                    let failed = (!is_answered).then(|| Err(error.clone()));
-                    publish.send_replace(failed);
+                    publish.send_replace((!is_answered).then(|| Err(error.clone())));
                     error
                 }
                 Err(error) => {
