@@ -30,7 +30,7 @@ pub(crate) struct Pool {
     pub(super) server: Arc<str>,
     wires: Vec<Wire>,
     next: AtomicUsize,
-    /// Held by the call that loads a script.
+    /// When the text of a script was sent last. Locked by the call that sends one.
     pub(super) loaded_at: Mutex<Option<Instant>>,
 }
 

@@ -90,7 +90,7 @@ impl Supervisor {
             let error = match attempt {
                 Ok(mut opened) => {
                     publish.send_replace(Some(Ok(Arc::clone(&opened.connection))));
-                    // Beside it, as its probes would begin anew.
+                    // Beside the wait for the end, whose probes would begin anew if it were made again.
                     let stable = async {
                         sleep(STABLE_AFTER).await;
                         lock(&self.reported).clear();
