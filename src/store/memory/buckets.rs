@@ -126,7 +126,7 @@ impl Buckets {
         let check = Check::new(check.operation(), &charges);
         let mut readings = Readings::new();
         let fitting = check.change(now_us, &mut buckets, &mut readings);
-        for ((mut bucket, place), charge) in buckets.into_iter().zip(places).zip(&*charges) {
+        for ((mut bucket, place), charge) in buckets.drain(..).zip(places.drain(..)).zip(&*charges) {
             let shard = locked_shard(&mut shards, place.lock);
             match place.storage {
                 Storage::Own => shard.put(place.id, bucket),
