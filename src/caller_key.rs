@@ -58,7 +58,6 @@ impl Key {
         self
     }
 
-    #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -94,7 +93,6 @@ impl Key {
         Self::part(b'?', &[])
     }
 
-    #[inline]
     pub(crate) fn part(tag: u8, bytes: &[u8]) -> Self {
         // A part is a piece of a request in memory, which never reaches 4 GiB.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

@@ -15,7 +15,6 @@ pub(crate) enum Enforcement {
 
 impl Enforcement {
     /// Returns whether it is enforced for this key of the policy with this hash.
-    #[inline]
     pub(crate) fn includes(self, policy: (u64, u64), key: &[u8]) -> bool {
         match self {
             Self::ForAll => true,
@@ -25,7 +24,6 @@ impl Enforcement {
     }
 
     /// Returns whether it may be a shadow policy for some caller.
-    #[inline]
     pub(crate) fn may_be_shadow(self) -> bool {
         self != Self::ForAll
     }

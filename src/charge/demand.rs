@@ -78,7 +78,6 @@ impl Demand {
     }
 
     /// Creates what a request asks of a quota: a penalty takes no units.
-    #[inline]
     pub(crate) fn of_request(quota: Interned<Quota>, cost: u64) -> Self {
         let cost = if quota.penalty().is_some() { 0 } else { cost };
         Self::new(quota, cost)
@@ -127,7 +126,6 @@ impl Demand {
 
     /// Returns the least level that must fit for the operation to take anything, and the
     /// overdraft.
-    #[inline]
     pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
         match operation {
             Operation::Take | Operation::Peek => (self.level, self.overdraft),
@@ -142,7 +140,6 @@ impl Demand {
 
     /// Returns what an operation does here: a settlement debits the bucket of a policy that does not
     /// hold.
-    #[inline]
     pub(crate) fn effective_operation(&self, operation: Operation) -> Operation {
         match operation {
             Operation::Settle if self.hold.is_none() => Operation::Debit,
@@ -156,7 +153,6 @@ impl Demand {
     }
 
     /// Returns the part of its level that is charged when it is taken: what is held is not.
-    #[inline]
     pub(crate) fn charged_level(&self) -> u64 {
         match &self.hold {
             None => self.level,

@@ -150,7 +150,6 @@ impl Decision {
 
     /// Marks where the decision comes from: a cached denial, or leased units.
     #[cfg(feature = "redis")]
-    #[inline]
     pub(crate) const fn made_from(mut self, source: Source) -> Self {
         self.source = source;
         self
@@ -249,13 +248,11 @@ impl Decision {
     }
 
     /// Returns every policy that was asked, in the order of configuration.
-    #[inline]
     pub fn policies(&self) -> impl ExactSizeIterator<Item = &PolicyDecision> {
         self.policies.as_slice().iter()
     }
 
     /// Returns the policies that denied: all of them, not only the first.
-    #[inline]
     pub fn denied_by(&self) -> impl Iterator<Item = &PolicyDecision> {
         self.policies().filter(|policy| policy.is_denied())
     }

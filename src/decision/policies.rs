@@ -15,7 +15,6 @@ pub(super) enum Policies {
 }
 
 impl Policies {
-    #[inline]
     pub(super) fn as_slice(&self) -> &[PolicyDecision] {
         // Nearly all decisions. In the `match`, it would be behind a jump table: the rows "memory"
         // of the benchmark show it.

@@ -40,9 +40,6 @@ struct Rare {
 impl PolicyDecision {
     /// Computes the decision from the state before the check. `rule` belongs to the demand's
     /// quota.
-    ///
-    /// `inline(never)`: each algorithm has its own function, which writes the fields in place.
-    #[inline(never)]
     pub(crate) fn new(
         rule: &impl Arithmetic,
         operation: Operation,
@@ -63,7 +60,6 @@ impl PolicyDecision {
     }
 
     /// Adds what is held of the bucket, in units of this level.
-    #[cold]
     fn add_hold(
         &mut self,
         hold: &HoldReading,
@@ -104,7 +100,6 @@ impl PolicyDecision {
     }
 
     /// Creates the decision from an outcome.
-    #[inline]
     pub(crate) fn from_outcome(name: Name, demand: &Demand, outcome: PolicyOutcome) -> Self {
         Self {
             name,

@@ -28,7 +28,6 @@ pub enum DenialReason {
 
 impl Decision {
     /// Returns why the request is denied; `None` if it is allowed.
-    #[inline]
     pub(crate) fn denial_reason(&self) -> Option<DenialReason> {
         Some(match self.verdict {
             Verdict::Allowed => return None,

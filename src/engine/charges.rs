@@ -58,7 +58,6 @@ impl Engine {
 }
 
 impl<'a> Charges<'a> {
-    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.enforced.is_empty() && self.shadows.is_empty()
     }
@@ -99,7 +98,6 @@ impl<'a> Charges<'a> {
     }
 
     /// Returns the key that an enforced policy charges.
-    #[inline]
     pub(crate) fn key_of(&self, policy: &Name) -> Option<&Key> {
         let mut charges = self.enforced.iter();
         let charge = charges.find(|charge| charge.policy == *policy);
@@ -108,7 +106,6 @@ impl<'a> Charges<'a> {
 
     /// Returns the denial of an operation that asks for units, if operators have banned the caller.
     /// Other operations still charge what the caller has used, and refund what it has not.
-    #[inline]
     pub(crate) fn decision_by_bans(&self, operation: Operation) -> Option<Decision> {
         (self.is_banned() && operation.asks_for_units())
             .then(|| Decision::by_bans(self.bans.clone()))

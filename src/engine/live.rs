@@ -39,7 +39,6 @@ impl<T: HasEngine> Live<T> {
         Self(Arc::new(ArcSwap::new(settings.into())))
     }
 
-    #[inline]
     pub(crate) fn load(&self) -> Guard<Arc<T>> {
         self.0.load()
     }

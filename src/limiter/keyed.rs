@@ -96,7 +96,6 @@ impl Engine {
 }
 
 /// Returns the key of the caller's bucket.
-#[inline]
 fn own_key<'a>(policy: &Compiled, key: &'a Key) -> &'a Key {
     static EVERYONE: Key = Key::everyone();
 

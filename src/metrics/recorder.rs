@@ -70,7 +70,6 @@ enum Checked {
 const BANS: usize = Checked::Unknown as usize + 1;
 
 impl Checked {
-    #[inline(always)]
     fn by(policy: &PolicyDecision) -> Self {
         if policy.has_ample_room() {
             Self::Allowed
@@ -165,7 +164,6 @@ impl Recorder {
     }
 
     /// Counts the bans that a check, strikes or a settlement have started.
-    #[cold]
     pub(crate) fn bans_started(&self, decision: &Decision) {
         let policies = decision.policies();
         for policy in policies.filter(|policy| policy.has_started_ban()) {
@@ -174,7 +172,6 @@ impl Recorder {
     }
 
     /// Counts a request whose store answered at once.
-    #[inline(never)]
     pub(crate) fn answered(&self, answer: &Result<Decision, StoreError>) {
         match answer {
             Ok(decision) => self.decided(decision),
@@ -184,7 +181,6 @@ impl Recorder {
 
     /// Counts a request that was denied before a store was asked, or because it failed.
     /// `policy`: the one whose key could not be read.
-    #[cold]
     pub(crate) fn denied_without_decision(&self, reason: DenialReason, policy: Option<&Name>) {
         let result = RequestResult::of_denial(reason);
         let policy = policy.filter(|_| result == RequestResult::KeyMissing);
@@ -192,13 +188,11 @@ impl Recorder {
     }
 
     /// Counts a request that the store failed to decide.
-    #[cold]
     pub(crate) fn failed(&self, error: &StoreError) {
         self.undecided(RequestResult::of_error(error), None);
     }
 
     /// Counts a request that was dropped before it was decided.
-    #[cold]
     pub(crate) fn cancelled(&self) {
         self.undecided(RequestResult::Cancelled, None);
     }
@@ -247,7 +241,6 @@ impl Recorder {
         }
     }
 
-    #[cold]
     fn observe(&self, result: RequestResult, decision: Option<&Decision>) {
         let Some(observer) = &self.observer else {
             return;

@@ -188,14 +188,12 @@ impl Settings {
     }
 
     /// Denies a request that the store did not decide.
-    #[cold]
     pub(super) fn deny_undecided(&self, head: &RequestHead<'_>) -> Response<Bytes> {
         self.deny(DenialReason::StoreFailed.into(), &|_| None, head)
     }
 
     /// Denies a request by a decision, and settles the units that shadow policies hold for it.
     /// `key_of`: returns the key that a policy charges.
-    #[inline]
     pub(super) fn deny_by<'k>(
         self: &Arc<Self>,
         decision: &Decision,
@@ -212,7 +210,6 @@ impl Settings {
 
     /// Denies a request without a key. `policy`: the one that found none, if it was not the lists that
     /// found no address.
-    #[cold]
     pub(super) fn deny_without_key(
         &self,
         policy: Option<&Name>,

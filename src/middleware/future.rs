@@ -98,7 +98,6 @@ impl Admitted {
     }
 
     /// Adds the header fields and the decision to a response of the inner service.
-    #[inline]
     pub(super) fn complete<B>(&mut self, response: &mut Response<B>) {
         let status = response.status();
         let headers = response.headers_mut();

@@ -48,7 +48,6 @@ impl InlineText {
         self
     }
 
-    #[cold]
     fn push_to_heap(&mut self, text: &str) {
         if self.heap.is_empty() {
             self.heap.extend_from_slice(&self.inline);

@@ -22,7 +22,6 @@ pub(super) enum Found<'a> {
 impl Settings {
     /// Decides a request by the lists, and records it: if its address or all of its keys are allowed,
     /// if one is denied, or if one cannot be read. Otherwise returns the policies that are not asked.
-    #[inline(never)]
     pub(super) fn listed(
         &self,
         lists: &LoadedLists<'_>,

@@ -80,7 +80,6 @@ impl RequestReaders {
         })
     }
 
-    #[inline]
     pub(super) fn applies(&self, head: &RequestHead<'_>) -> bool {
         self.given.when.as_ref().is_none_or(|when| (when.0)(head))
     }
@@ -169,7 +168,6 @@ impl<'a> Rule<'a> {
     }
 
     /// Returns the key of a request that lacks one. `None`: the policy does not apply to it.
-    #[cold]
     pub(super) fn key_in_place_of(
         self,
         error: KeyError,
@@ -183,7 +181,6 @@ impl<'a> Rule<'a> {
 
     /// Returns the demand, if the request chooses the quota or the cost, or if an operator chose a
     /// quota for its caller.
-    #[inline]
     pub(super) fn chosen_demand(
         self,
         head: &RequestHead<'_>,

@@ -54,21 +54,18 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Returns the policies with what they read.
-    #[inline]
     pub(super) fn rules(&self) -> impl Iterator<Item = Rule<'_>> + Clone {
         let rules = self.engine.policies.iter().zip(&self.readers);
         rules.map(|(policy, readers)| Rule { policy, readers })
     }
 
     /// Whether the policies limit this request.
-    #[inline]
     pub(super) fn applies(&self, head: &RequestHead<'_>) -> bool {
         self.when.as_ref().is_none_or(|when| (when.0)(head))
     }
 
     /// Puts the decision into the extensions of a request, if the layer does. Returns the
     /// extensions for its response.
-    #[inline]
     pub(super) fn share(&self, decision: &Decision, request: &mut Extensions) -> Extensions {
         let mut extensions = Extensions::new();
         if self.response.decision_in_extensions {
@@ -81,7 +78,6 @@ impl Settings {
 
     /// Counts and logs a shadow policy that applies to a request and could not be checked: it has no
     /// key, or its quota holds permits. The request continues.
-    #[cold]
     pub(super) fn record_unchecked(&self, policy: &Name, error: Option<&KeyError>) {
         let recorder = &self.engine.recorder;
         let advice = error.and_then(KeyError::advice);
@@ -100,7 +96,6 @@ impl Settings {
     }
 
     /// Logs once that the application is misconfigured.
-    #[cold]
     pub(super) fn log_key_error(&self, error: &KeyError) {
         if let Some(name) = error.extension() {
             telemetry::extension_missing(name);

@@ -30,7 +30,6 @@ pub(crate) struct Compiled {
 impl Compiled {
     /// Returns whether the policy denies a caller under this enforcement. If not, it is a shadow
     /// policy for the caller.
-    #[inline]
     pub(crate) fn is_enforced_for(&self, key: &Key, enforcement: Enforcement) -> bool {
         enforcement.includes(self.name.hash, key.as_bytes())
     }
@@ -45,7 +44,6 @@ impl Compiled {
     }
 
     /// Creates a charge to a caller's bucket.
-    #[inline]
     pub(crate) fn charge<'a>(&self, key: Cow<'a, Key>, demand: Cow<'a, Demand>) -> Charge<'a> {
         Charge {
             policy: self.name.clone(),

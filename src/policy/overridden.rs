@@ -47,7 +47,6 @@ impl Compiled {
     }
 
     /// Returns for which callers it is enforced. `None`: a control document has switched it off.
-    #[inline]
     pub(crate) fn enforcement_under(&self, given: Option<&PolicyOverrides>) -> Option<Enforcement> {
         match given.and_then(|given| given.mode) {
             None => Some(self.enforcement),

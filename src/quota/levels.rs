@@ -69,8 +69,10 @@ impl Quota {
     /// it is asked for each request: units would need a division.
     #[inline]
     pub(crate) fn is_nearly_used(&self, level: u64) -> bool {
-        let fifth = self.level_of(self.capacity().div_ceil(5));
-        each!(self, rule => rule.capacity().saturating_sub(rule.counted(level))) < fifth
+        each!(self, rule => {
+            let left = rule.capacity().saturating_sub(rule.counted(level));
+            left.saturating_mul(5) < rule.capacity()
+        })
     }
 
     /// Returns the bucket after this level was taken.
@@ -120,7 +122,6 @@ impl Quota {
     }
 
     /// Returns how much later this caller's windows start than those of others.
-    #[inline]
     pub(crate) fn offset_ms(&self, key: &[u8]) -> u64 {
         match &self.0 {
             Params::FixedWindow(rule) | Params::IntervalBucket(rule) if rule.spread => {

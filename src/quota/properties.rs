@@ -42,7 +42,6 @@ const fn row(
 }
 
 impl Quota {
-    #[inline]
     pub(super) const fn properties(&self) -> Properties {
         use Algorithm as Is;
         use Refill::{AtOnce, OneByOne, Otherwise};

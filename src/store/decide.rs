@@ -164,7 +164,6 @@ impl Check<'_> {
 }
 
 /// Returns a charge's part of a decision.
-#[inline]
 pub(crate) fn policy_decision(
     charge: &Charge<'_>,
     operation: Operation,
@@ -219,7 +218,6 @@ pub(crate) fn change_all<'a>(
 }
 
 /// Does the same as [`read`] where units may be held of the bucket.
-#[cold]
 fn read_held(
     rule: &impl Arithmetic,
     operation: Operation,
@@ -257,10 +255,7 @@ fn read(
     };
     let taken_beside = reading.held(rule.unit());
     let at = &at.beside(taken_beside);
-    reading.standing = bucket.read(
-        #[inline(always)]
-        |stored| rule.read(stored, at),
-    );
+    reading.standing = bucket.read(|stored| rule.read(stored, at));
     let standing = &reading.standing;
     let fits = match operation {
         Operation::Take | Operation::Peek => {
@@ -320,7 +315,6 @@ fn change(
 }
 
 /// Does the same as [`write`] where units may be held of the bucket.
-#[cold]
 fn write_held(
     rule: &impl Arithmetic,
     operation: Operation,

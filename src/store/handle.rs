@@ -75,7 +75,6 @@ impl StoreHandle {
 
     /// Returns the overrides of the control document. A request reads them once, and uses this
     /// version from start to end.
-    #[inline]
     pub(crate) fn overrides(&self) -> SeenOverrides {
         let version = self
             .control
@@ -85,12 +84,10 @@ impl StoreHandle {
     }
 
     /// Returns the store, if it is in memory: it decides at once, and never fails.
-    #[inline]
     pub(crate) const fn memory(&self) -> Option<&MemoryStore> {
         self.memory.as_ref()
     }
 
-    #[inline]
     pub(crate) fn check(&self, check: &Check<'_>) -> Checked {
         let answer = match self.shared.store.check(check) {
             Answer::Now(answer) => answer,

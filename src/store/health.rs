@@ -84,7 +84,6 @@ impl Health {
         telemetry::shed(error);
     }
 
-    #[inline]
     pub(super) fn answered(&self, decision: &Decision) {
         // A cached or leased decision does not show the store's present health.
         let is_of_store = decision.source() == Source::Store;

@@ -64,17 +64,14 @@ pub(super) trait Bucket {
 }
 
 impl Bucket for BucketWords {
-    #[inline(always)]
     fn read<T>(&self, read: impl FnOnce(Option<&[u64]>) -> T) -> T {
         read(self.state.as_deref())
     }
 
-    #[inline(always)]
     fn take(&mut self) -> Option<State> {
         self.state.take()
     }
 
-    #[inline(always)]
     fn write(&mut self, state: State, drained_at_us: u64) {
         self.state = Some(state);
         self.drained_at_us = Some(match &mut self.held {

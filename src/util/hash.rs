@@ -31,14 +31,12 @@ impl SecretHasher {
     }
 
     /// Returns 64 bits of a caller's key under one policy and algorithm.
-    #[inline]
     pub(crate) fn hash_64(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> u64 {
         let (first, second) = self.derive_keys(policy, kind);
         SipHasher13::new_with_keys(first, second).hash(key)
     }
 
     /// Returns 128 bits of a caller's key under one policy and algorithm.
-    #[inline]
     pub(crate) fn hash_128(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> (u64, u64) {
         let (first, second) = self.derive_keys(policy, kind);
         let hash = sip128::SipHasher13::new_with_keys(first, second).hash(key);
@@ -46,7 +44,6 @@ impl SecretHasher {
     }
 
     /// Returns the key for one policy and algorithm.
-    #[inline]
     fn derive_keys(&self, policy: (u64, u64), kind: u8) -> (u64, u64) {
         (self.0 ^ policy.0, self.1 ^ policy.1 ^ u64::from(kind))
     }

@@ -47,7 +47,6 @@ impl<T: Eq> InternTable<T> {
 }
 
 impl<T> Clone for Interned<T> {
-    #[inline]
     fn clone(&self) -> Self {
         match self {
             Self::Static(value) => Self::Static(value),
@@ -57,7 +56,6 @@ impl<T> Clone for Interned<T> {
 }
 
 impl<T: PartialEq> PartialEq for Interned<T> {
-    #[inline]
     fn eq(&self, other: &Self) -> bool {
         ptr::eq::<T>(&**self, &**other) || **self == **other
     }
@@ -74,7 +72,6 @@ impl<T: Hash> Hash for Interned<T> {
 impl<T> Deref for Interned<T> {
     type Target = T;
 
-    #[inline]
     fn deref(&self) -> &T {
         match self {
             Self::Static(value) => value,

@@ -37,7 +37,6 @@ pub(crate) fn known_number() -> usize {
 ///
 /// A thread gives its number back when it ends, with `Release`, and the next owner takes it with
 /// `Acquire`. So all that the former owner wrote happened before.
-#[inline]
 pub(crate) fn own_number() -> usize {
     match NUMBER.get() {
         UNKNOWN => take_number(),
@@ -45,7 +44,6 @@ pub(crate) fn own_number() -> usize {
     }
 }
 
-#[cold]
 fn take_number() -> usize {
     // While the thread ends, nothing would give the number back.
     let number = OWNED.try_with(|_| take_lowest()).ok().flatten();

@@ -49,7 +49,6 @@ pub(super) fn write(
 
 /// Returns whether a policy grants units. A penalty grants none: a client would take its numbers
 /// for requests that it may send. It is listed only while it denies.
-#[inline]
 fn grants(policy: &&PolicyDecision) -> bool {
     !policy.is_of_penalty()
 }
@@ -57,7 +56,6 @@ fn grants(policy: &&PolicyDecision) -> bool {
 /// Whether a line of one of these fields is not a list, which makes the whole field
 /// void. Lists start with a string; the fields of older drafts start with a number or a
 /// name.
-#[inline]
 fn is_no_list((name, line): (&HeaderName, &HeaderValue)) -> bool {
     matches!(name.as_str(), "ratelimit" | "ratelimit-policy")
         && !line.as_bytes().trim_ascii_start().starts_with(b"\"")

@@ -131,7 +131,6 @@ impl Fields {
         self.policy.as_ref().filter(|_| is_constant)
     }
 
-    #[inline]
     fn has_policies_of(&self, decision: &Decision) -> bool {
         let mut both = decision.policies().zip(&self.known);
         both.all(|(policy, (name, quota))| {

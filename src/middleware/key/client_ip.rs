@@ -227,7 +227,6 @@ impl ClientIp {
     }
 
     /// Logs a trusted proxy that writes another header: all its clients share one key, too.
-    #[cold]
     fn look_for_another_header(&self, head: &RequestHead<'_>, peer: IpAddr, logged: &OnceLock<()>) {
         let is_there = |name: &&HeaderName| head.headers().contains_key(*name);
         let known = [X_FORWARDED_FOR, FORWARDED, X_REAL_IP];

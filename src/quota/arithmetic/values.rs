@@ -27,7 +27,6 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// Returns the level of what is held, in units of this level.
-    #[inline]
     pub(crate) fn held(&self, unit: u64) -> u64 {
         self.hold.map_or(0, |hold| hold.held.saturating_mul(unit))
     }
@@ -58,7 +57,6 @@ pub(crate) struct ReadContext<'a> {
 
 impl ReadContext<'_> {
     /// Returns the context of a bucket with this level held.
-    #[inline(always)]
     pub(crate) fn beside(mut self, held: u64) -> Self {
         self.most = self.most.saturating_sub(held);
         self

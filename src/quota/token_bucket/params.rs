@@ -84,7 +84,6 @@ impl TokenBucketParams {
     }
 
     /// Returns how long a full bucket is remembered: 0 if callers start full.
-    #[inline]
     pub(crate) fn remembered_ns(&self) -> u64 {
         if self.initial_ns == 0 {
             0
@@ -107,22 +106,18 @@ impl TokenBucketParams {
 /// the last one. `more` is the time until the stored bucket is full, even beyond the highest level of
 /// these numbers.
 impl Arithmetic for TokenBucketParams {
-    #[inline]
     fn capacity(&self) -> u64 {
         self.capacity_ns
     }
 
-    #[inline]
     fn unit(&self) -> u64 {
         self.interval_ns
     }
 
-    #[inline]
     fn slack(&self) -> u64 {
         SLACK_NS
     }
 
-    #[inline]
     fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let (full_at_ns, empty_at) = match stored {
             Some(&[full_at_ns]) => (full_at_ns, None),
@@ -155,7 +150,6 @@ impl Arithmetic for TokenBucketParams {
         }
     }
 
-    #[inline]
     fn write(
         &self,
         _: impl FnOnce() -> Option<State>,
@@ -176,7 +170,6 @@ impl Arithmetic for TokenBucketParams {
         State::from_buf([full_at_ns, empty_at_us, at.now_us])
     }
 
-    #[inline]
     fn drained_at_us(&self, state: &[u64]) -> u64 {
         let full_at_ns = state.first().copied().unwrap_or(0);
         full_at_ns
@@ -184,7 +177,6 @@ impl Arithmetic for TokenBucketParams {
             .div_ceil(1_000)
     }
 
-    #[inline]
     fn after(&self, standing: BucketState, change: Change, at: &ReadContext<'_>) -> BucketState {
         let level = change.applied_to(standing.level);
         BucketState {

@@ -88,7 +88,6 @@ impl LeasingStore {
         self.leases.wait_for_round_trips(None).await;
     }
 
-    #[cold]
     fn send(&self, id: Id, trip: RoundTrip) {
         let trips = self.clone().make_round_trips(id, trip);
         self.tasks.spawn(&self.leases.runtime, trips);
@@ -121,7 +120,6 @@ impl LeasingStore {
 }
 
 impl LeasingStore {
-    #[inline]
     pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let Some(charge) = leased_charge(check) else {
             return self.store.check(check);

@@ -126,7 +126,8 @@ impl Buckets {
         let check = Check::new(check.operation(), &charges);
         let mut readings = Readings::new();
         let fitting = check.change(now_us, &mut buckets, &mut readings);
-        for ((mut bucket, place), charge) in buckets.drain(..).zip(places.drain(..)).zip(&*charges) {
+        for ((mut bucket, place), charge) in buckets.drain(..).zip(places.drain(..)).zip(&*charges)
+        {
             let shard = locked_shard(&mut shards, place.lock);
             match place.storage {
                 Storage::Own => shard.put(place.id, bucket),
@@ -169,7 +170,6 @@ impl Buckets {
     }
 
     /// The same for a caller that has no bucket in a full shard. `None`: it gets one.
-    #[cold]
     fn open_without_room(
         &self,
         operation: Operation,
@@ -201,14 +201,12 @@ impl Buckets {
         Some(bucket)
     }
 
-    #[inline]
     fn bucket_id(&self, charge: &Charge<'_>) -> BucketId {
         let kind = charge.demand.quota.letter();
         caller_id(self.hash(charge.policy.hash, kind, charge.key.as_bytes()))
     }
 
     /// Hashes the key of a policy's caller, under the secret of this store.
-    #[inline]
     pub(super) fn hash(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> u64 {
         self.hash.hash_64(policy, kind, key)
     }
@@ -222,14 +220,12 @@ impl Buckets {
         }
     }
 
-    #[inline]
     #[expect(clippy::indexing_slicing, reason = "`shard_of` is below the length")]
     fn shard(&self, id: BucketId) -> &LockedShard {
         &self.shards[self.shard_of(id)]
     }
 
     /// Takes 16 bits of an id as a fraction of all shards.
-    #[inline]
     pub(super) fn shard_of(&self, id: BucketId) -> usize {
         let fraction = (id >> 32) as usize & 0xffff;
         (fraction * self.shards.len()) >> 16
@@ -279,7 +275,6 @@ impl Store for Buckets {
 }
 
 impl LockedShard {
-    #[inline]
     fn lock(&self) -> MutexGuard<'_, Shard> {
         lock(&self.0)
     }

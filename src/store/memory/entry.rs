@@ -17,7 +17,6 @@ pub(super) type BucketId = u64;
 /// Set for a cell of the [sketch](super::sketch), clear for the bucket of one caller.
 const CELL: BucketId = 1 << 52;
 
-#[inline]
 pub(super) const fn caller_id(hash: u64) -> BucketId {
     hash & !CELL
 }
@@ -26,7 +25,6 @@ pub(super) const fn cell_id(hash: u64) -> BucketId {
     hash | CELL
 }
 
-#[inline]
 pub(super) const fn is_cell(id: BucketId) -> bool {
     id & CELL > 0
 }
@@ -66,17 +64,14 @@ struct Drained(NonZeroU64);
 const NEVER_US: u64 = 1 << 60;
 
 impl Drained {
-    #[inline]
     fn new(at_us: u64, is_second: bool) -> Self {
         Self(NonZeroU64::MIN | (at_us.min(NEVER_US) << 2) | (u64::from(is_second) << 1))
     }
 
-    #[inline]
     const fn at_us(self) -> u64 {
         self.0.get() >> 2
     }
 
-    #[inline]
     const fn is_second(self) -> bool {
         self.0.get() & 2 > 0
     }
@@ -88,7 +83,6 @@ impl Words {
     }
 
     /// Returns `None` for more than two words, or for two that are not a window.
-    #[inline(always)]
     fn few(state: &State, drained_at_us: u64) -> Option<Self> {
         let (first, is_second) = match state[..] {
             [first] => (first, false),
@@ -128,7 +122,6 @@ impl Many {
     }
 
     /// Writes the words of the bucket before what is held, by a check that does not hold.
-    #[cold]
     fn write(&mut self, words: &[u64], drained_at_us: u64) {
         if let (_, Some(held)) = Held::split(&self.state) {
             self.state = held.behind(words);
@@ -147,14 +140,12 @@ fn all(bucket: &mut BucketWords) -> Option<State> {
 
 impl Entry {
     /// Returns `None` if there is nothing to keep.
-    #[inline]
     pub(super) fn new(id: BucketId, mut bucket: BucketWords) -> Option<Self> {
         let words = Words::new(all(&mut bucket)?, bucket.drained_at_us?);
         Some(Self { id, words })
     }
 
     /// Returns the instant from which the bucket means the same as none.
-    #[inline]
     pub(super) fn drained_at_us(&self) -> u64 {
         match &self.words {
             Words::Few { drained, .. } => drained.at_us(),

@@ -126,7 +126,6 @@ impl MemoryStore {
     }
 
     /// Takes from one bucket, as most requests do.
-    #[inline]
     pub(crate) fn take(&self, charge: &Charge<'_>) -> Decision {
         self.0.take(charge)
     }

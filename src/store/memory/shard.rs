@@ -45,7 +45,6 @@ impl Shard {
     }
 
     /// Returns whether the shard has no room for another caller after `coming` more.
-    #[inline]
     pub(super) fn is_full_with(&self, coming: usize) -> bool {
         let callers = self.entries.len() - self.cells;
         // The capacity may be the largest number there is.
@@ -53,7 +52,6 @@ impl Shard {
     }
 
     /// Returns the instant of the last decision.
-    #[inline]
     pub(super) const fn latest_us(&self) -> u64 {
         self.latest_us
     }
@@ -68,7 +66,6 @@ impl Shard {
     }
 
     /// Forgets the drained entries, and takes a smaller table if most of it is free.
-    #[cold]
     fn sweep(&mut self, now_us: u64) {
         // A clock that was set back only delays the sweep by one interval.
         if now_us >= self.swept_at_us {
@@ -98,7 +95,6 @@ impl Shard {
         }
     }
 
-    #[inline]
     pub(super) fn find_mut(&mut self, id: BucketId) -> Option<&mut Entry> {
         self.entries.find_mut(id, |entry| entry.id == id)
     }
