@@ -132,3 +132,22 @@ impl Quota {
         }
     }
 }
+
+#[cfg(test)]
+#[test]
+fn less_than_a_fifth_of_the_units_left_is_nearly_used() -> Result<(), crate::ConfigError> {
+    let texts = [
+        "{} per minute",
+        "sliding window of {} per hour",
+        "{} per day",
+        "{} at once",
+    ];
+    for (capacity, text) in (1..40).flat_map(|capacity| texts.map(|text| (capacity, text))) {
+        let quota: Quota = text.replace("{}", &capacity.to_string()).parse()?;
+        for left in 0..=capacity {
+            let is_nearly_used = quota.is_nearly_used(quota.level_of(capacity - left));
+            assert_eq!(is_nearly_used, left * 5 < capacity, "{quota}: {left}");
+        }
+    }
+    Ok(())
+}
