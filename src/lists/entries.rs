@@ -22,9 +22,10 @@ use crate::{
 #[derive(Clone, Default)]
 pub(crate) struct Entries {
     networks: BTreeMap<IpNet, List>,
-    /// Made of the networks: the first address of each run of addresses that are on one list or on
-    /// none. A lookup is one binary search, however the networks are nested.
-    segments: Vec<(Place, Option<List>)>,
+    /// Made of the networks. One list per family, because addresses of 4 bytes are found in a third of
+    /// the time: see the rows "lists: an IPv4 address" and "an IPv6 address".
+    v4: Segments<u32>,
+    v6: Segments<u128>,
     /// By a secret hash of the key: keys may be credentials.
     keys: HashMap<(u64, u64), List>,
     hasher: SecretHasher,
@@ -73,13 +74,19 @@ fn listed_twice(entry: &str, is_on_both: bool) -> ConfigError {
     ConfigError::new("listed-twice", format!("{entry} is {on}; remove one"))
 }
 
-/// An address in order: whether it is of IPv6, and its bits.
-pub(super) type Place = (bool, u128);
+/// The first address of each run of addresses that are on one list or on none, in order. A lookup is
+/// one binary search, however the networks are nested.
+type Segments<A> = Vec<(A, Option<List>)>;
 
-pub(super) fn place(address: IpAddr) -> Place {
+fn find<A: Ord>(segments: &Segments<A>, address: &A) -> Option<List> {
+    let started = segments.partition_point(|(first, _)| first <= address);
+    segments.get(started.checked_sub(1)?)?.1
+}
+
+pub(super) fn bits(address: IpAddr) -> u128 {
     match address {
-        IpAddr::V4(v4) => (false, v4.to_bits().into()),
-        IpAddr::V6(v6) => (true, v6.to_bits()),
+        IpAddr::V4(v4) => v4.to_bits().into(),
+        IpAddr::V6(v6) => v6.to_bits(),
     }
 }
 
@@ -141,13 +148,13 @@ impl Entries {
     /// Prepares the networks for lookups. An address in networks of both lists is on the allow list.
     pub(crate) fn index(&mut self) {
         // How many networks of each list begin at an address, less those that end before it.
-        let mut steps: BTreeMap<Place, (i32, i32)> = BTreeMap::new();
+        let mut steps: BTreeMap<(bool, u128), (i32, i32)> = BTreeMap::new();
         for (network, list) in &self.networks {
-            let (is_v6, first) = place(network.network());
-            let (_, last) = place(network.broadcast());
+            let [first, last] = [network.network(), network.broadcast()].map(bits);
             // No address is after the last one.
             for (bits, step) in [(Some(first), 1), (last.checked_add(1), -1)] {
                 if let Some(bits) = bits {
+                    let is_v6 = network.addr().is_ipv6();
                     let (allow, deny) = steps.entry((is_v6, bits)).or_default();
                     match list {
                         List::Allow => *allow += step,
@@ -156,17 +163,23 @@ impl Entries {
                 }
             }
         }
+        (self.v4, self.v6) = (Vec::new(), Vec::new());
         let mut open = (0, 0);
-        let segments = steps.into_iter().map(|(first, (allow, deny))| {
+        for ((is_v6, first), (allow, deny)) in steps {
             open = (open.0 + allow, open.1 + deny);
             let list = match open {
                 (0, 0) => None,
                 (0, _) => Some(List::Deny),
                 _ => Some(List::Allow),
             };
-            (first, list)
-        });
-        self.segments = segments.collect();
+            match (is_v6, u32::try_from(first)) {
+                (true, _) => self.v6.push((first, list)),
+                (false, Ok(first)) => self.v4.push((first, list)),
+                (false, Err(_)) => {}
+            }
+        }
+        self.v4.dedup_by_key(|(_, list)| *list);
+        self.v6.dedup_by_key(|(_, list)| *list);
     }
 
     fn hash(&self, key: &Key) -> (u64, u64) {
@@ -183,9 +196,10 @@ impl Entries {
 
     /// Returns the list that an address is on.
     pub(crate) fn find_address(&self, address: IpAddr) -> Option<List> {
-        let place = place(address.to_canonical());
-        let started = self.segments.partition_point(|(first, _)| *first <= place);
-        self.segments.get(started.checked_sub(1)?)?.1
+        match address.to_canonical() {
+            IpAddr::V4(v4) => find(&self.v4, &v4.to_bits()),
+            IpAddr::V6(v6) => find(&self.v6, &v6.to_bits()),
+        }
     }
 
     /// Returns the list that a key is on.

@@ -65,8 +65,7 @@ fn network() -> impl Strategy<Value = (IpNet, List)> {
 
 /// The first and the last address of a range, and those beside them.
 fn addresses_at(network: &IpNet) -> Vec<IpAddr> {
-    let [first, last] =
-        [network.network(), network.broadcast()].map(|address| super::entries::place(address).1);
+    let [first, last] = [network.network(), network.broadcast()].map(super::entries::bits);
     let numbers = [first.wrapping_sub(1), first, last, last.wrapping_add(1)];
     let address = |number: u128| -> IpAddr {
         match network.addr() {
