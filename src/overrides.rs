@@ -105,14 +105,12 @@ impl Overrides {
 
 impl SeenOverrides {
     /// Returns the overrides of a policy.
-    #[inline]
     pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {
         self.0.as_ref()?.policy(name)
     }
 
     /// Returns the lists of a layer or limiter together with those of the document. `None` if
     /// neither has any.
-    #[inline]
     pub(crate) fn lists(&self, own: Option<&Lists>) -> Option<LoadedLists<'_>> {
         let by_hand = self.0.as_ref().map(|version| &version.lists);
         LoadedLists::new(own, by_hand.filter(|by_hand| !by_hand.is_empty()))

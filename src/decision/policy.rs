@@ -307,7 +307,6 @@ impl PolicyDecision {
     }
 
     /// Returns whether it had room, and a fifth of the capacity or more is left.
-    #[inline]
     pub(crate) fn has_ample_room(&self) -> bool {
         matches!(self.outcome, Outcome::Room { .. })
             && !self.quota.is_nearly_used(self.standing.level)

@@ -59,7 +59,6 @@ impl Engine {
     /// Returns the only policy and the store, if a check is one call to a store in memory: all
     /// callers have the policy's own quota, which is enforced, and nothing is held. The rows "memory"
     /// of the benchmark show what that saves.
-    #[inline]
     pub(crate) fn direct(&self, overrides: &SeenOverrides) -> Option<(&Compiled, &MemoryStore)> {
         match (&*self.policies, self.store.memory()) {
             ([policy], Some(memory))
@@ -76,7 +75,6 @@ impl Engine {
 
     /// Asks the store, unless an operator has banned the caller or no policy charges it: then
     /// `units` pass.
-    #[inline]
     pub(crate) fn ask(&self, operation: Operation, charges: &Charges<'_>, units: u64) -> Checked {
         if let Some(decision) = charges.decision_by_bans(operation) {
             return Checked::Now(Ok(decision));

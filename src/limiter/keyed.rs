@@ -29,7 +29,6 @@ impl Engine {
     }
 
     /// Decides and counts a check, if that is one call to a store in memory.
-    #[inline]
     pub(super) fn decide_directly(&self, key: &Key) -> Option<Decision> {
         let overrides = self.store.overrides();
         if overrides.lists(self.lists.as_ref()).is_some() {

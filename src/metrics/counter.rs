@@ -55,7 +55,6 @@ impl Counters {
     }
 
     /// Adds in a thread that counts here for the first time, or in one without a number.
-    #[cold]
     fn add_first(&self, line: usize, place: usize) {
         if let Some(own) = self.own.get(own_number()) {
             let shard = own.get_or_init(|| new_shard(self.shared.len()));

@@ -44,7 +44,6 @@ impl RequestResult {
 
     /// Returns what a decision makes of a request. A denial is counted by the reason that its response
     /// has.
-    #[inline]
     pub(super) fn of(decision: &Decision) -> Self {
         match decision.denial_reason() {
             Some(reason) => Self::of_denial(reason),

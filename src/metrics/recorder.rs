@@ -281,7 +281,6 @@ impl Recorder {
 }
 
 impl PolicyCounters {
-    #[inline]
     fn add(&self, place: usize) {
         self.counters.add(0, place);
     }

@@ -36,7 +36,6 @@ pub(super) enum Next {
 
 impl Settings {
     /// Decides a request, as far as the store answers at once.
-    #[inline]
     pub(super) fn decide(
         self: &Arc<Self>,
         overrides: &SeenOverrides,
@@ -89,7 +88,6 @@ impl Settings {
 
     /// Decides a request from one bucket in memory. It copies nothing of the request: the copies
     /// would take longer than the decision.
-    #[inline]
     fn decide_directly(
         self: &Arc<Self>,
         rule: Rule<'_>,
@@ -126,7 +124,6 @@ impl Settings {
 
     /// Returns the only policy and the store, if a request is decided by one call to a store in
     /// memory.
-    #[inline]
     fn direct(&self, overrides: &SeenOverrides) -> Option<(Rule<'_>, &MemoryStore)> {
         if !self.is_plain {
             return None;
@@ -138,7 +135,6 @@ impl Settings {
 
     /// Adds a charge for each policy that applies to a request and is not `exempt`. `charges` is the
     /// caller's, as lists that are returned would be copied. `unchecked`: see [`Rule::charge`].
-    #[inline]
     pub(super) fn charge<'a>(
         &'a self,
         head: &RequestHead<'_>,
@@ -151,7 +147,8 @@ impl Settings {
             return Ok(());
         }
         for rule in self.rules() {
-            if !exempt.contains(&&rule.policy.name) {
+            let is_exempt = exempt.iter().any(|name| **name == rule.policy.name);
+            if !is_exempt {
                 rule.charge(&self.engine, head, overrides, charges, &mut unchecked)?;
             }
         }
@@ -160,7 +157,6 @@ impl Settings {
 
     /// Whether a request may have to wait for more than the store's answer, or what it
     /// takes must be refunded.
-    #[inline]
     fn may_wait(&self, charges: &Charges<'_>) -> bool {
         let is_held = |charge: &Charge<'_>| {
             charge.demand.quota.is_concurrency() || charge.demand.quota.paces()

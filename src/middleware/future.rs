@@ -81,7 +81,6 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    #[inline(always)]
     pub(super) fn new(
         decision: Decision,
         extensions: Extensions,
@@ -128,7 +127,6 @@ where
     }
 
     /// Waits for the inner service.
-    #[inline(always)]
     pub(super) const fn calling(
         future: S::Future,
         admitted: Admitted,

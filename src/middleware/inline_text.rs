@@ -39,7 +39,6 @@ impl InlineText {
         Some(HeaderValue::from_bytes(text).expect("names and numbers are printable ASCII"))
     }
 
-    #[inline]
     pub(super) fn push(&mut self, text: &str) -> &mut Self {
         let is_inline = self.heap.is_empty();
         if !is_inline || self.inline.try_extend_from_slice(text.as_bytes()).is_err() {
@@ -55,6 +54,7 @@ impl InlineText {
         self.heap.extend_from_slice(text.as_bytes());
     }
 
+    #[inline]
     pub(super) fn push_number(&mut self, number: u64) -> &mut Self {
         self.push(itoa::Buffer::new().format(number.min(MAX_INTEGER)))
     }

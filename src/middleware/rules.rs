@@ -132,16 +132,19 @@ impl<'a> Rule<'a> {
         if !readers.applies(head) {
             return Ok(());
         }
-        let key = match self.charged_key(head) {
-            Ok(Some(key)) => key,
-            Ok(None) => return Ok(()),
-            Err(missing) if policy.is_enforced_for(&Key::missing(), enforcement) => {
-                return Err(missing);
-            }
-            Err(missing) => {
-                unchecked(&policy.name, Some(&missing.1));
-                return Ok(());
-            }
+        let key = match readers.key.0.extract(head) {
+            Ok(key) => key,
+            Err(error) => match self.key_in_place_of(error) {
+                Ok(Some(key)) => key,
+                Ok(None) => return Ok(()),
+                Err(missing) if policy.is_enforced_for(&Key::missing(), enforcement) => {
+                    return Err(missing);
+                }
+                Err(missing) => {
+                    unchecked(&policy.name, Some(&missing.1));
+                    return Ok(());
+                }
+            },
         };
         let demand = |quota: Option<&_>| match self.chosen_demand(head, quota) {
             Some(demand) => Cow::Owned(demand),

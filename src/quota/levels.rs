@@ -67,7 +67,6 @@ impl Quota {
 
     /// Returns whether less than a fifth of the capacity is left at this level. It compares levels, as
     /// it is asked for each request: units would need a division.
-    #[inline]
     pub(crate) fn is_nearly_used(&self, level: u64) -> bool {
         each!(self, rule => {
             let left = rule.capacity().saturating_sub(rule.counted(level));

@@ -11,7 +11,7 @@ use crate::{
     decision::PolicyOutcome,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext, Reading},
+        arithmetic::{Arithmetic, Change, HoldReading, ReadContext, Reading},
         each,
         hold::{Held, HoldDemand, next_number},
     },
@@ -193,15 +193,15 @@ pub(crate) fn change_all<'a>(
 ) -> u64 {
     let mut fitting = u64::MAX;
     for ((demand, offset_ms), bucket) in charges.clone().zip(&mut *buckets) {
-        let (reading, fits) = each!(demand.quota, rule => {
+        each!(demand.quota, rule => {
             let at = demand.at(rule, operation, now_us, offset_ms);
-            match &demand.hold {
+            let (reading, fits) = match &demand.hold {
                 None => read(rule, operation, demand, bucket, &at, None),
                 Some(hold) => read_held(rule, operation, (demand, hold), bucket, &at),
-            }
+            };
+            fitting = fitting.min(fits).min(most_fitting(operation, demand));
+            readings.push(reading);
         });
-        fitting = fitting.min(fits).min(most_fitting(operation, demand));
-        readings.push(reading);
     }
     for (((demand, offset_ms), bucket), reading) in charges.zip(buckets).zip(readings) {
         each!(demand.quota, rule => {
@@ -249,21 +249,16 @@ fn read(
     at: &ReadContext<'_>,
     hold: Option<HoldReading>,
 ) -> (Reading, u64) {
-    let mut reading = Reading {
-        standing: BucketState::default(),
-        hold,
-    };
-    let taken_beside = reading.held(rule.unit());
+    let taken_beside = hold.map_or(0, |hold| hold.held.saturating_mul(rule.unit()));
     let at = &at.beside(taken_beside);
-    reading.standing = bucket.read(|stored| rule.read(stored, at));
-    let standing = &reading.standing;
+    let standing = bucket.read(|stored| rule.read(stored, at));
     let fits = match operation {
         Operation::Take | Operation::Peek => {
             let wanted = demand.level.saturating_add(taken_beside);
-            u64::from(rule.fits(standing, wanted, demand.overdraft))
+            u64::from(rule.fits(&standing, wanted, demand.overdraft))
         }
         Operation::TakeUpTo if demand.quota.penalty().is_some() => {
-            u64::from(rule.fits(standing, 0, 0)) * u64::MAX
+            u64::from(rule.fits(&standing, 0, 0)) * u64::MAX
         }
         Operation::TakeUpTo => match taken_beside {
             0 => rule.units_that_fit(standing.level),
@@ -274,7 +269,7 @@ fn read(
         },
         _ => 1,
     };
-    (reading, fits)
+    (Reading { standing, hold }, fits)
 }
 
 #[inline(always)]

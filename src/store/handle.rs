@@ -106,7 +106,6 @@ impl StoreHandle {
     /// if the store can. A request waits only for the answer of the enforced policies. No shadow
     /// policy changes that answer, and the fallback does not decide for shadow policies. At least
     /// one of the lists has a charge.
-    #[inline]
     pub(crate) fn check_with_shadows(
         &self,
         operation: Operation,
@@ -165,7 +164,6 @@ impl StoreHandle {
 
     /// Returns the quota that a control document has for a caller of a policy, and the decision if the
     /// document bans it.
-    #[inline]
     pub(crate) fn find_override<'a>(
         &self,
         policy: &Compiled,

@@ -27,7 +27,6 @@ struct Owned;
 
 /// Returns the number of this thread, or a higher one than all numbers if it has none, or did not
 /// [ask](own_number) yet.
-#[inline]
 pub(crate) fn known_number() -> usize {
     NUMBER.get()
 }

@@ -13,7 +13,6 @@ use crate::{
 
 /// Writes both fields. `policy`: the value of the first field, if it is known. `with_shadows`:
 /// whether shadow policies are listed behind the others.
-#[inline]
 pub(super) fn write(
     decision: &Decision,
     policy: Option<&HeaderValue>,

@@ -91,7 +91,6 @@ impl Fields {
     }
 
     /// Removes what clients do not see.
-    #[inline]
     pub(super) fn hide(&self, headers: &mut HeaderMap) {
         for name in &self.hidden {
             headers.remove(name);
@@ -109,7 +108,6 @@ impl Fields {
     }
 
     /// Writes the fields of a decision.
-    #[inline]
     pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap, existing: SetBy) {
         let policy = self.constant_policy(decision);
         match self.format {
@@ -121,7 +119,6 @@ impl Fields {
     }
 
     /// Returns `RateLimit-Policy`, if it is the same for each decision like this one.
-    #[inline]
     fn constant_policy(&self, decision: &Decision) -> Option<&HeaderValue> {
         // A decision on a store failure lists no policy. Its field has all that may apply.
         let is_constant = decision.source() == Source::StoreFailure

@@ -192,10 +192,19 @@ impl ClientIp {
     /// Returns an error if the request carries no peer address.
     pub fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         let peer = peer_address(head)?;
-        let Some(logged) = &self.logged else {
-            return Ok(peer);
-        };
-        let [logged_peer, logged_header] = &**logged;
+        Ok(match &self.logged {
+            None => peer,
+            Some(logged) => self.behind_proxies(head, peer, logged),
+        })
+    }
+
+    fn behind_proxies(
+        &self,
+        head: &RequestHead<'_>,
+        peer: IpAddr,
+        logged: &[OnceLock<()>; 2],
+    ) -> IpAddr {
+        let [logged_peer, logged_header] = logged;
         // A client that connects directly ends the search at once.
         if !self.is_trusted(peer) {
             // All clients of a proxy that is not trusted share one key.
@@ -206,7 +215,7 @@ impl ClientIp {
             {
                 telemetry::untrusted_proxy(peer, &self.header);
             }
-            return Ok(peer);
+            return peer;
         }
         let lines = head.headers().get_all(&self.header);
         let is_forwarded = self.header == FORWARDED;
@@ -223,7 +232,7 @@ impl ClientIp {
         if hop == peer && logged_header.get().is_none() && head.is_sent() {
             self.look_for_another_header(head, peer, logged_header);
         }
-        Ok(hop)
+        hop
     }
 
     /// Logs a trusted proxy that writes another header: all its clients share one key, too.
@@ -276,17 +285,17 @@ impl AddressReader for ClientIp {
 
 fn peer_address(head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
     let extensions = head.extensions();
-    let ours = extensions.get::<PeerAddr>().map(|peer| peer.0);
+    let peer = extensions.get::<PeerAddr>().map(|peer| &peer.0);
     #[cfg(feature = "axum")]
-    let ours = ours.or_else(|| {
+    let peer = peer.or_else(|| {
         use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
 
         let real = extensions.get::<ConnectInfo<SocketAddr>>();
         let mock = || extensions.get::<MockConnectInfo<SocketAddr>>();
-        real.map(|info| info.0)
-            .or_else(|| mock().map(|info| info.0))
+        real.map(|info| &info.0)
+            .or_else(|| mock().map(|info| &info.0))
     });
-    ours.map(|address| address.ip().to_canonical())
+    peer.map(|address| address.ip().to_canonical())
         .ok_or(KeyError::misconfigured(NO_PEER))
 }
 

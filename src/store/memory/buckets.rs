@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    fmt, slice,
+    fmt, mem, slice,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -84,7 +84,7 @@ impl Buckets {
         } else {
             let mut bucket = BucketWords::default();
             let taken = charge.take(now_us, &mut bucket);
-            shard.insert(id, bucket);
+            shard.insert(id, &mut bucket);
             taken
         };
         // The decision is made when other checks no longer wait for the bucket.
@@ -94,7 +94,6 @@ impl Buckets {
     }
 
     /// Decides any check: of several policies, of one that meets a full shard, or a refund.
-    #[expect(clippy::expect_used, reason = "each charge has a place")]
     fn check_all(&self, check: &Check<'_>) -> Decision {
         let mut places = SmallVec::<[Place; INLINE_CHARGES]>::new();
         for charge in check.charges() {
@@ -103,14 +102,11 @@ impl Buckets {
         let mut shards = self.lock(&mut places);
         let now_us = clock::read(&*self.clock);
         let mut buckets = SmallVec::<[BucketWords; INLINE_CHARGES]>::new();
-        for (number, charge) in check.charges().iter().enumerate() {
-            let (before, rest) = places.split_at_mut(number);
-            let place = rest.first_mut().expect("each charge has a place");
+        for (number, (charge, place)) in check.charges().iter().zip(&mut places).enumerate() {
             let shard = locked_shard(&mut shards, place.lock);
             shard.begin(now_us);
-            // The buckets of the charges before it may be new, and not inserted yet.
-            let coming = before.iter().filter(|other| other.lock == place.lock);
-            let is_full = shard.is_full_with(coming.count());
+            // The buckets of the charges before it may be new ones of this shard, not inserted yet.
+            let is_full = shard.is_full_with(number);
             buckets.push(self.open(check.operation(), charge, place, is_full, now_us, shard));
         }
         let has_own = |place: &Place| matches!(place.storage, Storage::Own);
@@ -126,13 +122,13 @@ impl Buckets {
         let check = Check::new(check.operation(), &charges);
         let mut readings = Readings::new();
         let fitting = check.change(now_us, &mut buckets, &mut readings);
-        for ((mut bucket, place), charge) in buckets.drain(..).zip(places.drain(..)).zip(&*charges)
-        {
+        for ((bucket, place), charge) in buckets.iter_mut().zip(places.drain(..)).zip(&*charges) {
             let shard = locked_shard(&mut shards, place.lock);
             match place.storage {
                 Storage::Own => shard.put(place.id, bucket),
                 Storage::Cells(cells) => {
                     let held = bucket.held.take();
+                    let bucket = mem::take(bucket);
                     cells.close(check.operation(), charge, now_us, bucket, shard);
                     if charge.demand.hold.is_some() && check.operation() != Operation::Peek {
                         shard.put_held(place.id, held);

@@ -140,8 +140,8 @@ fn all(bucket: &mut BucketWords) -> Option<State> {
 
 impl Entry {
     /// Returns `None` if there is nothing to keep.
-    pub(super) fn new(id: BucketId, mut bucket: BucketWords) -> Option<Self> {
-        let words = Words::new(all(&mut bucket)?, bucket.drained_at_us?);
+    pub(super) fn new(id: BucketId, bucket: &mut BucketWords) -> Option<Self> {
+        let words = Words::new(all(bucket)?, bucket.drained_at_us?);
         Some(Self { id, words })
     }
 
@@ -180,13 +180,13 @@ impl Entry {
 
     /// Puts words back that were [taken](Self::take_words) out. If they are not new, the
     /// entry is as it was.
-    pub(super) fn put(&mut self, mut bucket: BucketWords) {
+    pub(super) fn put(&mut self, bucket: &mut BucketWords) {
         match (bucket.drained_at_us, &mut self.words) {
             (Some(drained_at_us), words) => {
-                *words = Words::new(all(&mut bucket).unwrap_or_default(), drained_at_us);
+                *words = Words::new(all(bucket).unwrap_or_default(), drained_at_us);
             }
             (None, Words::Many(many)) if !many.is_held() => {
-                many.state = bucket.state.unwrap_or_default();
+                many.state = bucket.state.take().unwrap_or_default();
             }
             (None, _) => {}
         }

@@ -104,7 +104,7 @@ impl Shard {
         self.find_mut(id).map(Entry::take_words).unwrap_or_default()
     }
 
-    pub(super) fn put(&mut self, id: BucketId, bucket: BucketWords) {
+    pub(super) fn put(&mut self, id: BucketId, bucket: &mut BucketWords) {
         match self.find_mut(id) {
             Some(entry) => entry.put(bucket),
             None => self.insert(id, bucket),
@@ -117,16 +117,16 @@ impl Shard {
             self.remove(id);
             return;
         };
-        let bucket = BucketWords {
+        let mut bucket = BucketWords {
             state: None,
             drained_at_us: Some(held.ends_us()),
             held: Some(held),
         };
-        self.put(id, bucket);
+        self.put(id, &mut bucket);
     }
 
     /// Adds a bucket that is not there yet, unless there is nothing to keep.
-    pub(super) fn insert(&mut self, id: BucketId, bucket: BucketWords) {
+    pub(super) fn insert(&mut self, id: BucketId, bucket: &mut BucketWords) {
         let Some(entry) = Entry::new(id, bucket) else {
             return;
         };

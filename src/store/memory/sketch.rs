@@ -83,7 +83,7 @@ impl Cells {
             } else if is_written {
                 charge.raise_to(operation, now_us, &mut words, &bucket);
             }
-            shard.put(id, words);
+            shard.put(id, &mut words);
         }
     }
 }

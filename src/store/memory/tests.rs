@@ -33,7 +33,7 @@ fn words(bucket: &BucketWords) -> Option<&[u64]> {
 #[test]
 fn an_entry_returns_the_words_that_were_put_in() {
     let numbers = [0, 1, 999, 1 << 53, 1 << 60, u64::MAX / 1_000, u64::MAX];
-    let mut entry = Entry::new(2, bucket(&[1], 1)).expect("something to keep");
+    let mut entry = Entry::new(2, &mut bucket(&[1], 1)).expect("something to keep");
     for first in numbers {
         for second in numbers {
             for drained_at_us in numbers.into_iter().chain([second.saturating_mul(1_000)]) {
@@ -43,13 +43,13 @@ fn an_entry_returns_the_words_that_were_put_in() {
                     &[first, second, 7],
                     &[first, second, 7, 8, 9],
                 ] {
-                    entry.put(bucket(state, drained_at_us));
-                    let taken = entry.take_words();
+                    entry.put(&mut bucket(state, drained_at_us));
+                    let mut taken = entry.take_words();
                     assert_eq!(words(&taken), Some(state));
                     // Put back unchanged.
-                    entry.put(taken);
+                    entry.put(&mut taken);
                     assert_eq!(words(&entry.take_words()), Some(state));
-                    entry.put(bucket(state, drained_at_us));
+                    entry.put(&mut bucket(state, drained_at_us));
                     // All instants that no clock reaches are the same.
                     let never = 1 << 60;
                     assert_eq!(entry.drained_at_us().min(never), drained_at_us.min(never));
@@ -64,7 +64,7 @@ type Model = BTreeMap<BucketId, (Vec<u64>, u64)>;
 
 /// Looks at one bucket, which may be missing only if it is drained.
 fn assert_holds_one(shard: &mut Shard, model: &mut Model, id: BucketId, now_us: u64) {
-    let bucket = shard.take(id);
+    let mut bucket = shard.take(id);
     match (words(&bucket), model.get(&id)) {
         (None, Some((_, drained_at_us))) => {
             assert!(*drained_at_us <= now_us, "{id:x} was forgotten");
@@ -72,7 +72,7 @@ fn assert_holds_one(shard: &mut Shard, model: &mut Model, id: BucketId, now_us: 
         }
         (found, known) => assert_eq!(found, known.map(|(stored, _)| &stored[..]), "{id:x}"),
     }
-    shard.put(id, bucket);
+    shard.put(id, &mut bucket);
 }
 
 fn assert_holds_all(shard: &mut Shard, model: &mut Model, now_us: u64) {
@@ -112,7 +112,7 @@ fn a_shard_holds_the_same_buckets_as_a_map() {
                 let lives_us = if is_rising { 40_000 } else { 100 };
                 let drained_at_us = now_us + random.below(lives_us);
                 shard.take(id);
-                shard.put(id, bucket(&stored, drained_at_us));
+                shard.put(id, &mut bucket(&stored, drained_at_us));
                 model.insert(id, (stored, drained_at_us));
                 known.push(id);
             }
@@ -140,11 +140,11 @@ fn a_shard_counts_callers_without_cells() {
         .map(|_| super::entry::cell_id(random.next()))
         .collect();
     for &cell in &cells {
-        shard.put(cell, bucket(&[1], 10_000_000));
+        shard.put(cell, &mut bucket(&[1], 10_000_000));
     }
     for _ in 0..200 {
         assert!(!shard.is_full_with(0));
-        shard.put(random.id(), bucket(&[1], 20_000_000));
+        shard.put(random.id(), &mut bucket(&[1], 20_000_000));
     }
     assert!(shard.is_full_with(0));
     for cell in &cells[..50] {
@@ -167,7 +167,7 @@ fn a_full_shard_is_swept_after_50_ms_or_1_us_for_each_entry() {
         let mut shard = Shard::new(capacity);
         shard.begin(1);
         for _ in 0..capacity {
-            shard.put(random.id(), bucket(&[1], 10));
+            shard.put(random.id(), &mut bucket(&[1], 10));
         }
         shard.begin(interval_us);
         assert_eq!(shard.len(), capacity);
@@ -181,13 +181,13 @@ fn a_clock_set_back_delays_a_sweep_by_one_interval() {
     let mut random = Random(7);
     let mut shard = Shard::new(usize::MAX);
     shard.begin(1);
-    shard.put(random.id(), bucket(&[1], 1_000_000_000));
+    shard.put(random.id(), &mut bucket(&[1], 1_000_000_000));
     // Swept at the later instant, then set back.
     for now_us in [900_000_000, 1_000] {
         shard.begin(now_us);
         assert_eq!(shard.len(), 1);
     }
-    shard.put(random.id(), bucket(&[1], 10));
+    shard.put(random.id(), &mut bucket(&[1], 10));
     for (now_us, len) in [(4_900_000, 2), (5_100_000, 1)] {
         shard.begin(now_us);
         assert_eq!(shard.len(), len);
