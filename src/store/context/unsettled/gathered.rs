@@ -6,8 +6,10 @@
 
 use std::{
     collections::HashMap,
+    future::poll_fn,
     mem,
     sync::{Arc, Mutex},
+    task::Poll,
     time::Duration,
 };
 
@@ -80,11 +82,24 @@ impl Gathered {
     }
 }
 
-/// Sends settlements, each on its own.
+/// Sends settlements, and waits for their answers in one task. A task for each kept all other tasks
+/// waiting, also those of connections: the row "held, then released, 256 in flight" lost a quarter.
 fn send(mut groups: Vec<Group>) {
+    let Some(first) = groups.first().map(|group| Arc::clone(&group.first)) else {
+        return;
+    };
     // Holds that one call has taken have the same demand, which a call sends once.
     groups.sort_by_key(|group| group.generation);
-    groups.into_iter().for_each(Group::send_alone);
+    let unanswered = groups.into_iter().filter_map(Group::send);
+    let mut unanswered: Vec<_> = unanswered.map(Box::pin).collect();
+    // The replies to one call come together, so few polls find none.
+    first.spawn_somewhere(poll_fn(move |cx| {
+        unanswered.retain_mut(|answer| answer.as_mut().poll(cx).is_pending());
+        match unanswered.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }));
 }
 
 /// Settlements of the units that requests hold of one bucket in one generation, to be sent. They
@@ -130,14 +145,21 @@ impl Group {
         self.of.append(&mut other.of);
     }
 
-    /// Sends it now, as the store may answer at once.
     pub(super) fn send_alone(self) {
+        let first = Arc::clone(&self.first);
+        if let Some(unanswered) = self.send() {
+            first.spawn_somewhere(unanswered);
+        }
+    }
+
+    /// Sends it now, as the store may answer at once. If it does not, returns the wait for its answer.
+    fn send(self) -> Option<impl Future<Output = ()>> {
         match self.ask() {
-            Answer::Now(Ok(decision)) => drop(self.answered(decision)),
-            answer => {
-                let first = Arc::clone(&self.first);
-                first.spawn_somewhere(self.wait_for(answer));
+            Answer::Now(Ok(decision)) => {
+                drop(self.answered(decision));
+                None
             }
+            answer => Some(self.wait_for(answer)),
         }
     }
 
