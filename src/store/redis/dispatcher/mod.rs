@@ -49,9 +49,6 @@ use crate::{
     util::{detach::run_on, lock::lock},
 };
 
-/// The most checks in flight of which each is sent directly. All direct calls but the first take the
-/// place of a worker. One worker stays, because the callers of direct calls may not poll them.
-const MAX_DIRECT: usize = 4;
 /// Calls beyond those that keep the server busy, which only distance justifies, are sent
 /// at this pace.
 const PACE: Duration = Duration::from_millis(1);
@@ -184,14 +181,18 @@ impl Dispatcher {
         answered.map_err(|error| self.server.with_server(error))
     }
 
-    /// Returns whether a check is sent directly: if few are in flight, and no call is under way, or
-    /// none waits and `MIN_CHECKS` calls in a row would end by the deadline.
+    /// Returns whether a check is sent directly: if no call is under way, or if no check waits and
+    /// `MIN_CHECKS` calls in a row would end by the deadline.
+    ///
+    /// All direct calls but the first take the place of a worker. One worker stays, because the callers
+    /// of direct calls may not poll them. With direct calls only below 5 checks in flight, the row
+    /// "growth: Redis, 16 in flight" lost 18 %.
     fn goes_directly(&self, request: &ScriptRequest, deadline: Instant) -> bool {
         // If its caller leaves, a direct call continues in the workers' runtime. So its timers must be
         // of that runtime: those of another one may stand still.
         let is_here =
             || Handle::try_current().is_ok_and(|here| here.id() == self.server.shared.runtime.id());
-        if request.is_refund() || self.in_flight() > MAX_DIRECT || !is_here() {
+        if request.is_refund() || self.in_flight() >= MIN_CHECKS || !is_here() {
             return false;
         }
         let state = self.state();
