@@ -70,10 +70,7 @@ impl Decision {
         let is_impossible = each.iter().any(PolicyDecision::is_impossible);
         let wants = |policy: &PolicyDecision| policy.cost > 0 || policy.is_denied();
         let verdict = Verdict::of(operation, fitting, is_impossible, each.iter().any(wants));
-        Self {
-            policies,
-            ..Self::without_policies(verdict, Source::Store, 0)
-        }
+        Self::of(policies, verdict, Source::Store)
     }
 
     /// Puts the decisions about settlements together, each of one policy.
@@ -95,8 +92,8 @@ impl Decision {
     /// Creates the decision for a caller on a list. `units`: how many pass.
     pub(crate) fn by_list(list: List, units: u64) -> Self {
         match list {
-            List::Allow => Self::without_policies(Verdict::Allowed, Source::List, units),
-            List::Deny => Self::without_policies(Verdict::Denied, Source::List, 0),
+            List::Allow => Self::of(Policies::None(units), Verdict::Allowed, Source::List),
+            List::Deny => Self::of(Policies::None(0), Verdict::Denied, Source::List),
         }
     }
 
@@ -110,7 +107,7 @@ impl Decision {
 
     /// Creates the decision for a check of these units that no enforced policy limits.
     pub(crate) fn unlimited(units: u64) -> Self {
-        Self::without_policies(Verdict::Allowed, Source::Store, units)
+        Self::of(Policies::None(units), Verdict::Allowed, Source::Store)
     }
 
     /// Sets the outcomes of shadow policies, if there are any.
@@ -128,15 +125,15 @@ impl Decision {
 
     /// Creates a decision by configuration, because the store failed.
     pub(crate) const fn on_store_failure(verdict: Verdict) -> Self {
-        Self::without_policies(verdict, Source::StoreFailure, 0)
+        Self::of(Policies::None(0), verdict, Source::StoreFailure)
     }
 
-    const fn without_policies(verdict: Verdict, source: Source, units: u64) -> Self {
+    const fn of(policies: Policies, verdict: Verdict, source: Source) -> Self {
         Self {
             verdict,
             source,
             is_lost: false,
-            policies: Policies::None(units),
+            policies,
             shadows: None,
         }
     }
@@ -160,7 +157,11 @@ impl Decision {
     pub(crate) fn unchecked(units: u64, is_lost: bool) -> Self {
         Self {
             is_lost,
-            ..Self::without_policies(Verdict::Allowed, Source::StoreFailure, units)
+            ..Self::of(
+                Policies::None(units),
+                Verdict::Allowed,
+                Source::StoreFailure,
+            )
         }
     }
 

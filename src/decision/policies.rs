@@ -49,7 +49,7 @@ impl FromIterator<PolicyDecision> for Policies {
     fn from_iter<T: IntoIterator<Item = PolicyDecision>>(policies: T) -> Self {
         let mut policies = policies.into_iter();
         match policies.size_hint() {
-            (_, Some(0 | 1)) => policies.next().map_or(Self::None(0), Self::One),
+            (_, Some(0 | 1)) => policies.next().map_or_else(|| Self::None(0), Self::One),
             _ => Self::Many(policies.collect()),
         }
     }
