@@ -67,7 +67,7 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
         id: 0,
         request: Arc::new(request),
         deadline,
-        answer: sender,
+        answer: Some(sender),
         answers_before: 0,
         room: dispatcher.admit(false).expect("room"),
     });

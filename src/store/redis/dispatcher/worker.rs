@@ -6,11 +6,12 @@
 //! In a cluster, a call may only hold keys of one slot. A worker then sends the checks that it
 //! takes in several calls at once, and waits for all of them.
 
-use std::{future::poll_fn, mem, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use tokio::{
+    sync::oneshot,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{Dispatcher, Job};
@@ -127,7 +128,10 @@ impl Worker {
             let is_late = match self.of_refunds {
                 // Refunds are sent whether their callers wait or not.
                 true => job.deadline + REFUND_TIME <= now,
-                false => job.answer.is_closed() || job.deadline <= now,
+                false => {
+                    let caller = job.answer.as_ref();
+                    caller.is_none_or(oneshot::Sender::is_closed) || job.deadline <= now
+                }
             };
             if is_late {
                 dropped.push(job);
@@ -200,24 +204,36 @@ async fn yield_to_ready_tasks() {
 }
 
 /// Sends checks of one slot in one call, and answers all callers, whatever the outcome.
-async fn send_batch(server: &Server, jobs: Vec<Job>) {
+async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
     let is_refund = jobs.iter().any(|job| job.request.is_refund());
     // A settlement ends with its call. The callers of other refunds have left by their deadlines.
     let waiting = jobs
         .iter()
         .filter(|job| !is_refund || job.request.operation == Operation::Settle);
     let least = Instant::now() + server.shared.timeout * if is_refund { 2 } else { 0 };
-    let deadline = waiting.fold(least, |latest, job| latest.max(job.deadline));
-    let reply = {
-        // Equal checks in a row are sent as one.
-        let mut checks: Vec<Repeated<'_>> = Vec::with_capacity(jobs.len());
-        for job in &jobs {
-            let last = checks.last_mut();
-            if !last.is_some_and(|last| last.merge(&job.request)) {
-                checks.push(Repeated::once(&job.request));
-            }
+    let last = waiting.fold(least, |latest, job| latest.max(job.deadline));
+    let requests: Vec<_> = jobs.iter().map(|job| Arc::clone(&job.request)).collect();
+    // Equal checks in a row are sent as one.
+    let mut checks: Vec<Repeated<'_>> = Vec::with_capacity(jobs.len());
+    for request in &requests {
+        let previous = checks.last_mut();
+        if !previous.is_some_and(|previous| previous.merge(request)) {
+            checks.push(Repeated::once(request));
         }
-        server.eval(&checks, SendMode::Batched, deadline).await
+    }
+    let mut call = pin!(server.eval(&checks, SendMode::Batched, last));
+    let reply = loop {
+        let waiting = jobs.iter().filter(|job| job.answer.is_some());
+        let next = waiting.map(|job| job.deadline).min();
+        let Some(next) = next.filter(|next| *next < last && !is_refund) else {
+            break call.await;
+        };
+        if let Ok(reply) = timeout_at(next, call.as_mut()).await {
+            break reply;
+        }
+        for job in jobs.iter_mut().filter(|job| job.deadline <= next) {
+            job.send(Err(server.unanswered(job.deadline)));
+        }
     };
     let results = reply.unwrap_or_else(|error| jobs.iter().map(|_| Err(error.clone())).collect());
     for (job, result) in jobs.into_iter().zip(results) {
