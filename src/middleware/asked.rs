@@ -84,6 +84,10 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
+        // Asked first, because what `take` returns is moved even if it is `None`.
+        if self.wait.is_none() || self.charges.is_none() {
+            return;
+        }
         // The drop of an admission refunds what it takes.
         let (Some(Wait::Answer(answer)), Some(charges)) = (self.wait.take(), self.charges.take())
         else {

@@ -7,10 +7,10 @@
 //! `count`, and that of any other caller is at most `floor`. As each unit raises one count by
 //! one, `floor` is at most the total divided by the number of entries.
 
-use std::{collections::HashMap, time::UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use super::{DeniedCaller, recent::time, top::Offender};
-use crate::{Fingerprint, Key};
+use crate::{Fingerprint, Key, util::hash::HashedMap};
 
 /// The most callers that are listed.
 pub(super) const ENTRIES: usize = 128;
@@ -18,7 +18,7 @@ pub(super) const ENTRIES: usize = 128;
 /// The callers with the most counts, by an id: a hash that no client can predict.
 #[derive(Debug, Default)]
 pub(super) struct SpaceSaving {
-    pub(super) entries: HashMap<u64, Known>,
+    pub(super) entries: HashedMap<u64, Known>,
     /// The most that a caller without an entry can have been counted. No count is lower.
     pub(super) floor: u64,
     /// All counts together.

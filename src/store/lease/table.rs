@@ -1,7 +1,6 @@
 //! The callers of one store.
 
 use std::{
-    collections::HashMap,
     fmt, mem,
     sync::{Mutex, MutexGuard},
 };
@@ -10,7 +9,11 @@ use tokio::{runtime::Handle, sync::Notify};
 
 use super::entry::{Entry, Grant, RoundTrip};
 use crate::{
-    Decision, StoreError, charge::Charge, clock, store::process::ProcessContext, util::lock::lock,
+    Decision, StoreError,
+    charge::Charge,
+    clock,
+    store::process::ProcessContext,
+    util::{hash::HashedMap, lock::lock},
 };
 
 /// The callers with leases: at most 4,096 at a time. Beyond that, the server decides the checks of
@@ -25,9 +28,9 @@ pub(crate) struct Leases {
 
 #[derive(Default)]
 struct Table {
-    entries: HashMap<Id, Entry>,
+    entries: HashedMap<Id, Entry>,
     /// How many resets of a bucket are under way. Meanwhile no round trip of it begins.
-    resets: HashMap<Id, u32>,
+    resets: HashedMap<Id, u32>,
     /// Whether a task sweeps the entries.
     is_swept: bool,
     is_closed: bool,

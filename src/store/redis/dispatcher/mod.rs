@@ -316,13 +316,13 @@ impl Dispatcher {
         }
         let calls = workers + self.direct();
         let latency = self.server.latency();
-        let now = Instant::now();
-        let is_overloaded = latency.is_overloaded_for(deadline.saturating_duration_since(now));
+        let is_overloaded =
+            || latency.is_overloaded_for(deadline.saturating_duration_since(Instant::now()));
         if *workers < self.workers && calls <= self.workers {
-            return (jobs.len() >= MIN_CHECKS || !is_overloaded).then_some(Duration::ZERO);
+            return (jobs.len() >= MIN_CHECKS || !is_overloaded()).then_some(Duration::ZERO);
         }
-        let is_far = !state.is_paced && calls < latency.max_calls && !is_overloaded;
-        is_far.then(|| PACE.saturating_sub(now - state.taken_at))
+        let is_far = !state.is_paced && calls < latency.max_calls && !is_overloaded();
+        is_far.then(|| PACE.saturating_sub(state.taken_at.elapsed()))
     }
 
     fn needs_refund_worker(&self, state: &State) -> bool {
