@@ -81,6 +81,8 @@ struct State {
     is_paced: bool,
     /// When the last batch of checks was taken.
     taken_at: Instant,
+    /// The latest deadline of all checks that were queued.
+    latest: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -145,6 +147,7 @@ impl Dispatcher {
                 next_id: 0,
                 is_paced: false,
                 taken_at: Instant::now(),
+                latest: Instant::now(),
             }),
             room: Arc::new(Semaphore::new(shared.max_in_flight)),
             direct: Arc::default(),
@@ -221,14 +224,15 @@ impl Dispatcher {
         room: Option<OwnedSemaphorePermit>,
         deadline: Instant,
     ) -> Result<CheckResult, StoreError> {
-        let is_timed = match request.operation {
-            // A settlement has a long deadline, and ends with its call.
-            Operation::Settle => false,
-            // A worker keeps the deadlines of checks: a timer for each cost the row "Redis: one hot
-            // caller" 10 %. But the worker's runtime may stand still, and not the caller's.
-            _ => request.is_refund() || !self.is_here(),
+        let (is_refund, operation) = (request.is_refund(), request.operation);
+        let (id, is_early, mut answer) = self.enqueue(request, room, deadline);
+        // A settlement has a long deadline, and ends with its call. A worker keeps the deadlines of
+        // checks: a timer for each cost the row "Redis: one hot caller" 10 %. But a check may be behind
+        // others with later deadlines, and the workers' runtime may stand still.
+        let is_timed = match is_refund {
+            true => operation != Operation::Settle,
+            false => is_early || !self.is_here(),
         };
-        let (id, mut answer) = self.enqueue(request, room, deadline);
         // The runtime of the workers is gone.
         let is_gone = |_| Err(StoreError::new(StoreErrorKind::Unavailable));
         if !is_timed {
@@ -262,19 +266,27 @@ impl Dispatcher {
         answered.unwrap_or_else(|_| Err(self.server.unanswered(deadline)))
     }
 
-    /// Returns the number of the job, and its answer.
+    /// Returns the number of the job, whether a queued check has a later deadline, and the answer.
     fn enqueue(
         self: &Arc<Self>,
         request: Arc<ScriptRequest>,
         room: Option<OwnedSemaphorePermit>,
         deadline: Instant,
-    ) -> (u64, oneshot::Receiver<Result<CheckResult, StoreError>>) {
+    ) -> (
+        u64,
+        bool,
+        oneshot::Receiver<Result<CheckResult, StoreError>>,
+    ) {
         let (sender, answer) = oneshot::channel();
         let is_refund = request.is_refund();
         let answers_before = self.server.answers();
         let mut state = self.state();
         let id = state.next_id;
         state.next_id += 1;
+        let is_early = deadline + TICK < state.latest;
+        if !is_refund {
+            state.latest = state.latest.max(deadline);
+        }
         state.queue(is_refund).jobs.push_back(Job {
             id,
             request,
@@ -284,7 +296,7 @@ impl Dispatcher {
             room,
         });
         self.start_worker(state, is_refund);
-        (id, answer)
+        (id, is_early, answer)
     }
 
     /// Starts a worker if a check or a refund waits for one, and one more call is of use.
