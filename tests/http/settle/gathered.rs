@@ -1,9 +1,6 @@
 //! Settlements that no caller waits for, on their way to a store far away.
 
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tower_throttle::testing::SimulatedRedis;
 
 use super::as_asked;
@@ -147,7 +144,8 @@ async fn a_server_at_its_limit_gets_each_settlement() {
                 let decision = ask(&layer, client + IN_FLIGHT * (asked % 50), 200).await;
                 assert_eq!(decision.source(), Source::Store);
                 asked += 1;
-                let tasks = Handle::current().metrics().num_alive_tasks();
+                let metrics = tokio::runtime::Handle::current().metrics();
+                let tasks = metrics.num_alive_tasks();
                 assert!(tasks < 300, "{tasks}: a task for each settlement");
             }
             asked
