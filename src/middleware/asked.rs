@@ -22,7 +22,9 @@ use crate::{
 #[allow(clippy::large_enum_variant)] // It is boxed with the request.
 pub(super) enum Wait {
     Answer(Undecided),
-    Admission(Admission),
+    /// Boxed, because a check is moved several times: with this and the charges in it, the row "Redis:
+    /// one hot caller" lost 14 %.
+    Admission(Box<Admission>),
 }
 
 /// The partition key of each policy that charges, if the layer sends them.
@@ -42,7 +44,7 @@ pub(super) struct Asked {
     /// Before the first poll, nothing was sent.
     is_polled: bool,
     /// What may hold units, if a policy of the layer settles.
-    charges: Option<Charges<'static>>,
+    charges: Option<Box<Charges<'static>>>,
     partition_keys: PartitionKeys,
 }
 
@@ -57,7 +59,7 @@ impl Asked {
             settings: Arc::clone(settings),
             wait: Some(wait),
             is_polled: false,
-            charges: settings.settles.then(|| charges.to_owned()),
+            charges: settings.settles.then(|| Box::new(charges.to_owned())),
             partition_keys,
         }
     }

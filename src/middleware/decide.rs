@@ -60,7 +60,7 @@ impl Settings {
         let wait = if self.may_wait(&charges) {
             let max_wait = self.wait.unwrap_or_default();
             let bound = WaitBound::AllButQueue;
-            Wait::Admission(self.engine.admission(&charges, max_wait, bound))
+            Wait::Admission(Box::new(self.engine.admission(&charges, max_wait, bound)))
         } else {
             match self.engine.ask(Operation::Take, &charges, 0) {
                 Checked::Later(undecided) => Wait::Answer(undecided),

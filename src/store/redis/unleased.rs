@@ -90,8 +90,8 @@ impl Unleased {
             Ok(room) => room,
             Err(error) => return Answer::Now(Err(error)),
         };
+        let request = Arc::new(request);
         self.later(async move {
-            let request = Arc::new(request);
             let found = dispatcher
                 .submit(Arc::clone(&request), room, deadline)
                 .await?;

@@ -238,7 +238,8 @@ impl Dispatcher {
         if !is_timed {
             return answer.await.unwrap_or_else(is_gone);
         }
-        match timeout_at(deadline + TICK, &mut answer).await {
+        // Boxed, because few checks have a timer.
+        match Box::pin(timeout_at(deadline + TICK, &mut answer)).await {
             Ok(answered) => answered.unwrap_or_else(is_gone),
             Err(_) => self.give_up(deadline, id, &mut answer),
         }
