@@ -225,7 +225,7 @@ impl HeldCharges {
 pub(crate) struct Takes(SmallVec<[Take; 1]>);
 
 /// What a caller keeps after its admission. It is released when it is dropped.
-pub(crate) type HeldPermits = SmallVec<[HeldPermit; 1]>;
+pub(crate) type HeldPermits = Vec<HeldPermit>;
 
 impl Takes {
     /// Returns the permits that are held after an answer to `held`.
@@ -235,7 +235,7 @@ impl Takes {
         answer: &Result<Decision, StoreError>,
         runtime: Option<&Handle>,
     ) -> HeldPermits {
-        let mut permits = HeldPermits::new();
+        let mut permits = HeldPermits::with_capacity(self.0.len());
         for take in self.0 {
             match answer {
                 Err(error) => take.failed(error, runtime),

@@ -83,7 +83,8 @@ where
         let extensions = settings.share(&decision, request.extensions_mut());
         let settling = Settling::new(settings, holds, &mut request);
         let future = inner.call(request);
-        let taken = Taken::new(HeldPermits::new(), settling);
+        // Most requests hold nothing. To make an empty `Taken` for them cost the rows "memory" 2 %.
+        let taken = settling.and_then(|settling| Taken::new(HeldPermits::new(), Some(settling)));
         let fields = settings.fields_under(&overrides);
         let admitted = Admitted::new(decision, extensions, fields, settings);
         ResponseFuture::calling(future, admitted, taken)
