@@ -145,10 +145,16 @@ impl Decision {
         self
     }
 
-    /// Marks where the decision comes from: a cached denial, or leased units.
+    /// Creates the decision to admit a check from leased units.
     #[cfg(feature = "redis")]
-    pub(crate) const fn made_from(mut self, source: Source) -> Self {
-        self.source = source;
+    pub(crate) const fn leased(policy: PolicyDecision) -> Self {
+        Self::of(Policies::One(policy), Verdict::Allowed, Source::Lease)
+    }
+
+    /// Marks the decision as a cached denial.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn cached(mut self) -> Self {
+        self.source = Source::Cache;
         self
     }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Id;
 use crate::{
-    Decision, PolicyDecision, Quota, Source, Verdict,
+    Decision, PolicyDecision, Quota, Verdict,
     charge::{Check, Demand},
     quota::{
         Params,
@@ -139,6 +139,5 @@ fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyPa
 }
 
 fn denied(check: &Check<'_>, now_us: u64, readings: &[Reading]) -> Decision {
-    let decision = check.decision(now_us, 0, readings);
-    decision.made_from(Source::Cache)
+    check.decision(now_us, 0, readings).cached()
 }

@@ -5,7 +5,7 @@
 use std::{borrow::Cow, mem};
 
 use crate::{
-    Decision, PolicyDecision, Quota, Source, StoreError,
+    Decision, PolicyDecision, Quota, StoreError,
     charge::{Charge, Demand, Operation},
     quota::{
         Params,
@@ -273,7 +273,7 @@ impl Grant {
                 hold: None,
             };
             let policy = PolicyDecision::new(rule, operation, charge, 1, now_us, &before);
-            Decision::new(operation, Some(policy), 1).made_from(Source::Lease)
+            Decision::leased(policy)
         })
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{Scene, *};
 use crate::{
-    Source, StoreError,
+    StoreError,
     store::{Answer, Guarded, Store},
 };
 
@@ -116,7 +116,7 @@ impl Store for Failing {
     fn check(&self, _: &Check<'_>) -> Answer<Decision> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         Answer::Now(if number == self.cached {
-            Ok(Decision::on_store_failure(Verdict::Denied).made_from(Source::Cache))
+            Ok(Decision::on_store_failure(Verdict::Denied).cached())
         } else {
             Err(StoreError::unavailable("it is down"))
         })
