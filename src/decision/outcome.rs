@@ -8,8 +8,9 @@ use crate::{
 /// Whether a policy had room, in microseconds.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
-    /// It had room. The request is held for `delay_us`.
-    Room { delay_us: u64 },
+    /// It had room. The request is held for `delay_us`. `is_near`: less than a fifth of the capacity is
+    /// left.
+    Room { delay_us: u64, is_near: bool },
     /// Its caller is banned for `retry_us`.
     Banned { retry_us: u64 },
     /// It has room after `retry_us`.
@@ -85,7 +86,9 @@ impl PolicyOutcome {
                 });
             }
         }
-        let outcome = without_room.unwrap_or(Outcome::Room { delay_us });
+        // `is_near` is counted for each request. Here its algorithm is known already.
+        let is_near = rule.is_nearly_used(standing.level);
+        let outcome = without_room.unwrap_or(Outcome::Room { delay_us, is_near });
         Self {
             moved,
             standing,

@@ -287,7 +287,7 @@ impl PolicyDecision {
     /// are there. Zero if it need not wait. It is rounded up to the microsecond.
     pub const fn delay(&self) -> Duration {
         match self.outcome {
-            Outcome::Room { delay_us } => Duration::from_micros(delay_us),
+            Outcome::Room { delay_us, .. } => Duration::from_micros(delay_us),
             _ => Duration::ZERO,
         }
     }
@@ -307,9 +307,8 @@ impl PolicyDecision {
     }
 
     /// Returns whether it had room, and a fifth of the capacity or more is left.
-    pub(crate) fn has_ample_room(&self) -> bool {
-        matches!(self.outcome, Outcome::Room { .. })
-            && !self.quota.is_nearly_used(self.standing.level)
+    pub(crate) const fn has_ample_room(&self) -> bool {
+        matches!(self.outcome, Outcome::Room { is_near: false, .. })
     }
 
     pub(crate) fn has_quota(&self, quota: &Interned<Quota>) -> bool {

@@ -65,15 +65,6 @@ impl Quota {
         each!(self, rule => rule.units_that_fit(level))
     }
 
-    /// Returns whether less than a fifth of the capacity is left at this level. It compares levels, as
-    /// it is asked for each request: units would need a division.
-    pub(crate) fn is_nearly_used(&self, level: u64) -> bool {
-        each!(self, rule => {
-            let left = rule.capacity().saturating_sub(rule.counted(level));
-            left.saturating_mul(5) < rule.capacity()
-        })
-    }
-
     /// Returns the bucket after this level was taken.
     pub(crate) fn after(&self, standing: BucketState, taken: u64, now_us: u64) -> BucketState {
         let at = ReadContext {
@@ -144,7 +135,8 @@ fn less_than_a_fifth_of_the_units_left_is_nearly_used() -> Result<(), crate::Con
     for (capacity, text) in (1..40).flat_map(|capacity| texts.map(|text| (capacity, text))) {
         let quota: Quota = text.replace("{}", &capacity.to_string()).parse()?;
         for left in 0..=capacity {
-            let is_nearly_used = quota.is_nearly_used(quota.level_of(capacity - left));
+            let level = quota.level_of(capacity - left);
+            let is_nearly_used = each!(quota, rule => rule.is_nearly_used(level));
             assert_eq!(is_nearly_used, left * 5 < capacity, "{quota}: {left}");
         }
     }

@@ -57,6 +57,13 @@ pub(crate) trait Arithmetic {
         self.capacity().saturating_sub(self.counted(level)) / self.unit()
     }
 
+    /// Returns whether less than a fifth of the capacity is left at this level. It compares levels:
+    /// units would need a division for each request.
+    fn is_nearly_used(&self, level: u64) -> bool {
+        let left = self.capacity().saturating_sub(self.counted(level));
+        left.saturating_mul(5) < self.capacity()
+    }
+
     /// Returns the part of `cost` that a debit charges: as many whole units as fit within
     /// the capacity and `extra`.
     fn chargeable(&self, standing: &BucketState, cost: u64, extra: i64) -> u64 {
