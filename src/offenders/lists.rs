@@ -8,9 +8,9 @@ use super::{
     DeniedCaller, RecentDenial,
     recent::{LENGTH, time},
     space_saving::SpaceSaving,
-    top::TopDenied,
+    top::{Offender, TopDenied},
 };
-use crate::{DenialReason, Fingerprint, Key};
+use crate::{DenialReason, Fingerprint, Key, policy_name::Name};
 
 /// How long until counts are halved. All processes halve at the same times.
 const PERIOD_US: u64 = 600_000_000;
@@ -21,8 +21,9 @@ const LONGEST_REPEAT_US: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct DenialLists {
     pub(super) callers: SpaceSaving,
-    /// The last denials, the latest first.
-    pub(super) recent: VecDeque<RecentDenial>,
+    /// The last denials, the latest first, and the names of their policies. They become texts when they
+    /// are read: the row "allocations per request, denied".
+    recent: VecDeque<(SmallVec<[Name; 1]>, RecentDenial)>,
     /// When the latest was decided, and the hashes of its callers. Empty if one has no key.
     last: (u64, SmallVec<[u64; 2]>),
     /// The number of the period that the counts are of.
@@ -56,7 +57,7 @@ impl DenialLists {
         let ids = callers.iter().map(|caller| &caller.id);
         self.recent
             .front()
-            .is_some_and(|last| last.reason == reason)
+            .is_some_and(|(_, last)| last.reason == reason)
             && at_us.abs_diff(*last_us) < LONGEST_REPEAT_US
             && !last_ids.is_empty()
             && last_ids.iter().eq(ids)
@@ -72,7 +73,7 @@ impl DenialLists {
         let have_keys = callers.iter().all(|caller| caller.key.is_some());
         let ids = callers.iter().filter(|_| have_keys);
         self.last = (at_us, ids.map(|caller| caller.id).collect());
-        let names = callers.iter().map(|caller| caller.policy.text.to_string());
+        let names = callers.iter().map(|caller| caller.policy.clone());
         // Of all policies, or of none.
         let fingerprints = callers.iter().map(|caller| {
             let listed = self.callers.entries.get(&caller.id);
@@ -80,18 +81,30 @@ impl DenialLists {
         });
         let fingerprints: Option<Vec<_>> = fingerprints.collect();
         self.recent.truncate(LENGTH - 1);
-        self.recent.push_front(RecentDenial {
+        let denial = RecentDenial {
             at: time(at_us),
-            policies: names.collect(),
             fingerprints: fingerprints.unwrap_or_default(),
             ..denial
-        });
+        };
+        self.recent.push_front((names.collect(), denial));
+    }
+
+    /// Returns the last denials, the latest first.
+    pub(super) fn recent(&self) -> Vec<RecentDenial> {
+        let denial = |(names, denial): &(SmallVec<[Name; 1]>, RecentDenial)| RecentDenial {
+            policies: names.iter().map(|name| name.text.to_string()).collect(),
+            ..denial.clone()
+        };
+        self.recent.iter().map(denial).collect()
     }
 
     pub(super) fn top(&self) -> TopDenied {
-        let offenders = self.callers.entries.values();
+        let offenders = self.callers.entries.values().map(|known| Offender {
+            policy: known.policy.text.to_string(),
+            ..known.offender.clone()
+        });
         TopDenied {
-            offenders: offenders.map(|known| known.offender.clone()).collect(),
+            offenders: offenders.collect(),
             unlisted: self.callers.floor,
             total: self.callers.total,
             missed: 0,
@@ -102,7 +115,7 @@ impl DenialLists {
     pub(super) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         let callers = self.callers.entries.values();
         let mut meant = callers.filter(|known| known.offender.fingerprint == fingerprint);
-        meant.find_map(|known| known.key.as_deref().map(Key::of_bytes))
+        meant.find_map(|known| known.key.clone())
     }
 }
 

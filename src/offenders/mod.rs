@@ -171,7 +171,7 @@ impl Offenders {
 
     /// Returns the last denials, the latest first.
     pub(crate) fn recent(&self) -> Vec<RecentDenial> {
-        lock(&self.lists).recent.iter().cloned().collect()
+        lock(&self.lists).recent()
     }
 
     /// Returns the key of a listed caller, if it is kept: if the store finds no bucket by a fingerprint.

@@ -10,7 +10,7 @@
 use std::time::UNIX_EPOCH;
 
 use super::{DeniedCaller, recent::time, top::Offender};
-use crate::{Fingerprint, Key, util::hash::HashedMap};
+use crate::{Fingerprint, Key, policy_name::Name, util::hash::HashedMap};
 
 /// The most callers that are listed.
 pub(super) const ENTRIES: usize = 128;
@@ -28,9 +28,11 @@ pub(super) struct SpaceSaving {
 /// A listed caller.
 #[derive(Debug)]
 pub(crate) struct Known {
+    pub(super) policy: Name,
+    /// Its `policy` is empty until it is read.
     pub(super) offender: Offender,
-    /// The bytes of the key, if the store finds no bucket by a fingerprint.
-    pub(super) key: Option<Box<[u8]>>,
+    /// The key, if the store finds no bucket by a fingerprint.
+    pub(super) key: Option<Key>,
 }
 
 impl Known {
@@ -43,10 +45,11 @@ impl Known {
         name: Option<String>,
     ) -> Self {
         const MOST_BYTES: usize = 256;
-        let bytes = Some(key.as_bytes()).filter(|bytes| bytes.len() <= MOST_BYTES);
+        let is_kept = stored.is_none() && key.as_bytes().len() <= MOST_BYTES;
         Self {
+            policy: caller.policy.clone(),
             offender: Offender {
-                policy: caller.policy.text.to_string(),
+                policy: String::new(),
                 shadow: caller.shadow,
                 fingerprint: stored.unwrap_or_else(|| Fingerprint::from(key)),
                 count: 0,
@@ -54,7 +57,7 @@ impl Known {
                 last_seen: UNIX_EPOCH,
                 name: name.map(|name| bounded(&name)),
             },
-            key: bytes.filter(|_| stored.is_none()).map(Box::from),
+            key: is_kept.then(|| key.clone()),
         }
     }
 }

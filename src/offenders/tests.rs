@@ -5,11 +5,10 @@ use std::{borrow::Cow, collections::HashMap, sync::Barrier, thread};
 use proptest::prelude::*;
 
 use super::{
-    Known, Offender, Offenders, RecentDenial, TopDenied,
-    recent::time,
+    DeniedCaller, Known, Offenders, RecentDenial, TopDenied,
     space_saving::{ENTRIES, SpaceSaving},
 };
-use crate::{DenialReason, Fingerprint, Key, policy_name::Name, util::split_mix::SplitMix64};
+use crate::{DenialReason, Key, policy_name::Name, util::split_mix::SplitMix64};
 
 /// Ids are hashes, so they are even.
 fn id(caller: u64) -> u64 {
@@ -17,17 +16,14 @@ fn id(caller: u64) -> u64 {
 }
 
 fn known(caller: u64) -> Known {
-    let offender = Offender {
-        policy: String::new(),
+    let (policy, key) = (Name::new("api").unwrap(), Key::from(caller));
+    let denied = DeniedCaller {
+        policy: &policy,
+        key: None,
         shadow: false,
-        fingerprint: Fingerprint::from(&Key::from(caller)),
-        count: 0,
-        error: 0,
-        last_seen: time(0),
-        name: Some(caller.to_string()),
+        id: id(caller),
     };
-    let key = None;
-    Known { offender, key }
+    Known::new(&denied, &key, None, Some(caller.to_string()))
 }
 
 /// A list of callers, with their exact counts.
