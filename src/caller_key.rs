@@ -62,6 +62,11 @@ impl Key {
         &self.0
     }
 
+    /// Returns the key that has these bytes.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self(SmallVec::from_slice(bytes))
+    }
+
     /// Returns whether it is an address, and nothing else.
     pub(crate) fn is_address(&self) -> bool {
         matches!(

@@ -18,12 +18,15 @@ const PERIOD_US: u64 = 600_000_000;
 /// How long a denial stands for others of the same callers, in the ring.
 const LONGEST_REPEAT_US: u64 = 1_000;
 
+/// The name of a policy that denied, and the fingerprint of the caller, if it is listed. They become
+/// lists of their own when they are read: the row "allocations per request, denied".
+type DenyingPolicy = (Name, Option<Fingerprint>);
+
 #[derive(Debug, Default)]
 pub(super) struct DenialLists {
     pub(super) callers: SpaceSaving,
-    /// The last denials, the latest first, and the names of their policies. They become texts when they
-    /// are read: the row "allocations per request, denied".
-    recent: VecDeque<(SmallVec<[Name; 1]>, RecentDenial)>,
+    /// The last denials, the latest first.
+    recent: VecDeque<(SmallVec<[DenyingPolicy; 1]>, RecentDenial)>,
     /// When the latest was decided, and the hashes of its callers. Empty if one has no key.
     last: (u64, SmallVec<[u64; 2]>),
     /// The number of the period that the counts are of.
@@ -73,29 +76,30 @@ impl DenialLists {
         let have_keys = callers.iter().all(|caller| caller.key.is_some());
         let ids = callers.iter().filter(|_| have_keys);
         self.last = (at_us, ids.map(|caller| caller.id).collect());
-        let names = callers.iter().map(|caller| caller.policy.clone());
-        // Of all policies, or of none.
-        let fingerprints = callers.iter().map(|caller| {
+        let policies = callers.iter().map(|caller| {
             let listed = self.callers.entries.get(&caller.id);
-            listed.map(|listed| listed.offender.fingerprint)
+            let fingerprint = listed.map(|listed| listed.offender.fingerprint);
+            (caller.policy.clone(), fingerprint)
         });
-        let fingerprints: Option<Vec<_>> = fingerprints.collect();
         self.recent.truncate(LENGTH - 1);
-        let denial = RecentDenial {
-            at: time(at_us),
-            fingerprints: fingerprints.unwrap_or_default(),
-            ..denial
-        };
-        self.recent.push_front((names.collect(), denial));
+        let at = time(at_us);
+        self.recent
+            .push_front((policies.collect(), RecentDenial { at, ..denial }));
     }
 
     /// Returns the last denials, the latest first.
     pub(super) fn recent(&self) -> Vec<RecentDenial> {
-        let denial = |(names, denial): &(SmallVec<[Name; 1]>, RecentDenial)| RecentDenial {
-            policies: names.iter().map(|name| name.text.to_string()).collect(),
-            ..denial.clone()
-        };
-        self.recent.iter().map(denial).collect()
+        let denials = self.recent.iter().map(|(policies, denial)| {
+            let names = policies.iter().map(|(name, _)| name.text.to_string());
+            // Of all policies, or of none.
+            let fingerprints: Option<_> = policies.iter().map(|(_, caller)| *caller).collect();
+            RecentDenial {
+                policies: names.collect(),
+                fingerprints: fingerprints.unwrap_or_default(),
+                ..denial.clone()
+            }
+        });
+        denials.collect()
     }
 
     pub(super) fn top(&self) -> TopDenied {
@@ -115,7 +119,7 @@ impl DenialLists {
     pub(super) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         let callers = self.callers.entries.values();
         let mut meant = callers.filter(|known| known.offender.fingerprint == fingerprint);
-        meant.find_map(|known| known.key.clone())
+        meant.find_map(|known| known.key.as_deref().map(Key::of_bytes))
     }
 }
 

@@ -31,8 +31,8 @@ pub(crate) struct Known {
     pub(super) policy: Name,
     /// Its `policy` is empty until it is read.
     pub(super) offender: Offender,
-    /// The key, if the store finds no bucket by a fingerprint.
-    pub(super) key: Option<Key>,
+    /// The bytes of the key, if the store finds no bucket by a fingerprint.
+    pub(super) key: Option<Box<[u8]>>,
 }
 
 impl Known {
@@ -45,7 +45,7 @@ impl Known {
         name: Option<String>,
     ) -> Self {
         const MOST_BYTES: usize = 256;
-        let is_kept = stored.is_none() && key.as_bytes().len() <= MOST_BYTES;
+        let bytes = Some(key.as_bytes()).filter(|bytes| bytes.len() <= MOST_BYTES);
         Self {
             policy: caller.policy.clone(),
             offender: Offender {
@@ -57,7 +57,7 @@ impl Known {
                 last_seen: UNIX_EPOCH,
                 name: name.map(|name| bounded(&name)),
             },
-            key: is_kept.then(|| key.clone()),
+            key: bytes.filter(|_| stored.is_none()).map(Box::from),
         }
     }
 }
