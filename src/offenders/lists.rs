@@ -70,7 +70,7 @@ impl DenialLists {
     pub(super) fn remember(
         &mut self,
         callers: &[DeniedCaller<'_>],
-        denial: RecentDenial,
+        mut denial: RecentDenial,
         at_us: u64,
     ) {
         let have_keys = callers.iter().all(|caller| caller.key.is_some());
@@ -82,9 +82,8 @@ impl DenialLists {
             (caller.policy.clone(), fingerprint)
         });
         self.recent.truncate(LENGTH - 1);
-        let at = time(at_us);
-        self.recent
-            .push_front((policies.collect(), RecentDenial { at, ..denial }));
+        denial.at = time(at_us);
+        self.recent.push_front((policies.collect(), denial));
     }
 
     /// Returns the last denials, the latest first.

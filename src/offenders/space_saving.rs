@@ -92,12 +92,9 @@ impl SpaceSaving {
             return;
         }
         if self.entries.len() == ENTRIES {
-            let lowest = self
-                .entries
-                .iter()
-                .min_by_key(|(_, known)| known.offender.count);
-            let lowest = lowest.map(|(id, known)| (*id, known.offender.count));
-            if let Some((former, count)) = lowest {
+            let counts = self.entries.iter();
+            let counts = counts.map(|(id, known)| (known.offender.count, *id));
+            if let Some((count, former)) = counts.min_by_key(|(count, _)| *count) {
                 self.entries.remove(&former);
                 self.floor = count;
             }
