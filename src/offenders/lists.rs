@@ -76,14 +76,16 @@ impl DenialLists {
         let have_keys = callers.iter().all(|caller| caller.key.is_some());
         let ids = callers.iter().filter(|_| have_keys);
         self.last = (at_us, ids.map(|caller| caller.id).collect());
-        let policies = callers.iter().map(|caller| {
+        // `collect` would take room for eight policies if five deny.
+        let mut policies = SmallVec::with_capacity(callers.len());
+        policies.extend(callers.iter().map(|caller| {
             let listed = self.callers.entries.get(&caller.id);
             let fingerprint = listed.map(|listed| listed.offender.fingerprint);
             (caller.policy.clone(), fingerprint)
-        });
+        }));
         self.recent.truncate(LENGTH - 1);
         denial.at = time(at_us);
-        self.recent.push_front((policies.collect(), denial));
+        self.recent.push_front((policies, denial));
     }
 
     /// Returns the last denials, the latest first.
