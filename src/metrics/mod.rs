@@ -58,15 +58,14 @@
 //! | `tower_throttle_leased_units` | gauge | `store` | Units that this process has [leased](crate::Policy::lease) and not used. |
 //! | `tower_throttle_control_version` | gauge | `store` | The version of the [control document](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/control/) that applies in this process: when it was last written, in milliseconds since the UNIX epoch by the clock of Redis. |
 //! | `tower_throttle_control_problems` | gauge | `store` | 1 while what is stored of it differs from what applies. **Alarm** on it: what an operator changed has no effect, or may be lost. |
-//! | `tower_throttle_config_version` | gauge | `file` | The number of the version of a configuration that is in force. 1 is that of the start. |
-//! | `tower_throttle_config_rejected` | gauge | `file` | 1 if the file has been rejected. **Alarm** on it: the process cannot start again. |
-//! | `tower_throttle_config_applied_timestamp_seconds` | gauge | `file` | When that version was applied, in seconds since the UNIX epoch. |
 //!
 //! `limiter` is the [name](crate::RateLimitLayerBuilder::name) of the layer or limiter,
 //! `policy` that of the policy, and `store` that of the store: `redis`, `memory`, or `custom` for
-//! a store of your own. `file` is the name of a configuration file. All these values, and those of
-//! the other labels, are fixed when it is built. No request can add a series, whatever its caller
-//! sends.
+//! a store of your own. All these values, and those of the other labels, are fixed when it is
+//! built. No request can add a series, whatever its caller sends.
+//!
+//! Limits from a file have three more families, `tower_throttle_config_*`. The package
+//! [tower-throttle-config](https://docs.rs/tower-throttle-config) writes them.
 //!
 //! A layer or limiter is exported once, even if several of its clones are listed. A store that
 //! several of them use is exported once, too. Those of one name are added up, and
@@ -125,8 +124,7 @@
 //! * [OpenTelemetry](https://github.com/tower-throttle/tower-throttle/blob/main/examples/opentelemetry/src/instruments.rs):
 //!   an example registers instruments that read a snapshot when they are collected. The crate
 //!   does not depend on OpenTelemetry, whose versions cannot be mixed in one process.
-//! * Anything else: a [`Snapshot`] is plain numbers, and [`Observe`] sees each decision and each
-//!   change of the store.
+//! * Anything else: a [`Snapshot`] is plain numbers, and [`Observe`] receives each decision.
 //!
 //! # Compared with ASP.NET Core
 //!

@@ -138,9 +138,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Layers and limiters replace the numbers that they count themselves: failures, whether the
     /// store is up, held permits, held and settled units, and local buckets.
     ///
-    /// If it panics, this is logged once for each store. Counts (`call_seconds`, `checks_per_call`)
-    /// and the name then stay as they were last returned, so that no counter looks as if it had been
-    /// reset. All other numbers are left out until it returns again, because they may have changed.
+    /// If it panics, the store keeps the name that it last returned. The other numbers that it counts
+    /// itself are left out until it returns again.
     fn metrics(&self) -> StoreMetrics {
         StoreMetrics::default()
     }

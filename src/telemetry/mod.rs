@@ -1,9 +1,8 @@
 //! All log events of this crate.
 //!
 //! With the feature `tracing`, which is a default one, these are events under the
-//! targets `tower_throttle::denied`, `tower_throttle::store`, `tower_throttle::control`,
-//! `tower_throttle::config` and `tower_throttle::wiring`, and a span under
-//! `tower_throttle::check`. Without it, or without a subscriber, nothing is logged.
+//! targets `tower_throttle::denied`, `tower_throttle::store`, `tower_throttle::control` and
+//! `tower_throttle::wiring`, and a span under `tower_throttle::check`. Without it, or without a subscriber, nothing is logged.
 //! No line holds a caller's key, a user or a password.
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
