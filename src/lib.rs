@@ -98,7 +98,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `redis` | yes | [`RedisStore`], on the client fred 10 |
+//! | `redis` | yes | [`RedisStore`], on the client [fred 10](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/operating/#the-redis-client) |
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | [log events](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/logs/) of denials, store failures and mistakes in the set-up. Without it, an outage is silent |
