@@ -66,7 +66,7 @@
 //!
 //! | To choose | use |
 //! |---|---|
-//! | [how much](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/choosing_a_quota/) | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`]; [`Penalty`] bans. All can be [text](Quota#as-text): `"10 per second, burst 20"` |
+//! | [how much](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/choosing_a_quota/) | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`]; [`Penalty`] bans, [`Pause`] stops calls to a partner. All can be [text](Quota#as-text): `"10 per second, burst 20"` |
 //! | the name, the cost and the quota of a request | [`Policy`], [`Policy::cost_by`], [`Policy::quota_by`] |
 //! | how the layer identifies callers | the functions of [`key`], or a closure |
 //! | where counts are kept | [`MemoryStore`], for one process; [`RedisStore`], for all, on one node, a cluster or behind Sentinel |
@@ -80,6 +80,7 @@
 //! | let requests wait instead of denying them | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | limit without HTTP, or inside a handler | [`Limiter`], with a [`Responder`] to answer as the layer does |
 //! | charge a cost that the response determines: failures only, tokens, bytes | [`Policy::settle_by`], [`Hold`]; by hand [`Buckets::debit`] and [`Buckets::credit`] |
+//! | keep your own calls within a partner's limit | [tower-throttle-client](https://docs.rs/tower-throttle-client) |
 //! | save round trips for a key that is checked thousands of times a second | [`lease`](Policy::lease) |
 //! | count allowed and denied requests, for Prometheus or a dashboard | [`metrics`](mod@metrics) |
 //! | learn why requests are denied, and which callers are denied most | [`DenialReason`] and [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions); [`RateLimitLayer::top_denied`], [`RateLimitLayer::recent_denials`] |
