@@ -271,9 +271,9 @@ while key < #keys do
       verdict = min(verdict, -1)
       -- Unexpected data is not overwritten, but it must not stay indefinitely.
       if task ~= 1 then
-        local left_ms = call('PTTL', keys[key])
-        if type(left_ms) == 'number' and (left_ms < 0 or left_ms > drop_ms) then
-          call('PEXPIRE', keys[key], format('%d', drop_ms))
+        local left_ms, longest_ms = call('PTTL', keys[key]), max(math.ceil(drop_ms), 1)
+        if type(left_ms) == 'number' and (left_ms < 0 or left_ms > longest_ms) then
+          call('PEXPIRE', keys[key], format('%d', longest_ms))
         end
       end
       level, mark, more, unsaved = 0, 0, 0, false

@@ -16,7 +16,7 @@
 -- c is the number of units ever counted, d the bytes of `kept` before the first entry
 -- that still counts, e the number of those entries.
 --@numbers
-drop_ms = floor(a / 1000)
+drop_ms = a / 1000
 --@read
 kept, c, d, e = 'L\0\0\0\0\0', 0, 6, 0
 if is_foreign or stored and (sub(stored, 1, 1) ~= 'L' or #stored % 12 ~= 6) then

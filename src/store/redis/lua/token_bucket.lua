@@ -17,7 +17,7 @@
 -- Clocks tick in microseconds: a bucket that is full before the next tick counts as
 -- full, and a level may exceed the capacity by less than a tick.
 --@numbers
-slack, drop_ms = 999, capacity / 1000000 + 1
+slack, drop_ms = 999, capacity / 1000000
 --@read
 local digits = stored and #stored
 if is_foreign or stored and (digits < 4 or digits > 51 or (digits > 19 and digits < 36) or not find(stored, '^%d+$')) then
