@@ -130,6 +130,41 @@ fn every_link_between_documents_leads_somewhere() {
     assert!(lost.is_empty(), "{lost:#?}");
 }
 
+/// Neither docs.rs nor the book draws Mermaid. GitHub does, and the architecture is only there.
+#[test]
+fn docs_rs_can_draw_every_picture_and_each_has_a_description() {
+    let mut pages = files(root(), ".md");
+    pages.retain(|page| !page.ends_with("ARCHITECTURE.md"));
+    let pages: String = pages.iter().map(read).collect();
+    let all = pages.clone() + &sources(["src", "crates"]);
+    assert!(!all.contains("```mermaid"));
+    let pictures = files(&root().join("docs/images"), ".svg");
+    assert!(pictures.len() > 10, "{pictures:?}");
+    for path in pictures {
+        let picture = read(&path);
+        let name = path.file_name().expect("a name").to_string_lossy();
+        let link = format!("images/{name})");
+        let (before, _) = pages.split_once(&link).expect("a page with this picture");
+        let (_, description) = before.rsplit_once("![").expect("a picture");
+        assert!(description.len() > "](".len() + 20, "{name}");
+        assert!(picture.contains("<title id=\"title\">"), "{name}");
+    }
+}
+
+#[test]
+fn the_picture_of_forwarded_addresses_has_those_of_its_page() {
+    let picture = read("docs/images/client-ip.svg");
+    let addresses = picture.split(|next: char| !next.is_ascii_digit() && next != '.');
+    let addresses: HashSet<_> = addresses
+        .filter(|word| word.matches('.').count() == 3)
+        .collect();
+    assert_eq!(addresses.len(), 4, "{addresses:?}");
+    let page = read("docs/behind-a-proxy.md");
+    for address in addresses {
+        assert!(page.contains(address), "{address}");
+    }
+}
+
 #[test]
 fn the_index_the_book_and_docs_rs_have_every_guide() {
     let docs = root().join("docs");
