@@ -13,9 +13,9 @@ use std::{
 use crate::process::{Demo, example_path};
 use crate::support::prelude::*;
 
-struct Step<'a> {
-    command: &'a str,
-    promised: Vec<&'a str>,
+pub(crate) struct Step<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) promised: Vec<&'a str>,
 }
 
 impl Step<'_> {
@@ -37,13 +37,12 @@ impl Step<'_> {
     }
 }
 
-/// Returns the steps between the fences of an example's head.
-fn steps(source: &str) -> Vec<Step<'_>> {
-    let head = source.lines().map_while(|line| line.strip_prefix("//!"));
+/// Returns the steps of all blocks that begin with this fence.
+pub(crate) fn steps<'a>(lines: impl Iterator<Item = &'a str>, fence: &str) -> Vec<Step<'a>> {
     let (mut steps, mut is_between) = (Vec::<Step<'_>>::new(), false);
-    for line in head.map(str::trim) {
+    for line in lines.map(str::trim) {
         if line.starts_with("```") {
-            is_between = !is_between;
+            is_between = !is_between && line == fence;
         } else if let Some(promise) = line.strip_prefix("# ").filter(|_| is_between) {
             let step = steps.last_mut().expect("a command before a promise");
             step.promised.push(promise);
@@ -76,16 +75,16 @@ fn shell(script: &str) -> Command {
 
 /// What the steps of one head have started.
 #[derive(Default)]
-struct Stage {
+pub(crate) struct Stage {
     redis: Option<RedisServer>,
-    servers: Vec<Demo>,
+    pub(crate) servers: Vec<Demo>,
     /// The ports of the head, and the free ones that stand in for them.
     ports: HashMap<String, String>,
 }
 
 impl Stage {
     /// Runs a step until its output is as promised. Only looks are run again.
-    fn play(&mut self, step: &Step<'_>) {
+    pub(crate) fn play(&mut self, step: &Step<'_>) {
         eventually(step.command, || {
             let output = self.run(step);
             let broken = step.broken(&output);
@@ -100,11 +99,14 @@ impl Stage {
     }
 
     fn run(&mut self, step: &Step<'_>) -> String {
-        if let Some(rest) = step.command.strip_prefix("redis-server --port ") {
+        let command = step.command.replace("cargo run --release ", "cargo run ");
+        if let Some(rest) = command.strip_prefix("redis-server --port ") {
             self.start_redis(rest.split(' ').next().expect("a port"));
-        } else if step.command.starts_with("redis-cli ") && step.command.contains("shutdown") {
+        } else if command.starts_with("redis-cli ") && command.contains("shutdown") {
             self.redis.as_mut().expect("a server").kill();
-        } else if let Some((variables, rest)) = step.command.split_once("cargo run --example ") {
+        } else if command == "cargo run -p demo" {
+            self.serve(&format!("exec '{}'", env!("CARGO_BIN_EXE_demo")), "");
+        } else if let Some((variables, rest)) = command.split_once("cargo run --example ") {
             let (example, options) = rest.split_once(" -- ").unwrap_or((rest, ""));
             let path = example_path(example);
             let program = format!("exec env {variables} '{}'", path.display());
@@ -118,9 +120,14 @@ impl Stage {
                 "{} promises nothing",
                 step.command
             );
-            return run(&mut shell(&self.with_free_ports(step.command)));
+            return self.output(step.command);
         }
         String::new()
+    }
+
+    /// Runs a command that starts no server, and returns what it printed.
+    pub(crate) fn output(&self, command: &str) -> String {
+        run(&mut shell(&self.with_free_ports(command)))
     }
 
     fn start_redis(&mut self, port: &str) {
@@ -166,7 +173,8 @@ fn examples() -> Vec<PathBuf> {
 
 fn play(path: &Path) {
     let source = fs::read_to_string(path).expect("a text");
-    let steps = steps(&source);
+    let head = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let steps = steps(head, "```text");
     assert!(!steps.is_empty(), "{} has no commands", path.display());
     let mut stage = Stage::default();
     for step in &steps {

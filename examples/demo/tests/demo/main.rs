@@ -9,6 +9,7 @@ mod examples;
 mod folder;
 mod heads;
 mod in_flight;
+mod load_tests;
 mod outage;
 mod process;
 mod settled;
