@@ -5,19 +5,19 @@
 //!
 //! ```text
 //! cargo run --example per_route
-//! for n in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code} ' -X POST -H 'x-forwarded-for: 203.0.113.1' http://127.0.0.1:3000/login; done
-//! # 200 200 200 429
-//! curl -i -X POST -H 'x-forwarded-for: 203.0.113.2' http://127.0.0.1:3000/login
+//! for n in $(seq 11); do curl -s -o /dev/null -w '%{http_code} ' -X POST -H 'x-forwarded-for: 203.0.113.1' http://127.0.0.1:3000/upload; done
+//! # 200 200 200 200 200 200 200 200 200 200 429
+//! curl -i -X POST -H 'x-forwarded-for: 203.0.113.2' http://127.0.0.1:3000/upload
 //! # HTTP/1.1 200 OK
-//! # ratelimit-policy: "login";q=3;w=3600
-//! # ratelimit-policy: "app";q=20;w=1;tt-burst=50
+//! # ratelimit-policy: "upload";q=10;w=3600
+//! # ratelimit-policy: "all";q=10;w=1;tt-burst=20
 //! curl -i -H 'x-forwarded-for: 203.0.113.1' http://127.0.0.1:3000/search
 //! # HTTP/1.1 200 OK
-//! # ratelimit-policy: "search";q=5;w=1
-//! # ratelimit-policy: "app";q=20;w=1;tt-burst=50
+//! # ratelimit-policy: "search";q=30;w=60
+//! # ratelimit-policy: "all";q=10;w=1;tt-burst=20
 //! ```
 //!
-//! The fourth login of one client within an hour is 429; the other client's
+//! The eleventh upload of one client within an hour is 429; the other client's
 //! first is not. `RateLimit-Policy` names both policies that a request was held to.
 
 mod command_line;
@@ -28,7 +28,7 @@ use axum::{
     Router,
     routing::{get, post},
 };
-use tower_throttle::{FixedWindow, MemoryStore, Policy, RateLimitLayer, TokenBucket, key};
+use tower_throttle::{MemoryStore, Policy, RateLimitLayer, TokenBucket, key};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -42,14 +42,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .policy(policy.key(client.clone()))
             .build()
     };
-    let login = limit(Policy::new("login", FixedWindow::per_hour(3)))?;
-    let search = limit(Policy::new("search", TokenBucket::per_second(5)))?;
-    let whole = limit(Policy::new("app", TokenBucket::per_second(20).burst(50)))?;
+    let search = limit(Policy::new("search", TokenBucket::per_minute(30)))?;
+    let upload = limit(Policy::new("upload", TokenBucket::per_hour(10)))?;
+    let all = limit(Policy::new("all", TokenBucket::per_second(10).burst(20)))?;
 
     let app = Router::new()
-        .route("/login", post(async || "welcome\n").route_layer(login))
         .route("/search", get(async || "found\n").route_layer(search))
-        .layer(whole);
+        .route("/upload", post(async || "done\n").route_layer(upload))
+        .layer(all);
 
     let listener = command_line::listener().await?;
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
