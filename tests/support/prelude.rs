@@ -28,6 +28,6 @@ pub use super::{
         DownWith, TokioClock, Waiting, acquire, check, come, later, left, limiter_of, manual_store,
         ms, paused_store, peek, poll, taken, wrapped,
     },
-    random::Random,
+    random::{Random, walks},
     web::{ask, at_once, hello, plain},
 };

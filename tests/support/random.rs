@@ -1,4 +1,5 @@
-//! Random numbers from a seed. Each test prints its seed; `TT_SEED` repeats a run.
+//! Random numbers from a seed. Each test prints its seed; `TT_SEED` repeats a run. `TT_WALKS=all`
+//! makes all random walks.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -14,6 +15,18 @@ pub fn seed() -> u64 {
     };
     println!("TT_SEED={seed}");
     seed
+}
+
+/// Returns a quarter of these walks, or with `TT_WALKS=all` all of them. Each run has new seeds, so
+/// the quarters of many runs differ.
+pub fn walks(all: u64) -> u64 {
+    match std::env::var("TT_WALKS") {
+        Ok(walks) => {
+            assert_eq!(walks, "all", "TT_WALKS");
+            all
+        }
+        Err(_) => all.div_ceil(4),
+    }
 }
 
 impl Random {

@@ -37,7 +37,7 @@ fn flap(random: &mut Random, quota: Quota, processes: u32) -> ([u128; 2], u128) 
 #[test]
 fn a_thousand_changes_grant_one_local_burst_and_the_rate() {
     let mut random = Random::new();
-    for round in 0..5 * ALGORITHMS {
+    for round in 0..walks(5) as usize * ALGORITHMS {
         let quota = quota_of(round % ALGORITHMS, &mut random);
         let processes = u32::try_from(random.between(1, 20)).unwrap();
         let ([by_store, locally], us) = flap(&mut random, quota, processes);

@@ -84,7 +84,7 @@ fn walk(random: &mut Random, quotas: &[Quota]) {
 #[test]
 fn every_algorithm_alone_or_with_others_decides_in_this_process_as_in_a_store() {
     let mut random = Random::new();
-    for round in 0..80 * ALGORITHMS {
+    for round in 0..walks(80) as usize * ALGORITHMS {
         let mut quotas = vec![quota_of(round % ALGORITHMS, &mut random)];
         let others = random.below(2) * random.between(1, 3);
         quotas.extend((0..others).map(|_| quota(&mut random)));
@@ -96,7 +96,7 @@ fn every_algorithm_alone_or_with_others_decides_in_this_process_as_in_a_store() 
 #[test]
 fn permits_are_held_in_this_process_as_in_a_store() {
     let mut random = Random::new();
-    for round in 0..300 {
+    for round in 0..walks(300) {
         let mut quotas = vec![concurrency(&mut random)];
         if round % 2 == 0 {
             quotas.push(quota(&mut random));

@@ -8,14 +8,14 @@ use super::{
 };
 use crate::support::{
     plans::{Algorithm, USED_UP},
-    random::{Random, seed},
+    random::{Random, seed, walks},
 };
 
 fn walk(settings: u64, steps: u64, algorithms: impl Fn(&mut Random) -> Vec<Algorithm>) {
     let (seed, bench, started) = (seed(), Bench::new(), Instant::now());
     let mut random = Random::from_seed(seed);
     let mut total = Counts::default();
-    for setting in 0..settings {
+    for setting in 0..walks(settings) {
         let algorithms = algorithms(&mut random);
         let mut walk = Walk::new(&bench, seed, setting, &algorithms);
         bench.runtime.block_on(async {

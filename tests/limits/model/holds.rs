@@ -4,7 +4,7 @@ use tower_throttle::{RedisStore, testing};
 
 use crate::support::prelude::*;
 
-const STEPS: usize = 15_000;
+const STEPS: u64 = 15_000;
 
 #[tokio::test]
 async fn redis_and_memory_hold_settle_renew_and_lapse_alike() {
@@ -14,7 +14,7 @@ async fn redis_and_memory_hold_settle_renew_and_lapse_alike() {
     // shortened the debt: so no walk has both.
     for (repeats_denials, steps_back) in [(false, false), (true, false), (false, true)] {
         let seed = random.below(u64::MAX);
-        let passed = testing::holds_conformance(seed, STEPS, steps_back, |clock| {
+        let passed = testing::holds_conformance(seed, walks(STEPS) as usize, steps_back, |clock| {
             server.command(&["FLUSHALL"]);
             let store = RedisStore::builder()
                 .clock(clock)

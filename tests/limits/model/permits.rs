@@ -10,7 +10,7 @@ use crate::support::prelude::*;
 use crate::support::{
     oracle::{Fields, Op, Plan},
     plans::Algorithm,
-    random::seed,
+    random::{seed, walks},
 };
 
 struct Held {
@@ -25,7 +25,7 @@ struct Held {
 fn concurrency() {
     let (seed, bench, started) = (seed(), Bench::new(), Instant::now());
     let (mut steps, mut admitted) = (0, 0);
-    for setting in 0..100 {
+    for setting in 0..walks(100) {
         let mut walk = Walk::new(&bench, seed, setting, &[Algorithm::Concurrency]);
         bench.runtime.block_on(async {
             let mut held = Vec::new();
