@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::{
-    document::At,
+    place::FilePlace,
     problem::Problem,
     schema::{self, Form, kind, kinds},
     tables::VERSION,
@@ -22,7 +22,7 @@ pub(super) fn check(file: &Value) -> Vec<Problem> {
     let mut check = Check {
         policies: Vec::new(),
         known: HashSet::new(),
-        at: At::file(),
+        at: FilePlace::root(),
         problems: Vec::new(),
     };
     let version = &file["version"];
@@ -42,13 +42,13 @@ pub(super) fn check(file: &Value) -> Vec<Problem> {
         };
         check.policies.push(name);
         if !check.known.insert(name) {
-            check.at = At::file().to("policy").to(&index).to("name");
+            check.at = FilePlace::root().to("policy").to(&index).to("name");
             let message =
                 format!("two policies named {name:?} would share their buckets; rename one");
             check.report("duplicate-policy", message);
         }
     }
-    check.at = At::file();
+    check.at = FilePlace::root();
     check.value(file, schema::root());
     check.problems
 }
@@ -58,7 +58,7 @@ struct Check<'a> {
     policies: Vec<&'a str>,
     known: HashSet<&'a str>,
     /// The value that is checked.
-    at: At,
+    at: FilePlace,
     problems: Vec<Problem>,
 }
 

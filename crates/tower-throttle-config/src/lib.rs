@@ -88,6 +88,7 @@ mod lock;
 mod matching;
 mod metrics;
 mod names;
+mod place;
 mod poll;
 mod problem;
 mod readers;

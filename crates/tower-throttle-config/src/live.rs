@@ -9,7 +9,7 @@ use super::{
     Changes, Config, ConfigErrors, Rejected, Status,
     builders::{Layers, Limiters},
     changes::{Change, Effect},
-    document::At,
+    place::FilePlace,
     problem::Problem,
 };
 use crate::telemetry;
@@ -43,7 +43,7 @@ macro_rules! next {
             // It would keep its last limits for good, and the next start would fail.
             if !$next.contains_key(name) && one.is_shared() {
                 let message = "the process uses it, and the file has it no longer; keep it, or restart the process without it";
-                let at = At::file().to($kind).to(&name);
+                let at = FilePlace::root().to($kind).to(&name);
                 $wrong.push(Problem::new(&at, "not-reloadable", message.to_owned()));
             }
         }
@@ -62,7 +62,7 @@ macro_rules! next {
                     $ready.push(replacement);
                     next.insert(name, (one, builder));
                 }
-                Err(error) => $wrong.push(Problem::of_error(&At::file().to($kind).to(&name), &error)),
+                Err(error) => $wrong.push(Problem::of_error(&FilePlace::root().to($kind).to(&name), &error)),
             }
         }
         next
@@ -235,6 +235,6 @@ fn not_reloadable(change: &Change) -> Option<Problem> {
     let what = if names.is_empty() { "it" } else { &names };
     let message =
         format!("{what} cannot change while the process runs; restart it, or change it back");
-    let at = At::file().to(&change.path);
+    let at = FilePlace::root().to(&change.path);
     Some(Problem::new(&at, "not-reloadable", message))
 }

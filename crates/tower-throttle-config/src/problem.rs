@@ -4,10 +4,7 @@ use std::{error::Error, fmt, path::Path, sync::Arc};
 
 use toml::de::DeTable;
 
-use super::{
-    document::{At, find},
-    wording,
-};
+use super::{place::FilePlace, wording};
 use tower_throttle::ConfigError;
 
 /// One mistake in a configuration file.
@@ -102,7 +99,7 @@ impl ConfigErrors {
     ) -> Self {
         Self(vec![ConfigProblem {
             file: name(path),
-            place: place.map(|(text, offset)| Place::default().advance(text, offset)),
+            place: place.map(|(text, offset)| TextPosition::default().advance(text, offset)),
             path: String::new(),
             code,
             message,
@@ -112,10 +109,13 @@ impl ConfigErrors {
     /// Makes an error of at least one mistake. `text`: that of the file.
     pub(super) fn new(problems: Vec<Problem>, path: Option<&Path>, text: &str) -> Self {
         let (tree, _) = DeTable::parse_recoverable(text);
-        let find = |problem: Problem| (find(tree.get_ref(), &problem), problem);
+        let find = |problem: Problem| {
+            let found = problem.at.find(tree.get_ref(), problem.is_of_name);
+            (found, problem)
+        };
         let mut found: Vec<_> = problems.into_iter().map(find).collect();
         found.sort_by_key(|((offset, _), _)| *offset);
-        let (file, mut place) = (name(path), Place::default());
+        let (file, mut place) = (name(path), TextPosition::default());
         let problems = found
             .into_iter()
             .map(|((offset, path), problem)| ConfigProblem {
@@ -165,7 +165,7 @@ fn name(path: Option<&Path>) -> Option<Arc<str>> {
 /// A mistake, before its place is looked up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    pub(super) at: At,
+    pub(super) at: FilePlace,
     /// Whether it is with the name of a field, and not with its value.
     pub(super) is_of_name: bool,
     pub(super) code: &'static str,
@@ -173,7 +173,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(at: &At, code: &'static str, message: String) -> Self {
+    pub(super) fn new(at: &FilePlace, code: &'static str, message: String) -> Self {
         Self {
             at: at.clone(),
             is_of_name: false,
@@ -183,7 +183,7 @@ impl Problem {
     }
 
     /// Creates a problem from the error of a builder.
-    pub(super) fn of_error(at: &At, error: &ConfigError) -> Self {
+    pub(super) fn of_error(at: &FilePlace, error: &ConfigError) -> Self {
         Self::new(at, error.code(), wording::in_a_file(error))
     }
 
@@ -196,16 +196,16 @@ impl Problem {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Default)]
-struct Place {
+struct TextPosition {
     offset: usize,
     line: usize,
     column: usize,
 }
 
-impl Place {
-    /// Moves to a later place. Returns its line and its column.
+impl TextPosition {
+    /// Moves to a later position. Returns its line and its column.
     fn advance(&mut self, text: &str, offset: usize) -> (usize, usize) {
         let between = text.get(self.offset..offset).unwrap_or_default();
         for letter in between.chars() {

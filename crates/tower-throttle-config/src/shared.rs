@@ -15,8 +15,8 @@ use super::{
     Changes, Config, ConfigErrors, ReloadError,
     builders::{Builders, OpenStore},
     content::Content,
-    document::At,
     live::Live,
+    place::FilePlace,
     poll::Poller,
     problem::Problem,
 };
@@ -44,7 +44,7 @@ impl Shared {
         let hash = content.map(|content| content.hash);
         let builders = Builders::read(config)?;
         let open = builders.store.open().map_err(|error| {
-            let problem = Problem::of_error(&At::file(), &error);
+            let problem = Problem::of_error(&FilePlace::root(), &error);
             ConfigErrors::new(vec![problem], config.path(), "")
         })?;
         let next = (builders.layers, builders.limiters);

@@ -2,16 +2,15 @@
 
 use super::reading::Reading;
 use crate::{
-    document::At,
+    place::FilePlace,
     tables::{self, ProxyHeader},
 };
 use tower_throttle::key::{self, ClientIp, KeyExtractor};
 
 /// The readers of addresses.
-#[derive(Default)]
 pub(super) struct Addresses {
     /// `None` without the table. `Some(None)` if the table has a mistake.
-    pub(super) client_ip: Option<Option<ClientIp>>,
+    client_ip: Option<Option<ClientIp>>,
     peer: Option<ClientIp>,
 }
 
@@ -29,10 +28,24 @@ impl Addresses {
     pub(super) fn peer(&self) -> ClientIp {
         self.peer.clone().unwrap_or_else(key::peer)
     }
+
+    /// Returns what the word `client_ip` at this place means. Reports it if there is no table.
+    pub(super) fn client_ip(&self, reading: &mut Reading<'_>, at: &FilePlace) -> Option<ClientIp> {
+        if self.client_ip.is_none() {
+            let message = "`client_ip` without a table `[client_ip]`; add it with the addresses of your proxies in `trusted`, or use `peer`";
+            reading.report(at, "missing-field", message);
+        }
+        self.configured_client_ip()
+    }
+
+    /// Returns the reader of the table `[client_ip]`, if there is one without mistakes.
+    pub(super) fn configured_client_ip(&self) -> Option<ClientIp> {
+        self.client_ip.clone().flatten()
+    }
 }
 
 fn client_ip_of(reading: &mut Reading<'_>, table: &tables::ClientIp) -> Option<ClientIp> {
-    let at = At::file().to("client_ip");
+    let at = FilePlace::root().to("client_ip");
     let (before, trusted_at) = (reading.problems.len(), at.to("trusted"));
     let ranges = table.trusted.iter().map(|range| &*range.0);
     for (index, range) in ranges.clone().enumerate() {

@@ -1,26 +1,17 @@
 //! Tables `when`: conditions on requests.
 
 use http::HeaderName;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::{
-    explain::FoundCondition,
-    reading::{Reading, field, reader},
-};
+use super::reading::{Reading, field, reader};
 use crate::{
-    document::At,
     matching::{Condition, HeaderCondition, HostPattern, Matcher, PathPattern, parse_method},
+    place::FilePlace,
     tables::{HeaderValue, Texts, When},
-    text::write,
 };
-use tower_throttle::{
-    RequestHead,
-    key::{self, KeyExtractor},
-};
+use tower_throttle::key::{self, KeyExtractor};
 
 /// Reads a table of conditions. Those that cost least come first, and closures last.
-pub(super) fn read(reading: &mut Reading<'_>, at: &At, table: &When) -> Matcher {
+pub(super) fn read(reading: &mut Reading<'_>, at: &FilePlace, table: &When) -> Matcher {
     let mut conditions = Vec::new();
     let methods = each(reading, field!(at, table, method), parse_method);
     conditions.extend(methods.map(Condition::Method));
@@ -51,28 +42,10 @@ pub(super) fn read(reading: &mut Reading<'_>, at: &At, table: &When) -> Matcher 
     Matcher(conditions)
 }
 
-/// Asks each condition of a table separately.
-pub(super) fn explain(
-    reading: &mut Reading<'_>,
-    at: &At,
-    head: &RequestHead<'_>,
-) -> Vec<FoundCondition> {
-    let value = at.value_in(&reading.config.document.value);
-    let fields = value.and_then(Value::as_object).into_iter().flatten();
-    let found = fields.filter_map(|(name, value)| {
-        let alone = When::deserialize(json!({ name: value })).ok()?;
-        Some(FoundCondition {
-            text: format!("{name} = {}", write(value)),
-            holds: read(reading, at, &alone).find(head),
-        })
-    });
-    found.collect()
-}
-
 /// Reads each text of a field, and reports those that are wrong.
 fn each<T>(
     reading: &mut Reading<'_>,
-    (at, texts): (&At, Option<&Texts>),
+    (at, texts): (&FilePlace, Option<&Texts>),
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Option<Vec<T>> {
     let mut values = Vec::new();
@@ -87,7 +60,7 @@ fn each<T>(
 
 fn header(
     reading: &mut Reading<'_>,
-    at: &At,
+    at: &FilePlace,
     name: &str,
     value: &HeaderValue,
 ) -> Option<HeaderCondition> {
@@ -111,7 +84,10 @@ fn header(
 }
 
 #[cfg(feature = "axum")]
-fn routes(reading: &mut Reading<'_>, (at, texts): (&At, Option<&Texts>)) -> Option<Condition> {
+fn routes(
+    reading: &mut Reading<'_>,
+    (at, texts): (&FilePlace, Option<&Texts>),
+) -> Option<Condition> {
     use crate::matching::{Routes, parse_route};
 
     let routes = each(reading, (at, texts), parse_route)?;
@@ -119,7 +95,10 @@ fn routes(reading: &mut Reading<'_>, (at, texts): (&At, Option<&Texts>)) -> Opti
 }
 
 #[cfg(not(feature = "axum"))]
-fn routes(reading: &mut Reading<'_>, (at, texts): (&At, Option<&Texts>)) -> Option<Condition> {
+fn routes(
+    reading: &mut Reading<'_>,
+    (at, texts): (&FilePlace, Option<&Texts>),
+) -> Option<Condition> {
     texts?;
     reading.report_feature(at, "`route`", "axum");
     None

@@ -3,7 +3,7 @@
 use std::slice;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower_throttle::{
     Key as CallerKey, RequestHead, inspect,
     key::{KeyError, KeyExtractor},
@@ -15,7 +15,12 @@ use super::{
     policy::{FilePolicy, chosen_by, read_all},
     reading::Reading,
 };
-use crate::{Config, document::At, tables::Key, text::write};
+use crate::{
+    Config,
+    place::FilePlace,
+    tables::{Key, When},
+    text::write,
+};
 
 /// What a layer of a file does with one request, from [`Limits::explain`](crate::Limits::explain).
 #[derive(Clone, Debug)]
@@ -69,29 +74,48 @@ impl Config {
         head: &RequestHead<'_>,
     ) -> Explanation {
         let mut reading = Reading::new(self);
-        reading.addresses = Addresses::read(&mut reading);
-        let policies = read_all(&mut reading);
+        let addresses = Addresses::read(&mut reading);
+        let policies = read_all(&mut reading, &addresses);
         let layers = reading.file().layer.as_ref();
         let table = layers.and_then(|layers| layers.get(layer));
         let names = table.and_then(|table| table.common.policies.as_deref());
         let chosen = chosen_by(names, &policies).into_iter();
         let found = chosen.map(|policy| FoundPolicy {
-            conditions: conditions::explain(&mut reading, &policy.at.to("when"), head),
-            keys: keys_of(&mut reading, policy, head),
+            conditions: conditions_of(&mut reading, &policy.at.to("when"), head),
+            keys: keys_of(&mut reading, &addresses, policy, head),
         });
         let policies = found.collect();
-        let at = At::file().to("layer").to(&layer).to("when");
+        let at = FilePlace::root().to("layer").to(&layer).to("when");
         Explanation {
             layer: explained,
-            conditions: conditions::explain(&mut reading, &at, head),
+            conditions: conditions_of(&mut reading, &at, head),
             policies,
         }
     }
 }
 
+/// Asks each condition of a table separately.
+fn conditions_of(
+    reading: &mut Reading<'_>,
+    at: &FilePlace,
+    head: &RequestHead<'_>,
+) -> Vec<FoundCondition> {
+    let value = at.value_in(&reading.config.document.value);
+    let fields = value.and_then(Value::as_object).into_iter().flatten();
+    let found = fields.filter_map(|(name, value)| {
+        let alone = When::deserialize(json!({ name: value })).ok()?;
+        Some(FoundCondition {
+            text: format!("{name} = {}", write(value)),
+            holds: conditions::read(reading, at, &alone).find(head),
+        })
+    });
+    found.collect()
+}
+
 /// Asks each key of a policy separately, to report which one counts.
 fn keys_of(
     reading: &mut Reading<'_>,
+    addresses: &Addresses,
     FilePolicy { table, at, .. }: &FilePolicy<'_>,
     head: &RequestHead<'_>,
 ) -> Vec<FoundKey> {
@@ -99,14 +123,14 @@ fn keys_of(
     let keys = match at.value_in(&reading.config.document.value) {
         _ if table.shared == Some(true) => &[],
         None => {
-            let (text, key) = ("peer".to_owned(), reading.addresses.peer().extract(head));
+            let (text, key) = ("peer".to_owned(), addresses.peer().extract(head));
             return vec![FoundKey { text, key }];
         }
         Some(Value::Array(keys)) => &**keys,
         Some(key) => slice::from_ref(key),
     };
     let keys = keys.iter().filter_map(|value| {
-        let extractor = keys::read(reading, &at, &Key::deserialize(value).ok()?)?;
+        let extractor = keys::read(reading, addresses, &at, &Key::deserialize(value).ok()?)?;
         Some(FoundKey {
             text: write(value),
             key: extractor.extract(head),

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::reading::Reading;
+use super::{addresses::Addresses, reading::Reading};
 use crate::{
-    document::At,
+    place::FilePlace,
     tables::{Key as Table, KeyTable, KeyWord},
 };
 use tower_throttle::{
@@ -19,17 +19,22 @@ use tower_throttle::{
 pub(super) type AnyKey = Arc<dyn KeyExtractor>;
 
 /// Reads a key.
-pub(super) fn read(reading: &mut Reading<'_>, at: &At, key: &Table) -> Option<AnyKey> {
+pub(super) fn read(
+    reading: &mut Reading<'_>,
+    addresses: &Addresses,
+    at: &FilePlace,
+    key: &Table,
+) -> Option<AnyKey> {
     match key {
-        Table::Word(word) => named(reading, at, word),
+        Table::Word(word) => named(reading, addresses, at, word),
         Table::FirstOf(keys) => {
-            let keys = read_list(reading, at, keys)?.into_iter();
+            let keys = read_list(reading, addresses, at, keys)?.into_iter();
             keys.reduce(|first, second| Arc::new(KeyExtractor::or(first, second)))
         }
         Table::Table(KeyTable {
             all: Some(parts), ..
         }) => {
-            let parts = read_list(reading, &at.to("all"), parts)?;
+            let parts = read_list(reading, addresses, &at.to("all"), parts)?;
             Some(Arc::new(All(parts)))
         }
         Table::Table(KeyTable {
@@ -38,24 +43,34 @@ pub(super) fn read(reading: &mut Reading<'_>, at: &At, key: &Table) -> Option<An
         }) => Some(Arc::new(key::peer().ipv6_prefix(address.ipv6_prefix))),
         Table::Table(KeyTable { client_ip, .. }) => {
             let address = client_ip.as_ref()?;
-            let client_ip = self::client_ip(reading, &at.to("client_ip"))?;
+            let client_ip = addresses.client_ip(reading, &at.to("client_ip"))?;
             Some(Arc::new(client_ip.ipv6_prefix(address.ipv6_prefix)))
         }
     }
 }
 
-fn read_list(reading: &mut Reading<'_>, at: &At, keys: &[Table]) -> Option<Vec<AnyKey>> {
+fn read_list(
+    reading: &mut Reading<'_>,
+    addresses: &Addresses,
+    at: &FilePlace,
+    keys: &[Table],
+) -> Option<Vec<AnyKey>> {
     let keys = keys.iter().enumerate();
     let keys: Vec<_> = keys
-        .map(|(index, key)| read(reading, &at.to(&index), key))
+        .map(|(index, key)| read(reading, addresses, &at.to(&index), key))
         .collect();
     keys.into_iter().collect()
 }
 
-fn named(reading: &mut Reading<'_>, at: &At, word: &KeyWord) -> Option<AnyKey> {
+fn named(
+    reading: &mut Reading<'_>,
+    addresses: &Addresses,
+    at: &FilePlace,
+    word: &KeyWord,
+) -> Option<AnyKey> {
     let extractor: AnyKey = match word {
-        KeyWord::Peer => Arc::new(reading.addresses.peer()),
-        KeyWord::ClientIp => Arc::new(client_ip(reading, at)?),
+        KeyWord::Peer => Arc::new(addresses.peer()),
+        KeyWord::ClientIp => Arc::new(addresses.client_ip(reading, at)?),
         KeyWord::Header(name) => Arc::new(key::header(name)),
         KeyWord::BearerToken => Arc::new(key::bearer_token()),
         KeyWord::Cookie(name) => Arc::new(key::cookie(name)),
@@ -68,21 +83,13 @@ fn named(reading: &mut Reading<'_>, at: &At, word: &KeyWord) -> Option<AnyKey> {
     reading.keep(at, valid).map(|()| extractor)
 }
 
-pub(super) fn client_ip(reading: &mut Reading<'_>, at: &At) -> Option<key::ClientIp> {
-    if reading.addresses.client_ip.is_none() {
-        let message = "`client_ip` without a table `[client_ip]`; add it with the addresses of your proxies in `trusted`, or use `peer`";
-        reading.report(at, "missing-field", message);
-    }
-    reading.addresses.client_ip.clone().flatten()
-}
-
 #[cfg(feature = "axum")]
-fn route(_: &mut Reading<'_>, _: &At) -> Option<AnyKey> {
+fn route(_: &mut Reading<'_>, _: &FilePlace) -> Option<AnyKey> {
     Some(Arc::new(key::matched_route()))
 }
 
 #[cfg(not(feature = "axum"))]
-fn route(reading: &mut Reading<'_>, at: &At) -> Option<AnyKey> {
+fn route(reading: &mut Reading<'_>, at: &FilePlace) -> Option<AnyKey> {
     reading.report_feature(at, "`route`", "axum");
     None
 }

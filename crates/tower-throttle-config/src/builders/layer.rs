@@ -9,7 +9,7 @@ use super::{
     policy::{FilePolicy, chosen_by},
     reading::{Reading, field, reader, set, switch},
 };
-use crate::{DEFAULT_LAYER, document::At, tables};
+use crate::{DEFAULT_LAYER, place::FilePlace, tables};
 use tower_throttle::{
     ConfigError, Denied, GrpcDenials, HeaderFormat, Limiter, LimiterBuilder, Lists, OnStoreFailure,
     Policy, RateLimitLayer, RateLimitLayerBuilder, RequestHead, TokenBucket,
@@ -57,13 +57,13 @@ pub(super) fn read_all(
     let default = BTreeMap::from([(DEFAULT_LAYER.to_owned(), tables::Layer::default())]);
     let default = file.limiter.is_none().then_some(&default);
     for (name, table) in file.layer.as_ref().or(default).into_iter().flatten() {
-        let at = At::file().to("layer").to(name);
+        let at = FilePlace::root().to("layer").to(name);
         let builder = with_layer_settings(reading, RateLimitLayer::builder(), &at, table);
         let common = &table.common;
         layers.extend(build!(reading, all, at, name, common, of_layers, builder));
     }
     for (name, table) in file.limiter.iter().flatten() {
-        let (at, builder) = (At::file().to("limiter").to(name), Limiter::builder());
+        let (at, builder) = (FilePlace::root().to("limiter").to(name), Limiter::builder());
         limiters.extend(build!(reading, all, at, name, table, of_limiters, builder));
     }
     if file.layer.is_some() || file.limiter.is_some() {
@@ -98,7 +98,7 @@ fn report_unused(reading: &mut Reading<'_>, policies: &[FilePolicy<'_>]) {
 fn keep(
     reading: &mut Reading<'_>,
     policies: &[FilePolicy<'_>],
-    at: &At,
+    at: &FilePlace,
     built: &Result<(), ConfigError>,
 ) -> bool {
     if let Err(error) = built {
@@ -114,7 +114,7 @@ fn keep(
 fn with_layer_settings(
     reading: &mut Reading<'_>,
     mut builder: RateLimitLayerBuilder,
-    at: &At,
+    at: &FilePlace,
     table: &tables::Layer,
 ) -> RateLimitLayerBuilder {
     let when = table.when.as_ref();

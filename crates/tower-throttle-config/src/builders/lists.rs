@@ -3,11 +3,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    keys,
+    addresses::Addresses,
     reading::{Reading, field},
 };
 use crate::{
-    document::At,
+    place::FilePlace,
     tables::{self, ClientAddress, ListedKey, Text},
 };
 use tower_throttle::{
@@ -19,9 +19,13 @@ use tower_throttle::{
 const MOST_REPORTED: usize = 20;
 
 /// Reads the table.
-pub(super) fn read(reading: &mut Reading<'_>) -> Option<Lists> {
-    let (table, at) = (reading.file().lists.as_ref()?, At::file().to("lists"));
-    let mut lists = Lists::new().client_address(client_address(reading, &at, table));
+pub(super) fn read(reading: &mut Reading<'_>, addresses: &Addresses) -> Option<Lists> {
+    let (table, at) = (
+        reading.file().lists.as_ref()?,
+        FilePlace::root().to("lists"),
+    );
+    let client_address = client_address(reading, addresses, &at, table);
+    let mut lists = Lists::new().client_address(client_address);
     lists = add_addresses(reading, lists, List::Allow, field!(at, table, allow_ips));
     lists = add_addresses(reading, lists, List::Deny, field!(at, table, deny_ips));
     lists = add_keys(reading, lists, &at, table);
@@ -39,7 +43,7 @@ pub(super) fn read(reading: &mut Reading<'_>) -> Option<Lists> {
 
 /// Reports trusted proxies in an allowed range. A range within the trusted ones is an error of the
 /// lists themselves.
-fn report_proxies(reading: &mut Reading<'_>, at: &At, table: &tables::Lists, lists: &Lists) {
+fn report_proxies(reading: &mut Reading<'_>, at: &FilePlace, table: &tables::Lists, lists: &Lists) {
     let client_ip = reading.file().client_ip.iter();
     for Text(range) in client_ip.flat_map(|table| &table.trusted) {
         let start = range.split('/').next().and_then(|start| start.parse().ok());
@@ -63,22 +67,23 @@ fn report_proxies(reading: &mut Reading<'_>, at: &At, table: &tables::Lists, lis
 /// wrong.
 fn client_address(
     reading: &mut Reading<'_>,
-    at: &At,
+    addresses: &Addresses,
+    at: &FilePlace,
     table: &tables::Lists,
 ) -> Arc<dyn AddressReader> {
     let at = at.to("client_address");
     let erased = |client_ip: ClientIp| Arc::new(client_ip) as Arc<dyn AddressReader>;
     let reader = match &table.client_address {
-        Some(ClientAddress::ClientIp) => keys::client_ip(reading, &at).map(erased),
+        Some(ClientAddress::ClientIp) => addresses.client_ip(reading, &at).map(erased),
         Some(ClientAddress::Reader(name)) => {
             let registered = &reading.readers.client_address;
             let reader = reading.find(&at, registered, "client_address", name);
             reader.filter(|reader| reading.keep(&at, reader.validate()).is_some())
         }
         Some(ClientAddress::Peer) => None,
-        None => reading.addresses.client_ip.clone().flatten().map(erased),
+        None => addresses.configured_client_ip().map(erased),
     };
-    reader.unwrap_or_else(|| Arc::new(reading.addresses.peer()))
+    reader.unwrap_or_else(|| Arc::new(addresses.peer()))
 }
 
 /// Adds addresses, and reports each that is wrong.
@@ -86,7 +91,7 @@ fn add_addresses(
     reading: &mut Reading<'_>,
     lists: Lists,
     list: List,
-    (at, texts): (&At, Option<&Vec<Text>>),
+    (at, texts): (&FilePlace, Option<&Vec<Text>>),
 ) -> Lists {
     let items = texts.into_iter().flatten().map(|text| &*text.0);
     let mut items: Vec<_> = items.enumerate().collect();
@@ -113,7 +118,12 @@ fn add_addresses(
 }
 
 /// Adds the keys of both lists, and reports those that are there twice.
-fn add_keys(reading: &mut Reading<'_>, lists: Lists, at: &At, table: &tables::Lists) -> Lists {
+fn add_keys(
+    reading: &mut Reading<'_>,
+    lists: Lists,
+    at: &FilePlace,
+    table: &tables::Lists,
+) -> Lists {
     let mut listed = HashMap::new();
     let both = [
         (List::Allow, "allow_keys", &table.allow_keys),

@@ -3,7 +3,7 @@
 use tower_throttle::{RateLimitLayer, control::Control, inspect::Inspect, store::Store};
 
 use super::{Builders, addresses::Addresses, policy, reading::Reading};
-use crate::{Config, ConfigErrors, ReaderName, document::At, problem::Problem};
+use crate::{Config, ConfigErrors, ReaderName, place::FilePlace, problem::Problem};
 
 impl Config {
     /// Checks all that [`build`](Self::build) would report, without a store and a Tokio runtime.
@@ -28,8 +28,8 @@ impl Config {
         control: &Control,
     ) -> Result<Inspect, ConfigErrors> {
         let mut reading = Reading::new(self);
-        reading.addresses = Addresses::read(&mut reading);
-        let policies = policy::read_all(&mut reading);
+        let addresses = Addresses::read(&mut reading);
+        let policies = policy::read_all(&mut reading, &addresses);
         let policies = policies.into_iter().filter_map(|policy| policy.policies);
         let builder = RateLimitLayer::builder()
             .store(store)
@@ -37,7 +37,7 @@ impl Config {
         let builder = policies.fold(builder, |builder, policy| builder.policy(policy.of_layers));
         reading.finish()?;
         let layer = builder.build().map_err(|error| {
-            let problem = Problem::of_error(&At::file(), &error);
+            let problem = Problem::of_error(&FilePlace::root(), &error);
             ConfigErrors::new(vec![problem], self.path(), "")
         })?;
         Ok(layer.inspect())

@@ -78,9 +78,9 @@ impl Builders {
     /// Reads what has no mistake.
     fn collect(reading: &mut Reading<'_>) -> Self {
         let store = store::read(reading);
-        reading.addresses = Addresses::read(reading);
-        let lists = lists::read(reading);
-        let policies = policy::read_all(reading);
+        let addresses = Addresses::read(reading);
+        let lists = lists::read(reading, &addresses);
+        let policies = policy::read_all(reading, &addresses);
         let (layers, limiters) = layer::read_all(reading, &policies, lists.as_ref());
         Self {
             store,

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::{
+    addresses::Addresses,
     blame, conditions,
     keys::{self, AnyKey},
     reading::{Reading, set, switch},
     settler, tiers,
 };
 use crate::{
-    document::At,
+    place::FilePlace,
     tables::{Cost, Mode, ModeWord, Policy as Table, PolicyName, StoreFailure},
 };
 use tower_throttle::{
@@ -18,7 +19,7 @@ use tower_throttle::{
 
 /// A policy of the file. `policies` is `None` if it has a mistake.
 pub(super) struct FilePolicy<'a> {
-    pub(super) at: At,
+    pub(super) at: FilePlace,
     pub(super) table: &'a Table,
     pub(super) policies: Option<Policies>,
 }
@@ -37,11 +38,14 @@ pub(super) struct Policies {
 }
 
 /// Reads all policies.
-pub(super) fn read_all<'a>(reading: &mut Reading<'a>) -> Vec<FilePolicy<'a>> {
+pub(super) fn read_all<'a>(
+    reading: &mut Reading<'a>,
+    addresses: &Addresses,
+) -> Vec<FilePolicy<'a>> {
     let tables = reading.file().policy.iter().enumerate();
     let read = |(index, table)| {
-        let at = At::file().to("policy").to(&index);
-        let policies = read(reading, &at, table);
+        let at = FilePlace::root().to("policy").to(&index);
+        let policies = read(reading, addresses, &at, table);
         FilePolicy {
             at,
             table,
@@ -64,14 +68,19 @@ pub(super) fn chosen_by<'p, 'a>(
     names.iter().filter_map(find).collect()
 }
 
-fn read(reading: &mut Reading<'_>, at: &At, table: &Table) -> Option<Policies> {
+fn read(
+    reading: &mut Reading<'_>,
+    addresses: &Addresses,
+    at: &FilePlace,
+    table: &Table,
+) -> Option<Policies> {
     let before = reading.problems.len();
     let amount = tiers::read(reading, &at.to("quota"), &table.quota);
     let key = match &table.key {
-        Some(key) => keys::read(reading, &at.to("key"), key),
+        Some(key) => keys::read(reading, addresses, &at.to("key"), key),
         None if table.shared == Some(true) => None,
         // It is the default, with the prefix that the file sets.
-        None => Some(Arc::new(reading.addresses.peer()) as AnyKey),
+        None => Some(Arc::new(addresses.peer()) as AnyKey),
     };
     let when = table.when.as_ref();
     let when = when.map(|when| conditions::read(reading, &at.to("when"), when));

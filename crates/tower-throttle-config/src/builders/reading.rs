@@ -4,10 +4,9 @@ use std::{env, sync::Arc};
 
 use tower_throttle::ConfigError;
 
-use super::addresses::Addresses;
 use crate::{
     Config, ConfigErrors, ReaderName,
-    document::At,
+    place::FilePlace,
     problem::Problem,
     readers::{Named, Readers},
     suggest::closest,
@@ -22,7 +21,6 @@ pub(super) struct Reading<'a> {
     pub(super) problems: Vec<Problem>,
     /// The readers that the file has named so far.
     pub(super) named: Vec<ReaderName>,
-    pub(super) addresses: Addresses,
 }
 
 /// Names a field of a table, and its value.
@@ -73,7 +71,6 @@ impl<'a> Reading<'a> {
             readers: &config.readers,
             problems: Vec::new(),
             named: Vec::new(),
-            addresses: Addresses::default(),
         }
     }
 
@@ -86,13 +83,18 @@ impl<'a> Reading<'a> {
         self.config.document.finish(self.problems)
     }
 
-    pub(super) fn report(&mut self, at: &At, code: &'static str, message: impl Into<String>) {
+    pub(super) fn report(
+        &mut self,
+        at: &FilePlace,
+        code: &'static str,
+        message: impl Into<String>,
+    ) {
         self.problems.push(Problem::new(at, code, message.into()));
     }
 
     /// Reports that a feature of the crate is off.
     #[cfg(not(all(feature = "axum", feature = "redis")))]
-    pub(super) fn report_feature(&mut self, at: &At, what: &str, feature: &str) {
+    pub(super) fn report_feature(&mut self, at: &FilePlace, what: &str, feature: &str) {
         let message = format!(
             "{what} needs the feature `{feature}` of tower-throttle-config, which is off; turn it on in Cargo.toml"
         );
@@ -100,7 +102,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Reports an error of a builder, unless it was reported before: two layers may share a policy.
-    pub(super) fn report_error(&mut self, at: &At, error: &ConfigError) {
+    pub(super) fn report_error(&mut self, at: &FilePlace, error: &ConfigError) {
         let problem = Problem::of_error(at, error);
         let value = at.value_in(&self.config.document.value);
         let text = value.and_then(|value| value.as_str()).unwrap_or_default();
@@ -114,7 +116,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Reports an error at the first of some fields that a table has, or at the table.
-    pub(super) fn report_in(&mut self, table: &At, fields: &[&str], error: &ConfigError) {
+    pub(super) fn report_in(&mut self, table: &FilePlace, fields: &[&str], error: &ConfigError) {
         let file = &self.config.document.value;
         let mut places = fields.iter().map(|field| table.to(&field));
         let place = places.find(|at| at.value_in(file).is_some());
@@ -122,12 +124,15 @@ impl<'a> Reading<'a> {
     }
 
     /// Returns the value, or reports the error at its place.
-    pub(super) fn keep<T>(&mut self, at: &At, result: Result<T, ConfigError>) -> Option<T> {
+    pub(super) fn keep<T>(&mut self, at: &FilePlace, result: Result<T, ConfigError>) -> Option<T> {
         result.map_err(|error| self.report_error(at, &error)).ok()
     }
 
     /// Returns a text with the values of the variables that it names.
-    pub(super) fn expanded(&mut self, (at, text): (&At, Option<&Variables>)) -> Option<String> {
+    pub(super) fn expanded(
+        &mut self,
+        (at, text): (&FilePlace, Option<&Variables>),
+    ) -> Option<String> {
         let expanded = variables::expand(&text?.0, |name| env::var(name).ok());
         expanded
             .map_err(|(code, message)| self.report(at, code, message))
@@ -137,7 +142,7 @@ impl<'a> Reading<'a> {
     /// Returns what is registered under a name. `kind`: the method of [`Readers`] which registers it.
     pub(super) fn find<T: ?Sized>(
         &mut self,
-        at: &At,
+        at: &FilePlace,
         registered: &'a Named<T>,
         kind: &'static str,
         name: &str,

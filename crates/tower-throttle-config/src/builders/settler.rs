@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::reading::{Reading, reader, switch};
-use crate::{document::At, tables::SettleBy};
+use crate::{place::FilePlace, tables::SettleBy};
 use tower_throttle::settle::{self, Settler};
 
 /// Reads a settler.
 pub(super) fn read(
     reading: &mut Reading<'_>,
-    at: &At,
+    at: &FilePlace,
     table: &SettleBy,
 ) -> Option<Arc<dyn Settler>> {
     let table = match table {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 #[cfg(feature = "redis")]
 use super::blame;
 use super::reading::{Reading, field, reader, set};
-use crate::{document::At, tables};
+use crate::{place::FilePlace, tables};
 use tower_throttle::{
     Clock, ConfigError, MemoryStore, MemoryStoreBuilder, control::Control, store::Store,
 };
@@ -87,7 +87,7 @@ pub(super) fn read(reading: &mut Reading<'_>) -> StoreChoice {
     let Some(table) = &reading.file().store else {
         return in_memory();
     };
-    let at = At::file().to("store");
+    let at = FilePlace::root().to("store");
     if table.reader.is_some() {
         let store = reader!(reading, at, table, reader, store);
         return store.map_or_else(in_memory, StoreChoice::Registered);
@@ -114,7 +114,7 @@ fn redis(
     name: Option<String>,
     clock: Option<Arc<Arc<dyn Clock>>>,
 ) -> Option<StoreChoice> {
-    let at = At::file().to("store");
+    let at = FilePlace::root().to("store");
     let mut builder = RedisStore::builder();
     set!(
         builder,
@@ -145,6 +145,10 @@ fn redis(
     _: Option<String>,
     _: Option<Arc<Arc<dyn Clock>>>,
 ) -> Option<StoreChoice> {
-    reading.report_feature(&At::file().to("store").to("redis"), "`redis`", "redis");
+    reading.report_feature(
+        &FilePlace::root().to("store").to("redis"),
+        "`redis`",
+        "redis",
+    );
     None
 }

@@ -10,7 +10,7 @@ use std::{
 
 use super::reading::Reading;
 use crate::{
-    Config, document::At, readers::TierBy, suggest::closest, tables::QuotaOrTiers, telemetry,
+    Config, place::FilePlace, readers::TierBy, suggest::closest, tables::QuotaOrTiers, telemetry,
 };
 use tower_throttle::{Policy, Quota, RequestHead};
 
@@ -19,12 +19,16 @@ pub(super) struct Amount {
     /// That of a policy without tiers, or that of `otherwise`.
     pub(super) base: Quota,
     /// All that a request may have.
-    pub(super) quotas: Vec<(At, Quota)>,
+    pub(super) quotas: Vec<(FilePlace, Quota)>,
     tiers: Option<(Arc<TierBy>, BTreeMap<String, Quota>)>,
 }
 
 /// Reads a quota or a table of tiers.
-pub(super) fn read(reading: &mut Reading<'_>, at: &At, quota: &QuotaOrTiers) -> Option<Amount> {
+pub(super) fn read(
+    reading: &mut Reading<'_>,
+    at: &FilePlace,
+    quota: &QuotaOrTiers,
+) -> Option<Amount> {
     let table = match quota {
         QuotaOrTiers::One(quota) => {
             return Some(Amount {

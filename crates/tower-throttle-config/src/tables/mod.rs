@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tower_throttle::{ConfigError, Quota, parse_duration};
 
-use crate::document::At;
+use crate::place::FilePlace;
 
 pub(crate) use self::{
     layer::{Layer, Limiter},
@@ -124,7 +124,7 @@ pub(crate) enum Texts {
 
 impl Texts {
     /// Returns each text, and where it is.
-    pub(crate) fn all(&self, at: &At) -> Vec<(At, &str)> {
+    pub(crate) fn all(&self, at: &FilePlace) -> Vec<(FilePlace, &str)> {
         match self {
             Self::One(text) => vec![(at.clone(), &text.0)],
             Self::Several(texts) => {
