@@ -12,7 +12,7 @@ use blake3::{Hash, derive_key, keyed_hash};
 use cookie::{Cookie, SameSite};
 use http::{HeaderMap, HeaderValue, header::COOKIE};
 
-use crate::{access::AccessError, origin::only};
+use crate::{access_error::AccessError, origin::only};
 
 const FEWEST_CHARACTERS: usize = 16;
 const NAME: &str = "tower_throttle";

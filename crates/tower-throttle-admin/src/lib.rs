@@ -58,6 +58,7 @@
 )]
 
 mod access;
+mod access_error;
 mod api;
 mod attempts;
 mod base;
@@ -76,16 +77,14 @@ mod target;
 #[cfg(any(test, doctest))]
 #[allow(clippy::panic)]
 mod tests;
+mod time;
 mod who;
 
 use std::{fmt, sync::Arc};
 
 use tower_throttle::{Clock, control::Control, inspect::Inspectable};
 
-pub use self::{
-    access::{Access, AccessError},
-    who::Who,
-};
+pub use self::{access::Access, access_error::AccessError, who::Who};
 use self::{attempts::Attempts, shared::Shared};
 
 /// The version that the page and the API show.

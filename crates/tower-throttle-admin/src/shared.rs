@@ -8,10 +8,7 @@ use std::{
 use tower_throttle::{Clock, control::Control};
 
 use super::{
-    access::Access,
-    api::{epoch_ms, sampler::Samples},
-    attempts::Attempts,
-    target::Targets,
+    access::Access, api::samples::Samples, attempts::Attempts, target::Targets, time::epoch_ms,
 };
 
 /// The state of the router: handlers take `State<Handle>`.

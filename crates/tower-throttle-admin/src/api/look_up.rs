@@ -8,10 +8,11 @@ use tower_throttle::{
     inspect::{CallerState, Inspect},
 };
 
-use super::{epoch_ms, ms, policies::entry_json, request::Body, status::policy_names};
+use super::{policies::entry_json, request::Body, status::policy_names};
 use crate::{
     problem::{Code, Problem},
     shared::Shared,
+    time::{epoch_ms, ms},
 };
 
 /// What one policy does with a caller.

@@ -8,13 +8,11 @@ pub(super) mod numbers;
 pub(super) mod policies;
 pub(super) mod recent;
 pub(super) mod request;
-pub(super) mod sampler;
+mod sampler;
+pub(super) mod samples;
 pub(super) mod status;
 
-use std::{
-    ops::RangeInclusive,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::ops::RangeInclusive;
 
 use axum::{
     Extension, Json, Router,
@@ -134,15 +132,4 @@ fn change(action: Action) -> MethodRouter<Handle> {
             made.map_err(|_| Code::Panicked)?.map(Json)
         };
     post(make)
-}
-
-/// Returns whole milliseconds, rounded up.
-pub(crate) fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
-/// Returns the milliseconds since the UNIX epoch.
-pub(crate) fn epoch_ms(at: SystemTime) -> u64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -9,7 +9,7 @@ use tower_throttle::{
     metrics::{Histogram, StoreMetrics},
 };
 
-use super::{epoch_ms, ms};
+use crate::time::{epoch_ms, ms};
 
 /// The most denials of all layers.
 const MOST_DENIALS: usize = 1_000;

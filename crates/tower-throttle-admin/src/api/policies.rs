@@ -8,7 +8,7 @@ use tower_throttle::{
     key::KeySource,
 };
 
-use super::epoch_ms;
+use crate::time::epoch_ms;
 
 /// A policy as it is now, and where it is.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use tower_throttle::{
     metrics::{Snapshot, StoreMetrics},
 };
 
-use super::{epoch_ms, numbers};
-use crate::{Who, shared::Shared};
+use super::numbers;
+use crate::{Who, shared::Shared, time::epoch_ms};
 
 /// Returns the state of all, for one with access.
 pub(super) fn json(shared: &Shared, who: &Who) -> Value {

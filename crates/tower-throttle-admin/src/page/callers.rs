@@ -9,9 +9,9 @@ use super::{
     text::{foreign, json, since},
     words::{count, duration, plural},
 };
-use crate::api::{
-    ms,
-    numbers::{self, callers, reason},
+use crate::{
+    api::numbers::{self, callers, reason},
+    time::ms,
 };
 
 /// How many different denials are shown.

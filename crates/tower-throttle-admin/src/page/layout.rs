@@ -15,7 +15,7 @@ use super::{
     text::{Tone, badge, foreign, json, written},
     tiles::tiles,
 };
-use crate::{api::epoch_ms, base::Base};
+use crate::{base::Base, time::epoch_ms};
 
 impl View {
     pub(super) fn render(&self, base: &Base) -> Html<String> {

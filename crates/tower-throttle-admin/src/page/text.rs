@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde::Serialize;
 
 use super::words::{ago, ahead};
-use crate::{api::epoch_ms, who::is_hidden};
+use crate::{time::epoch_ms, who::is_hidden};
 
 /// The most characters that a name or a reason shows.
 const MOST_SHOWN: usize = 60;
