@@ -1,7 +1,6 @@
 //! What a command prints, and its exit code.
 
 use std::{
-    error::Error,
     io::{self, Write},
     process::ExitCode,
 };
@@ -9,10 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tower_throttle_config::ConfigErrors;
 
-use crate::time::span;
-
-/// An error is why a command could not do what it was asked for. The exit code is 2.
-pub(crate) type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+use crate::{error::Result, time::span};
 
 /// The answer of a command that did what it was asked for.
 pub(crate) struct Answer {

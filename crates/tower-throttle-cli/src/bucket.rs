@@ -4,8 +4,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    answer::{Answer, Result, lines, rows},
+    answer::{Answer, lines, rows},
     control::{ENTRY_FIELDS, entry_json},
+    error::Result,
     live::{OneCaller, WhichQuota, by_fingerprint, look_up},
     time::{moment, ms},
 };

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use tower_throttle_config::{Change, Config, ConfigErrors, Effect, ReaderName};
 
 use crate::{
-    answer::{Answer, Result, lines, problems},
+    answer::{Answer, lines, problems},
+    error::Result,
     readers::{parse_name, read_file, stand_ins},
 };
 

@@ -9,7 +9,8 @@ use tower_throttle::{
 };
 
 use crate::{
-    answer::{Answer, Result, rows},
+    answer::{Answer, rows},
+    error::Result,
     live::{Live, OneCaller, Place},
     time::{end, moment},
 };

@@ -18,7 +18,8 @@ use tower_throttle::{
 use tower_throttle_config::{FoundCondition, FoundPolicy, ReaderName};
 
 use crate::{
-    answer::{Answer, Result, lines},
+    answer::{Answer, lines},
+    error::Result,
     readers::{parse_value, read_file},
 };
 

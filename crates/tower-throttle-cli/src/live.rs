@@ -13,7 +13,7 @@ use tower_throttle::{
 use tower_throttle_config::Config;
 
 use crate::{
-    answer::Result,
+    error::Result,
     readers::{read_file, stand_ins},
 };
 

@@ -5,6 +5,7 @@ mod answer;
 mod bucket;
 mod check;
 mod control;
+mod error;
 mod explain;
 mod live;
 mod readers;

@@ -10,7 +10,7 @@ use http::Response;
 use tower_throttle::{Clock, Key, MemoryStore, RequestHead, key, metrics::Observe, settle};
 use tower_throttle_config::{Config, ReaderName, Readers};
 
-use crate::answer::Result;
+use crate::error::Result;
 
 /// Parses `key:tenant`.
 pub(crate) fn parse_name(text: &str) -> Result<ReaderName, String> {

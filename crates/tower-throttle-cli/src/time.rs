@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use humantime::{format_duration, format_rfc3339_seconds, parse_rfc3339};
 use tower_throttle::control::End;
 
-use crate::answer::Result;
+use crate::error::Result;
 
 /// Reads a time from now such as `15 minutes` or `7d`, or a date in UTC.
 pub(crate) fn end(text: &str) -> Result<End> {

@@ -5,7 +5,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::{
-    answer::{Answer, Result, lines, rows},
+    answer::{Answer, lines, rows},
+    error::Result,
     live::{Live, Place, WhichQuota, look_up},
     time::ms,
 };
