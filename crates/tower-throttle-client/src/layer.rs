@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::{HeaderMap, StatusCode, header::HOST, uri::Authority};
+use http::{header::HOST, uri::Authority};
 use tower::Layer;
 use tower_throttle::{Algorithm, Key, Limiter, RequestHead};
 
-use crate::{MissingPause, Outbound, told};
+use crate::{MissingPause, Outbound, settings::Settings};
 
 /// Paces the calls of a client, and pauses them when the partner says so, in all processes that
 /// share the limiter's store.
@@ -27,19 +27,7 @@ use crate::{MissingPause, Outbound, told};
 /// Its settings have no mistakes that a build could find, so it needs none.
 #[derive(Clone)]
 #[must_use]
-pub struct OutboundLayer(pub(crate) Settings);
-
-type Reader<T> = Arc<dyn Fn(&RequestHead<'_>) -> T + Send + Sync>;
-
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) limiter: Limiter,
-    pub(crate) key: Reader<Key>,
-    pub(crate) cost: Option<Reader<u64>>,
-    pub(crate) max_wait: Duration,
-    default_pause: Duration,
-    longest_pause: Duration,
-}
+pub struct OutboundLayer(Settings);
 
 impl OutboundLayer {
     /// Makes a layer of a limiter. One of its policies must be a [`Pause`](tower_throttle::Pause).
@@ -98,14 +86,6 @@ impl OutboundLayer {
     pub const fn longest_pause(mut self, pause: Duration) -> Self {
         self.0.longest_pause = pause;
         self
-    }
-}
-
-impl Settings {
-    /// Returns how long to pause after a response.
-    pub(crate) fn pause(&self, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
-        let pause = told::pause(status, headers, self.default_pause)?;
-        Some(pause.min(self.longest_pause))
     }
 }
 

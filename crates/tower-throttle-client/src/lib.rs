@@ -60,6 +60,7 @@ mod error;
 mod layer;
 mod retry;
 mod service;
+mod settings;
 mod told;
 
 pub use self::{

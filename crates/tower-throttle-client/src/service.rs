@@ -12,7 +12,7 @@ use http::{Request, Response};
 use tower::Service;
 use tower_throttle::RequestHead;
 
-use crate::{OutboundBody, OutboundError, error::is_paused, layer::Settings};
+use crate::{OutboundBody, OutboundError, error::is_paused, settings::Settings};
 
 /// A client whose calls wait for room: see [`OutboundLayer`](crate::OutboundLayer).
 ///
