@@ -1,11 +1,13 @@
-//! Checks what each source file uses: dependencies point down, in the order that
-//! ARCHITECTURE.md lists, and no files form a cycle.
+//! Checks what each source file uses. In this package, dependencies point down, in the order that
+//! ARCHITECTURE.md lists. No files form a cycle, here and in the packages of `crates/`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// A module's path below the crate: `["store", "memory"]`.
 type Module = Vec<String>;
@@ -20,10 +22,9 @@ struct Used {
 struct Sources(BTreeMap<Module, Vec<Used>>);
 
 impl Sources {
-    fn read() -> Self {
+    fn read(package: &Path) -> Self {
         let mut sources = Self(BTreeMap::new());
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        sources.read_folder(&root, &[]);
+        sources.read_folder(&package.join("src"), &[]);
         sources
     }
 
@@ -37,7 +38,7 @@ impl Sources {
                 self.read_folder(&path, &module);
             } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests"
             {
-                if !["mod", "lib"].contains(&&*name) {
+                if !["mod", "lib", "main"].contains(&&*name) {
                     module.push(name.into_owned());
                 }
                 let text = fs::read_to_string(&path).expect("a text");
@@ -188,7 +189,7 @@ fn branches(tree: &str) -> Vec<String> {
 
 /// Reads the order that ARCHITECTURE.md lists: the modules of each line, from the top down.
 fn order() -> Vec<Vec<Module>> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let page = Path::new(ROOT).join("ARCHITECTURE.md");
     let page = fs::read_to_string(page).expect("the page");
     let (_, rest) = page.split_once("```text order\n").expect("the order");
     let (order, _) = rest.split_once("```").expect("its end");
@@ -218,9 +219,10 @@ fn rank(order: &[Vec<Module>], file: &[String]) -> (usize, Module) {
 
 #[test]
 fn arrows_between_modules_point_down() {
-    let order = order();
+    let (order, arrows) = (order(), Sources::read(Path::new(ROOT)).arrows());
+    assert!(arrows.values().flatten().count() > 200, "{arrows:#?}");
     let mut upward = Vec::new();
-    for (user, used) in Sources::read().arrows() {
+    for (user, used) in arrows {
         let (from, own) = rank(&order, &user);
         for module in used.iter().filter(|module| !module.is_empty()) {
             let (to, other) = rank(&order, module);
@@ -234,9 +236,26 @@ fn arrows_between_modules_point_down() {
 
 #[test]
 fn no_files_use_each_other_in_a_circle() {
-    let arrows = Sources::read().arrows();
-    assert!(arrows.values().flatten().count() > 200, "{arrows:#?}");
-    // A file in a cycle uses another file of the cycle, and is used by one.
+    for package in packages() {
+        let arrows = Sources::read(&package).arrows();
+        assert!(arrows.values().any(|used| !used.is_empty()), "{arrows:#?}");
+        let (left, package) = (files_on_circles(&arrows), package.display());
+        assert!(
+            left.is_empty(),
+            "on a circle, or between two, in {package}: {left:#?}"
+        );
+    }
+}
+
+/// Returns the folders of this package and of those in `crates/`.
+fn packages() -> Vec<PathBuf> {
+    let crates = fs::read_dir(Path::new(ROOT).join("crates")).expect("the folder of packages");
+    let crates = crates.map(|entry| entry.expect("an entry").path());
+    [PathBuf::from(ROOT)].into_iter().chain(crates).collect()
+}
+
+/// Returns the files that use another file of a circle and are used by one.
+fn files_on_circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
     let mut left: BTreeSet<&Module> = arrows.keys().collect();
     loop {
         let all = left.clone();
@@ -245,9 +264,7 @@ fn no_files_use_each_other_in_a_circle() {
             uses && all.iter().any(|user| arrows[*user].contains(*file))
         });
         if left.len() == all.len() {
-            break;
+            return left.into_iter().map(|file| file.join("::")).collect();
         }
     }
-    let left: Vec<String> = left.into_iter().map(|file| file.join("::")).collect();
-    assert!(left.is_empty(), "on a circle, or between two: {left:#?}");
 }
