@@ -1,5 +1,5 @@
-//! A limit by user, after authentication, and a limit by client address before it, so that guessing
-//! tokens is limited, too.
+//! A limit by user, after authentication, and limits by client address before it: one for all requests,
+//! and a ban after wrong tokens.
 //!
 //! Run it, and send no token, a guess, and those of Ann and Bob:
 //!
@@ -7,10 +7,9 @@
 //! cargo run --example authenticated
 //! curl -i http://127.0.0.1:3000/
 //! # HTTP/1.1 401 Unauthorized
-//! # ratelimit-policy: "attempts";q=10;w=3600
+//! # ratelimit-policy: "attempts";q=50;w=1
 //! curl -i -H 'authorization: Bearer guess' http://127.0.0.1:3000/
 //! # HTTP/1.1 401 Unauthorized
-//! # ratelimit: "attempts";r=8;..
 //! curl -i -H 'authorization: Bearer ann-s3cret' http://127.0.0.1:3000/
 //! # HTTP/1.1 200 OK
 //! # hello, ann
@@ -21,25 +20,26 @@
 //! # hello, bob
 //! ```
 //!
-//! Ann has used her three of this hour, and Bob has not. All seven requests came from one address,
-//! which has three more. After those, even a right token gets 429, except from another address:
+//! Ann has used her three of this hour, and Bob has not. Two requests of this address were answered 401.
+//! After three more, the address is banned for an hour: even a right token gets 429, except from
+//! another address:
 //!
 //! ```text
 //! for n in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code} ' -H 'authorization: Bearer guess' http://127.0.0.1:3000/; done
 //! # 401 401 401 429
 //! curl -i -H 'authorization: Bearer bob-s3cret' http://127.0.0.1:3000/
 //! # HTTP/1.1 429 Too Many Requests
-//! # ratelimit: "attempts";r=0;..
+//! # ratelimit: "guesses";r=0;..
 //! curl -i -H 'authorization: Bearer bob-s3cret' -H 'x-forwarded-for: 203.0.113.2' http://127.0.0.1:3000/
 //! # HTTP/1.1 200 OK
 //! # hello, bob
 //! ```
 //!
-//! A real limit by address is far above that of a user: a company may have one address.
+//! Real limits by address are far above these: a company may have one address.
 
 mod command_line;
 
-use std::{error::Error, net::SocketAddr};
+use std::{error::Error, net::SocketAddr, time::Duration};
 
 use axum::{
     Extension, Router,
@@ -49,7 +49,9 @@ use axum::{
     response::Response,
     routing::get,
 };
-use tower_throttle::{FixedWindow, Policy, RateLimitLayer, key};
+use tower_throttle::{FixedWindow, Penalty, Policy, RateLimitLayer, TokenBucket, key, settle};
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone)]
 struct User {
@@ -62,8 +64,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let per_user = RateLimitLayer::new(Policy::new("user", FixedWindow::per_hour(3)).key(user));
     // An address that the client cannot choose: only this machine's proxy may forward one.
     let client = key::client_ip(["127.0.0.0/8", "::1"]);
-    let attempts = Policy::new("attempts", FixedWindow::per_hour(10)).key(client);
-    let attempts = RateLimitLayer::new(attempts);
+    let guesses = Penalty::after(5).within(HOUR).lasting(HOUR);
+    let guesses = Policy::new("guesses", guesses)
+        .key(client.clone())
+        .settle_by(settle::status([401]));
+    let attempts = RateLimitLayer::builder()
+        .policy(Policy::new("attempts", TokenBucket::per_second(50)).key(client))
+        .policy(guesses)
+        .build()?;
 
     // A layer that is added later runs earlier.
     let app = Router::new()

@@ -11,6 +11,7 @@ mod docs_consistency;
 mod fallback;
 mod holds;
 mod lists;
+mod logins;
 mod memory;
 mod migration;
 mod model;
