@@ -109,6 +109,7 @@
 //! | `unstable-store` | no | `store::BucketWords` and `Check::decide`, for a store of your own; they may change in any release |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc(test(attr(deny(warnings), allow(dead_code, unused_variables))))]
 // Library code must not panic on any input. Tests and examples may.
 #![warn(
     clippy::expect_used,

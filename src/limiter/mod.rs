@@ -193,7 +193,7 @@ impl Limiter {
     /// # runtime.block_on(async {
     /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(5));
     /// let ann = limiter.buckets("ann");
-    /// ann.debit(7).await?;
+    /// let _ = ann.debit(7).await?;
     /// assert!(!ann.peek().await?.is_allowed());
     /// ann.reset().await?;
     /// assert!(ann.peek().await?.is_allowed());

@@ -17,7 +17,7 @@ use super::{
 /// let mut deltas = Deltas::default();
 /// deltas.next(&[limiter.metrics()]);
 /// for _ in 0..3 {
-///     limiter.check_now("ann")?;
+///     let _ = limiter.check_now("ann")?;
 /// }
 /// let (limiters, _stores) = deltas.next(&[limiter.metrics()]);
 /// assert_eq!(limiters[0].requests.allowed, 2);

@@ -35,7 +35,7 @@ use crate::{
 /// a request is `Key::from(text)`.
 ///
 /// ```
-/// use tower_throttle::{Key, RequestHead, control::Caller, key::{self, KeyExtractor}};
+/// use tower_throttle::{Key, RequestHead, control::Caller, key};
 ///
 /// let caller = Caller::parse(&["number:42"])?;
 /// assert_eq!(caller.key(), Some(Key::from(42)));

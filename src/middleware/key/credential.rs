@@ -84,7 +84,7 @@ fn only<T: PartialEq>(
 ///
 /// ```
 /// use http::Request;
-/// use tower_throttle::{Key, RequestHead, key::{self, KeyExtractor}};
+/// use tower_throttle::{Key, RequestHead, key};
 ///
 /// for spelling in ["Bearer s3cret", "bearer  s3cret"] {
 ///     let request = Request::get("/").header("authorization", spelling).body(())?;
