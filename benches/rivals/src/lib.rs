@@ -7,6 +7,7 @@ pub mod machine;
 pub mod measured;
 pub mod on_redis;
 pub mod on_threads;
+pub mod one_clock;
 pub mod peers;
 #[path = "../../../tests/support/port.rs"]
 pub mod port;

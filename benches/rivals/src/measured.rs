@@ -92,7 +92,7 @@ pub fn in_turns<const N: usize>(contenders: [Contender<'_>; N]) -> [Measured; N]
 pub type Named = (&'static str, Measured);
 
 /// Returns the fastest of some contenders.
-pub fn best(contenders: &[Named]) -> Named {
-    let by_speed = |a: &&Named, b: &&Named| a.1.ops_per_s.total_cmp(&b.1.ops_per_s);
-    *contenders.iter().max_by(by_speed).expect("contenders")
+pub fn best<const N: usize>(contenders: [Measured; N]) -> Measured {
+    let by_speed = |a: &Measured, b: &Measured| a.ops_per_s.total_cmp(&b.ops_per_s);
+    contenders.into_iter().max_by(by_speed).expect("contenders")
 }

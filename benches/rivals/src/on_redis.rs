@@ -13,6 +13,7 @@ use fred::{
     interfaces::ClientLike,
     types::{Builder as ClientBuilder, config::Config},
 };
+use redis::aio::MultiplexedConnection;
 use tokio::{
     runtime::{Builder, Runtime},
     task::{JoinSet, coop::consume_budget},
@@ -62,11 +63,29 @@ impl Stage {
         }
     }
 
-    /// Returns the rivals' client, with its default settings.
+    /// Returns fred's client, with its default settings.
     pub fn client(&self) -> Client {
-        let client = self.clients().build().expect("a client");
+        self.connected(&self.clients())
+    }
+
+    /// Returns fred's client, with TCP_NODELAY.
+    pub fn client_with_nodelay(&self) -> Client {
+        let mut clients = self.clients();
+        clients.with_connection_config(|connection| connection.tcp.nodelay = Some(true));
+        self.connected(&clients)
+    }
+
+    fn connected(&self, clients: &ClientBuilder) -> Client {
+        let client = clients.build().expect("a client");
         self.run(client.init()).expect("a connection");
         client
+    }
+
+    /// Returns redis-rs's connection, with its default settings.
+    pub fn redis_rs(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.server.url()).expect("a URL");
+        let connection = self.run(client.get_multiplexed_async_connection());
+        connection.expect("a connection")
     }
 
     pub fn pool(&self, connections: usize) -> Pool {

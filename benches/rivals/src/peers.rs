@@ -5,12 +5,19 @@ use std::{
     future::{self, Ready},
     iter,
     num::NonZeroU32,
+    sync::Arc,
     time::Duration,
 };
 
-use axum::{body::Body, extract::Request, http::HeaderName, response::Response};
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{HeaderName, StatusCode},
+    response::{IntoResponse, Response},
+};
 use fred::{interfaces::LuaInterface, types::Key};
 use governor::middleware::StateInformationMiddleware;
+use redis::aio::MultiplexedConnection;
 use tower::{layer::util::Stack, service_fn, util::ServiceFn};
 use tower_governor::{GovernorError, governor::GovernorConfigBuilder};
 use tower_throttle::{OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key};
@@ -205,6 +212,20 @@ fn trl_fred_by<L: LuaInterface, K: tower_rate_limit_fred::KeyResolver>(
         .build()
 }
 
+pub fn trl_redis(
+    connection: MultiplexedConnection,
+    rate: Rate,
+) -> tower_rate_limit_redis::RateLimitLayer<ByApiKey> {
+    let (burst, interval) = rate.on_redis();
+    let burst = burst.try_into().expect("no more than it knows");
+    tower_rate_limit_redis::RateLimitLayer::builder()
+        .conn(connection)
+        .key_resolver(ByApiKey)
+        .capacity(burst)
+        .emission_interval(interval)
+        .build()
+}
+
 pub fn tower_governor<K: tower_governor::key_extractor::KeyExtractor>(
     key: K,
     rate: Rate,
@@ -231,6 +252,20 @@ pub fn axum_governor<K: axum_governor::KeyExtractor>(
     axum_governor::GovernorLayer::new(config.expect("a configuration"))
 }
 
+/// Keyed by the peer's address, as a text.
+pub fn tokio_rate_limit(rate: Rate) -> tokio_rate_limit::middleware::RateLimitLayer {
+    let (per_second, burst) = match rate {
+        Rate::Ample | Rate::Vast => (MEMORY_RATE, MEMORY_BURST),
+        // The lowest rate that it has is one request a second.
+        Rate::Once => (1, 1),
+    };
+    let limiter = tokio_rate_limit::RateLimiter::builder()
+        .requests_per_second(per_second.into())
+        .burst(burst.into())
+        .build();
+    tokio_rate_limit::middleware::RateLimitLayer::new(Arc::new(limiter.expect("a limiter")))
+}
+
 /// The header [`API_KEY`].
 #[derive(Clone, Copy, Debug)]
 pub struct ByApiKey;
@@ -241,6 +276,17 @@ impl tower_rate_limit_fred::KeyResolver for ByApiKey {
     fn key<T>(&self, request: &axum::http::Request<T>) -> Result<Option<Key>, Response> {
         let value = request.headers().get(API_KEY);
         Ok(value.map(|value| Key::from(value.as_bytes())))
+    }
+}
+
+impl tower_rate_limit_redis::KeyResolver for ByApiKey {
+    type Key = Vec<u8>;
+    type ErrorBody = Body;
+
+    fn key<T>(&self, request: &axum::http::Request<T>) -> Result<Vec<u8>, Response> {
+        let value = request.headers().get(API_KEY);
+        let key = value.map(|value| value.as_bytes().to_vec());
+        key.ok_or_else(|| StatusCode::BAD_REQUEST.into_response())
     }
 }
 

@@ -1,4 +1,4 @@
-//! How speed and latency change with the number of requests in flight, and with policies.
+//! How speed changes with the number of policies.
 
 use axum::http::StatusCode;
 use tower::Layer;
@@ -9,33 +9,15 @@ use crate::{
     measured::{SHORT, in_turns},
     on_redis::{Stage, Work},
     on_threads::{call, round},
-    peers::{Ours, Rate, in_memory, inner, tower_governor, trl_fred, two_trl_fred},
+    peers::{Ours, Rate, in_memory, inner, tower_governor, two_trl_fred},
     table::{Row, Table},
 };
 
 const POLICIES: [usize; 4] = [1, 2, 4, 8];
 
 pub fn rows(table: &mut Table) {
-    in_flight(table);
     policies_on_redis(table);
     policies_in_memory(table);
-}
-
-fn in_flight(table: &mut Table) {
-    let stage = Stage::new(None);
-    let ours = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
-    let rival = stage.allowed(trl_fred(stage.client(), Rate::Ample));
-    for in_flight in [1, 4, 16, 64, 256, 1_024] {
-        let work = work(in_flight);
-        let [ours, rival] = in_turns([&|| stage.round(&work, &ours), &|| {
-            stage.round(&work, &rival)
-        }]);
-        let name = format!("growth: Redis, {in_flight} in flight");
-        table.add(Row::speed(&name, ours, ("trl-fred, 1 client", rival)));
-        let calls = ("trl-fred", rival.redis.calls * 1_000.0);
-        let name = format!("{name}: script calls per 1,000 requests");
-        table.add(Row::cost(name, "", ours.redis.calls * 1_000.0, calls));
-    }
 }
 
 fn policies_on_redis(table: &mut Table) {

@@ -1,5 +1,6 @@
 //! One caller of all requests, far from its limit.
 
+use super::ONE_OR_POOL;
 use crate::{
     callers::Callers,
     measured::{ROUND, best, in_turns},
@@ -36,14 +37,8 @@ pub fn rows(table: &mut Table) {
         &|| stage.round(&work, &pool),
     ]);
     let name = "Redis: one hot caller, allowed, 256 in flight";
-    let rival = best(&[("trl-fred, 1 client", one), ("trl-fred, pool of 4", pool)]);
+    let rival = (ONE_OR_POOL, best([one, pool]));
     table.add(Row::speed(name, ours, rival).at_least(5.0));
-    let calls = ("trl-fred", one.redis.calls * 1_000.0);
-    let name_of_calls = format!("{name}: script calls per 1,000 requests");
-    let row = Row::cost(name_of_calls, "", ours.redis.calls * 1_000.0, calls);
-    table.add(row);
     let name = format!("{name}, leased");
-    table.add(Row::speed(&name, leased, rival).at_least(20.0));
-    let name = format!("{name}: script calls per 1,000 requests");
-    table.add(Row::cost(name, "", leased.redis.calls * 1_000.0, calls));
+    table.add(Row::speed(name, leased, rival).at_least(20.0));
 }

@@ -2,6 +2,7 @@
 
 mod bare;
 mod commands;
+mod curve;
 mod denied;
 mod growth;
 mod hot_key;
@@ -22,7 +23,7 @@ use crate::table::Table;
 /// The name for `--only`, and the function that measures it.
 type Section = (&'static str, fn(&mut Table));
 
-pub const SECTIONS: [Section; 15] = [
+pub const SECTIONS: [Section; 16] = [
     ("redis", redis::rows),
     ("lone", lone::rows),
     ("hot_key", hot_key::rows),
@@ -37,8 +38,11 @@ pub const SECTIONS: [Section; 15] = [
     ("settled", settled::rows),
     ("commands", commands::rows),
     ("http", http::rows),
+    ("curve", curve::rows),
     ("growth", growth::rows),
 ];
+
+const ONE_OR_POOL: &str = "trl-fred, best of 1 client and a pool of 4";
 
 fn threads(number: usize) -> &'static str {
     if number == 1 { "1 thread" } else { "2 threads" }
