@@ -20,7 +20,7 @@ async fn add(control: &Control, policy: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_document_moves_with_its_slot() {
     let cluster = RedisCluster::start(3, 0);
-    let processes = [0, 1].map(|_| patient(&cluster).control());
+    let processes = [0, 1].map(|_| store_at(&cluster.url()).control());
     let [one, other] = &processes;
     add(one, "before").await;
     eventually("it is seen", || modes(other) == 1);

@@ -9,7 +9,7 @@ async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
     let cluster = RedisCluster::start(3, 0);
     let bucket = Policy::new("bucket", TokenBucket::per_day(3));
     let log = Policy::new("log", SlidingLog::per_day(5));
-    let limiter = denying_limiter(patient(&cluster), [bucket, log]);
+    let limiter = denying_limiter(store_at(&cluster.url()), [bucket, log]);
     let tasks = (0..300).map(|number| {
         let limiter = limiter.clone();
         tokio::spawn(async move { count_admitted(&limiter, &format!("caller-{number}"), 5).await })
@@ -40,7 +40,7 @@ async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exactly_as_many_racing_checks_pass_as_the_quota_allows() {
     let cluster = RedisCluster::start(3, 0);
-    let stores = [patient(&cluster), patient(&cluster)];
+    let stores = [store_at(&cluster.url()), store_at(&cluster.url())];
     for round in 0..4 {
         let tasks = (0..64).map(|task| {
             let limiter = per_day(&stores[task % 2], 100);
@@ -57,7 +57,7 @@ async fn exactly_as_many_racing_checks_pass_as_the_quota_allows() {
 #[tokio::test]
 async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
     let mut cluster = RedisCluster::stopped(3);
-    let limiter = per_day(&patient(&cluster), 3);
+    let limiter = per_day(&store_at(&cluster.url()), 3);
     let asked = Instant::now();
     let error = limiter.check("ann").await.expect_err("no server listens");
     assert!(error.is_unavailable(), "{error:?}");
@@ -79,8 +79,7 @@ async fn one_reachable_seed_is_enough() {
         format!("redis-cluster://127.0.0.1:{unused},localhost:{port}/"),
         format!("valkey-cluster://127.0.0.1:{unused}/?node=127.0.0.1:{port}"),
     ] {
-        let store = RedisStore::connect(&url).expect("a store");
-        let limiter = per_day(&store, 1_000);
+        let limiter = per_day(&store_at(&url), 1_000);
         for caller in 0..20 {
             let caller = format!("caller-{caller}");
             eventually_async("a decision", || async {
@@ -94,7 +93,7 @@ async fn one_reachable_seed_is_enough() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calls_to_all_nodes_are_added_up() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = per_day(&patient(&cluster), 3);
+    let limiter = per_day(&store_at(&cluster.url()), 3);
     for number in 0..60 {
         let count = count_admitted(&limiter, &format!("caller-{number}"), 1).await;
         assert_eq!(count, 1);
@@ -111,7 +110,7 @@ async fn the_calls_to_all_nodes_are_added_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_breakers_are_counted_by_node() {
     let cluster = RedisCluster::start(3, 0);
-    let builder = RedisStore::builder().timeout(Duration::from_millis(100));
+    let builder = hasty().timeout(Duration::from_millis(100));
     let store = builder.connect(&cluster.url()).expect("a store");
     let limiter = per_day(&store, 1_000_000);
     let caller = cluster.callers_on(0, &limiter).next().expect("a caller");

@@ -55,17 +55,16 @@ fn limiter(url: &str) -> Limiter {
 }
 
 fn limiter_within(timeout: Duration, url: &str) -> Limiter {
-    let store = RedisStore::builder().timeout(timeout).connect(url);
+    let store = hasty().timeout(timeout).connect(url);
     denying_limiter(store.expect("a store"), [TokenBucket::per_hour(3).into()])
 }
 
 /// A limiter of two policies in one slot, and more.
 fn several(url: &str, more: impl IntoIterator<Item = Policy>) -> Limiter {
-    let store = RedisStore::builder().timeout(DEADLINE).connect(url);
     let bucket = Policy::new("bucket", TokenBucket::per_hour(3));
     let window = Policy::new("window", FixedWindow::per_hour(3));
     let policies = [bucket, window].into_iter().chain(more);
-    denying_limiter(store.expect("a store"), policies)
+    denying_limiter(store_at(url), policies)
 }
 
 fn slot_of_ann() -> u16 {
@@ -90,7 +89,7 @@ async fn a_server_that_is_no_cluster_says_how_to_connect() {
 async fn a_cluster_that_is_slow_to_connect_to_is_found() {
     let refuse = |_: &[Vec<u8>]| "-NOPERM so far\r\n".to_owned();
     let (url, _) = slow_server(Duration::from_millis(500), refuse);
-    let store = RedisStore::connect(&url).expect("a store");
+    let store = hasty().connect(&url).expect("a store");
     let limiter = denying_limiter(store, [TokenBucket::per_hour(3).into()]);
     eventually_async("its slot map", async || {
         let error = limiter.check("ann").await.expect_err("no rights");
@@ -237,10 +236,9 @@ async fn a_check_is_repeated_alone_before_it_goes_to_the_node_that_imports_its_s
         b"1" => "-OOM no memory\r\n".to_owned(),
         _ => ask.clone(),
     });
-    let store = RedisStore::builder().timeout(DEADLINE).connect(&url);
     let bucket = Policy::new("bucket", TokenBucket::per_hour(3));
     let log = Policy::new("log", FixedWindow::per_hour(3)).shadow();
-    let limiter = denying_limiter(store.expect("a store"), [bucket, log]);
+    let limiter = denying_limiter(store_at(&url), [bucket, log]);
     let error = limiter.check("ann").await.expect_err("no memory");
     assert!(error.is_refused(), "{error:?}");
     assert_eq!(asked.checks.load(Ordering::SeqCst), 2);

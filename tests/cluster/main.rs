@@ -19,7 +19,7 @@ mod prelude {
     pub(crate) use tower_throttle::RedisStore;
 
     pub(crate) use crate::{
-        facts, patient, per_day,
+        facts, per_day,
         support::{
             cluster::{Frozen, RedisCluster},
             denying_limiter, fake,
@@ -27,12 +27,6 @@ mod prelude {
         },
         taken,
     };
-}
-
-/// Returns a store with a very long timeout.
-fn patient(cluster: &RedisCluster) -> RedisStore {
-    let builder = RedisStore::builder().timeout(DEADLINE);
-    builder.connect(&cluster.url()).expect("a store")
 }
 
 /// Lets no fallback decide in the store's place.

@@ -140,7 +140,7 @@ fn slot(limiter: &Limiter, key: &str) -> u16 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moving_slots_lose_no_count_and_charge_nothing_twice() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
-    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let limiter = per_day(&store_at(&cluster.url()), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
     let slots: Vec<_> = keys.iter().map(|key| slot(&limiter, key)).collect();
     let ledger = Ledger::of(keys, &limiter).await;
@@ -166,7 +166,7 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
         Policy::new("log", SlidingLog::per_day(6)),
         Policy::new("new", FixedWindow::per_day(100)).shadow(),
     ];
-    let limiter = denying_limiter(patient(&cluster), policies);
+    let limiter = denying_limiter(store_at(&cluster.url()), policies);
     // The shadow policy is charged for each request.
     let shadow_took = async |units: u64| {
         // A request does not wait for its shadow policy, so a peek may come before a charge.
@@ -216,7 +216,7 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
 async fn while_a_slot_moves_units_are_held_settled_and_lapse() {
     let cluster = RedisCluster::start(3, 0);
     let clock = Arc::new(ManualClock::new());
-    let store = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+    let store = patient().clock(clock.clone());
     let store = store.connect(&cluster.url()).expect("a store");
     let lifetime = Duration::from_secs(60);
     let policy = Policy::new("window", FixedWindow::per_day(10)).hold_for(lifetime);
@@ -259,7 +259,7 @@ async fn while_a_slot_moves_units_are_held_settled_and_lapse() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asking_applies_to_the_next_command_only() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
-    let builder = RedisStore::builder().timeout(DEADLINE).connections(2);
+    let builder = patient().connections(2);
     let limiter = per_day(&builder.connect(&cluster.url()).expect("a store"), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
     // All slots are moving, and no key is where it was.
@@ -291,7 +291,7 @@ async fn asking_applies_to_the_next_command_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_redirect_to_each_other_for_a_moment_are_tolerated() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
-    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let limiter = per_day(&store_at(&cluster.url()), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
     let slots: Vec<_> = keys.iter().map(|key| slot(&limiter, key)).collect();
     let ledger = Ledger::of(keys, &limiter).await;
@@ -317,7 +317,7 @@ async fn nodes_that_redirect_to_each_other_for_a_moment_are_tolerated() {
 async fn all_slots_of_a_node_move_to_a_new_node_and_the_old_one_leaves() {
     let of_the_first = 128;
     let mut cluster = RedisCluster::with_bounds(&[0, of_the_first, 8_000]);
-    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let limiter = per_day(&store_at(&cluster.url()), 1 << 40);
     let keys = keys().scan(0, |others, key| {
         let is_another = slot(&limiter, &key) >= of_the_first;
         *others += usize::from(is_another);
@@ -352,7 +352,7 @@ async fn connections_close_with_the_last_slot_of_a_node_and_with_the_store() {
         // One connection is that of this command.
         clients.lines().count() - 1
     };
-    let limiter = per_day(&patient(&cluster), 3);
+    let limiter = per_day(&store_at(&cluster.url()), 3);
     let key = keys().find(|key| slot(&limiter, key) < of_the_first);
     let key = key.expect("a key");
     assert_eq!(count_admitted(&limiter, &key, 2).await, 2);

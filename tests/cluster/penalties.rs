@@ -29,7 +29,10 @@ fn limiter(store: impl Store) -> Limiter {
 #[tokio::test]
 async fn a_denial_in_any_slot_is_a_strike_in_each() {
     let cluster = RedisCluster::start(3, 0);
-    let (here, there) = (limiter(MemoryStore::new()), limiter(patient(&cluster)));
+    let (here, there) = (
+        limiter(MemoryStore::new()),
+        limiter(store_at(&cluster.url())),
+    );
     let (mut bans, mut denials) = (0, 0);
     for round in 0..90_u64 {
         let caller = format!("caller-{}", round % 5);

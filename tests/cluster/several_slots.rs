@@ -19,7 +19,7 @@ fn mixed() -> [Policy; 5] {
 async fn several_slots_decide_as_one_check_does() {
     let cluster = RedisCluster::start(3, 0);
     let here = denying_limiter(MemoryStore::new(), mixed());
-    let there = denying_limiter(patient(&cluster), mixed());
+    let there = denying_limiter(store_at(&cluster.url()), mixed());
     let mut verdicts = Vec::new();
     for round in 0..60_u64 {
         let (caller, units) = (format!("caller-{}", round % 4), round * 7 % 12);
@@ -77,7 +77,7 @@ async fn race(store: RedisStore, policies: Vec<Policy>, checks: usize) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn racing_tasks_never_pass_a_shared_quota_and_are_charged_what_they_passed() {
     let cluster = RedisCluster::start(3, 0);
-    let store = patient(&cluster);
+    let store = store_at(&cluster.url());
     let all: [fn(&str) -> Policy; 5] = [
         |name| Policy::new(name, TokenBucket::per_day(100)).shared(),
         |name| Policy::new(name, FixedWindow::per_day(100)).shared(),
@@ -118,7 +118,7 @@ async fn a_caller_that_leaves_midway_is_charged_in_all_slots_or_none() {
         Policy::new("all", FixedWindow::per_day(100_000)).shared(),
         Policy::new("also-own", FixedWindow::per_day(100_000)),
     ];
-    let limiter = denying_limiter(patient(&cluster), policies);
+    let limiter = denying_limiter(store_at(&cluster.url()), policies);
     let _ = limiter.check("ann").await.expect("a decision");
     for round in 0..400_u64 {
         let check = limiter.check("ann");
@@ -137,7 +137,7 @@ async fn permits_of_all_slots_are_held_and_come_back() {
     let cluster = RedisCluster::start(3, 0);
     let own = Policy::new("own", Concurrency::new(2));
     let all = Policy::new("all", Concurrency::new(3)).shared();
-    let limiter = denying_limiter(patient(&cluster), [own, all]);
+    let limiter = denying_limiter(store_at(&cluster.url()), [own, all]);
     let hold = |caller: &'static str| acquire(&limiter, caller, Duration::ZERO);
     let held = [hold("ann").await, hold("ann").await, hold("bob").await];
     assert!(held.iter().all(Permit::is_allowed));
@@ -155,14 +155,14 @@ async fn permits_of_all_slots_are_held_and_come_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_later_slot_refunds_the_first() {
     let cluster = RedisCluster::start(3, 0);
-    let hasty = RedisStore::builder().timeout(Duration::from_millis(300));
+    let hasty = hasty().timeout(Duration::from_millis(300));
     let hasty = hasty.connect(&cluster.url()).expect("a store");
     let policies = [
         Policy::new("own", TokenBucket::per_day(100)),
         Policy::new("all", FixedWindow::per_day(100)).shared(),
         Policy::new("own-log", SlidingLog::per_day(100)),
     ];
-    let stores = [hasty, patient(&cluster)];
+    let stores = [hasty, store_at(&cluster.url())];
     let [hasty, limiter] = stores.map(|store| denying_limiter(store, policies.clone()));
     let (caller, shared) = cluster.caller_apart(&limiter, 0, 1);
     let caller = &*caller;
@@ -202,7 +202,7 @@ fn forgetting(store: RedisStore) -> impl Store {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reset_reports_a_silent_slot_and_resets_the_others() {
     let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().timeout(Duration::from_secs(2));
+    let store = hasty().timeout(Duration::from_secs(2));
     let store = store.connect(&cluster.url()).expect("a store");
     let policies = || {
         [

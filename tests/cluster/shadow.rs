@@ -40,7 +40,7 @@ async fn shadows_in_a_cluster_deny_what_they_would_deny_alone() {
     let cluster = RedisCluster::start(3, 0);
     let trace = trace::record(&mut Random::new(), 300);
     let clock = Arc::new(ManualClock::new());
-    let store = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+    let store = patient().clock(clock.clone());
     let store = store.connect(&cluster.url()).expect("a store");
     trace::assert_shadows_say_what_they_would(&trace, &clock, store).await;
 }
@@ -48,7 +48,7 @@ async fn shadows_in_a_cluster_deny_what_they_would_deny_alone() {
 #[tokio::test]
 async fn policies_of_one_slot_are_one_call_and_others_are_calls_of_their_own() {
     let cluster = RedisCluster::start(3, 0);
-    let store = patient(&cluster);
+    let store = store_at(&cluster.url());
     for (is_last_shared, expected) in [(false, 1), (true, 2)] {
         let limiter = limiter(&store, is_last_shared);
         for number in 0..8 {
@@ -82,7 +82,7 @@ async fn shadows_beside_a_check_of_several_slots_are_by_themselves() {
         Policy::new("new", FixedWindow::per_day(4)).shadow(),
         new_all.shadow(),
     ];
-    let limiter = denying_limiter(patient(&cluster), policies);
+    let limiter = denying_limiter(store_at(&cluster.url()), policies);
     for number in 0..6 {
         let decision = limiter.check("ann").await.expect("a decision");
         known(&decision, 2).await;

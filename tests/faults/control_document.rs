@@ -13,8 +13,7 @@ use crate::prelude::*;
 const KEY: &str = "ttC{control}";
 
 fn process(url: &str) -> Control {
-    let store = RedisStore::builder().timeout(DEADLINE).connect(url);
-    store.expect("a store").control()
+    store_at(url).control()
 }
 
 fn names(control: &Control) -> BTreeSet<String> {
@@ -160,7 +159,7 @@ async fn processes_with_clocks_ten_minutes_apart_agree_about_bans() {
     let fleet = [now - 10 * MINUTE, now, now + 10 * MINUTE].map(|now| {
         let now_us = u64::try_from(now.as_micros()).expect("this century");
         let clock = Arc::new(ManualClock::at_us(now_us));
-        let store = RedisStore::builder().timeout(DEADLINE).clock(clock);
+        let store = patient().clock(clock);
         let store = store.connect(&server.url()).expect("a store");
         let control = store.control();
         let limiter = Limiter::builder()

@@ -66,7 +66,7 @@ async fn a_settlement_that_is_cut_off_is_not_sent_again_and_charges_the_estimate
     let proxy = Proxy::before(server.port());
     let clock = Arc::new(ManualClock::new());
     let limiter = |url: &str| {
-        let builder = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+        let builder = patient().clock(clock.clone());
         let policy = Policy::new("tokens", TokenBucket::without_refill(HIGHEST))
             .hold_for(HELD_FOR)
             .on_store_failure(OnStoreFailure::Deny);

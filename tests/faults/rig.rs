@@ -21,7 +21,7 @@ pub(crate) fn store(deadline: Duration, url: &str) -> RedisStore {
 
 /// Redis must make each denial, because a cached denial says nothing about its present state.
 pub(crate) fn builder() -> RedisStoreBuilder {
-    RedisStore::builder().denial_cache_ttl(Duration::ZERO)
+    hasty().denial_cache_ttl(Duration::ZERO)
 }
 
 /// A limiter without fallback: the store made every admission.

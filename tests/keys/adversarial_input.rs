@@ -4,10 +4,7 @@
 use std::{net::IpAddr, sync::mpsc, thread};
 
 use http::{HeaderName, HeaderValue, Request};
-use tower_throttle::{
-    RedisStore,
-    key::{self, PeerAddr},
-};
+use tower_throttle::key::{self, PeerAddr};
 
 use crate::support::prelude::*;
 
@@ -143,8 +140,7 @@ fn ten_thousand_cookies_are_read_once() {
 #[tokio::test]
 async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(DEADLINE);
-    let store = store.connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = Limiter::new(store, TokenBucket::per_hour(2));
     let mut keys = Vec::new();
     for last in ["a", "b"] {

@@ -6,7 +6,7 @@ use tokio::{
     task::yield_now,
     time::{Instant, sleep},
 };
-use tower_throttle::{RedisStore, testing::SimulatedRedis};
+use tower_throttle::testing::SimulatedRedis;
 
 use crate::support::prelude::*;
 
@@ -24,7 +24,7 @@ async fn limiter(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
 }
 
 fn unknown(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
-    let store = RedisStore::builder().timeout(deadline);
+    let store = hasty().timeout(deadline);
     let policy = Policy::new("api", TokenBucket::per_day(1_000));
     let policy = policy.on_store_failure(OnStoreFailure::Deny);
     Limiter::new(store.simulated(redis).expect("a store"), policy)

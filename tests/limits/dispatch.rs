@@ -62,7 +62,7 @@ async fn jitter_is_no_load() {
         for per_s in [50, 500] {
             let redis = SimulatedRedis::new();
             redis.set_service_time(MS / 100, MS / 300);
-            let builder = RedisStore::builder().timeout(MS * timeout_ms);
+            let builder = hasty().timeout(MS * timeout_ms);
             let store = builder.denial_cache_ttl(Duration::ZERO).simulated(&redis);
             let limiter = limiter(&store.expect("a store"), OnStoreFailure::Deny);
             let jitter = tokio::spawn(async move {

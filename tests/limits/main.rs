@@ -16,6 +16,7 @@ mod memory;
 mod migration;
 mod model;
 mod overrides;
+mod patience;
 mod pauses;
 mod penalties;
 mod pictures;

@@ -1,7 +1,7 @@
 //! What users of other rate limiters have there works here with the same numbers, in memory and
 //! in Redis.
 
-use tower_throttle::{RedisStore, compat};
+use tower_throttle::compat;
 
 use crate::support::prelude::*;
 
@@ -12,7 +12,7 @@ async fn on_both(test: impl AsyncFn(&Arc<dyn Store>, &ManualClock)) {
     test(&store, &clock).await;
 
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+    let store = patient().clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store.connect(&server.url()).expect("a store"));
     test(&store, &clock).await;
     server.assert_all_keys_expire();

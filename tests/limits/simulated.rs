@@ -10,7 +10,7 @@ use crate::support::prelude::*;
 
 /// Returns a store that asks the server for each check.
 pub(super) fn uncached(redis: &SimulatedRedis) -> RedisStore {
-    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
+    let builder = hasty().denial_cache_ttl(Duration::ZERO);
     builder.simulated(redis).expect("a store")
 }
 
@@ -23,7 +23,7 @@ fn limiter(redis: &SimulatedRedis, quota: TokenBucket) -> Limiter {
 #[tokio::test]
 async fn the_simulated_redis_decides_as_the_memory_store_does() {
     let walked = testing::conformance(4711, 300, |clock| {
-        let builder = RedisStore::builder().clock(clock);
+        let builder = hasty().clock(clock);
         let builder = builder.denial_cache_ttl(Duration::ZERO);
         let redis = SimulatedRedis::new().with_timer(|_| std::future::ready(()));
         builder.simulated(&redis).expect("a store")
@@ -80,7 +80,7 @@ async fn calls_of_all_processes_share_one_server_thread() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_waits_for_tokens_of_a_policy_that_holds() {
     for ttl in [Duration::ZERO, ms(1_000)] {
-        let builder = RedisStore::builder().denial_cache_ttl(ttl);
+        let builder = hasty().denial_cache_ttl(ttl);
         let store = builder.simulated(&SimulatedRedis::new()).expect("a store");
         let tokens = Policy::new("tokens", TokenBucket::per_second(10)).hold_for(ms(60_000));
         let limiter = Limiter::new(store, tokens.on_store_failure(OnStoreFailure::Deny));

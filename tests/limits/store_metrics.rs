@@ -287,7 +287,7 @@ async fn gauges_follow_what_is_kept_and_held() {
 
     // Cached denials, until they end.
     let redis = SimulatedRedis::new();
-    let cached = RedisStore::builder().denial_cache_ttl(ms(400));
+    let cached = hasty().denial_cache_ttl(ms(400));
     let cached = cached.simulated(&redis).expect("a store");
     let limiter = Limiter::new(cached, FixedWindow::per_day(1));
     for caller in ["ann", "bob", "ann", "bob", "ann"] {

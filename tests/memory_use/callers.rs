@@ -1,8 +1,6 @@
 //! Floods of new callers: memory stays within what is documented, and they free no caller
 //! that is denied.
 
-use tower_throttle::RedisStore;
-
 use crate::support::prelude::*;
 use crate::{ALLOCATOR, runtime, turn};
 
@@ -215,10 +213,7 @@ async fn ten_thousand_callers_in_redis() {
         // A server of its own, because flushed memory may be freed later.
         let server = RedisServer::start();
         let used = || server.info("used_memory");
-        let store = RedisStore::builder()
-            .timeout(DEADLINE)
-            .connect(&server.url());
-        let limiter = Limiter::new(store.expect("a store"), policy);
+        let limiter = Limiter::new(store_at(&server.url()), policy);
         let _ = limiter.check("first").await.expect("a decision");
         let before = used();
         let tasks = (0..50).map(|part| {
@@ -254,9 +249,7 @@ fn forty_thousand_callers_denied_by_redis() {
     // The bucket has no token for any caller.
     let empty = TokenBucket::per_day(1).initial(0);
     for (policies, documented) in [(2, 3_000_000), (4, 7_000_000)] {
-        let store = RedisStore::builder()
-            .timeout(DEADLINE)
-            .denial_cache_ttl(Duration::from_secs(60));
+        let store = patient().denial_cache_ttl(Duration::from_secs(60));
         let store = runtime.block_on(async { store.connect(&server.url()) });
         let all = (0..policies).map(|number| {
             let policy = Policy::new(format!("{policies}-{number}"), empty);

@@ -2,8 +2,6 @@
 
 use std::pin::pin;
 
-use tower_throttle::RedisStore;
-
 use crate::support::prelude::*;
 use crate::{ALLOCATOR, runtime, turn};
 
@@ -20,8 +18,7 @@ fn a_check_from_a_lease_allocates_nothing_and_awaits_nothing() {
     let server = RedisServer::start();
     let runtime = runtime();
     let limiter = runtime.block_on(async {
-        let store = RedisStore::builder().timeout(DEADLINE);
-        let store = store.connect(&server.url()).expect("a store");
+        let store = store_at(&server.url());
         let policy = Policy::new("hot", TokenBucket::without_refill(1_000_000))
             .lease()
             .on_store_failure(OnStoreFailure::Deny);

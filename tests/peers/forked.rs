@@ -43,17 +43,16 @@ fn hold(url: &str, mut turns: std::os::unix::net::UnixStream) {
         io::{Read, Write},
         time::Duration,
     };
-    use tower_throttle::{Concurrency, Limiter, OnStoreFailure, Policy, RedisStore};
+    use tower_throttle::{Concurrency, Limiter, OnStoreFailure, Policy};
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("a runtime");
     let limiter = runtime.block_on(async {
-        let store = RedisStore::builder().timeout(support::DEADLINE);
         let permits = Concurrency::new(3).lifetime(Duration::from_secs(3_600));
         Limiter::builder()
-            .store(store.connect(url).expect("a store"))
+            .store(support::stores::store_at(url))
             .policy(Policy::new("jobs", permits))
             .on_store_failure(OnStoreFailure::Deny)
             .build()

@@ -78,8 +78,7 @@ async fn status(mut client: Client, path: &str) -> u16 {
 /// its streams to `path`.
 async fn is_not_noticed(path: &'static str) {
     let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(DEADLINE);
-    let store = store.connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     eventually_async("a connection", || async {
         store.health_check().await.is_ok()
     })

@@ -57,7 +57,9 @@ fn only_a_server_with_a_certificate_of_a_known_authority_decides() {
 
 async fn talk_to_servers(trusted: &Path) {
     let [known, stranger, namesake] = ["known", "stranger", "known"].map(authority);
-    let without = RedisStore::connect("rediss://localhost/").expect_err("no trusted authority");
+    let without = hasty()
+        .connect("rediss://localhost/")
+        .expect_err("no trusted authority");
     assert!(without.to_string().contains("SSL_CERT_FILE"), "{without}");
     println!("no authority at all: a mistake at build time ... ok");
     fs::write(trusted, known.pem()).expect("a file");
@@ -194,8 +196,7 @@ impl Proxy {
 
     fn connect(&self, scheme: &str) -> RedisStore {
         let url = format!("{scheme}://localhost:{}/", self.port);
-        let store = RedisStore::builder().timeout(DEADLINE).connect(&url);
-        store.expect("a store")
+        store_at(&url)
     }
 }
 

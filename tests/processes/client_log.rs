@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use tower_throttle::RedisStore;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::support::prelude::*;
@@ -13,7 +12,7 @@ const PASSWORD: &str = "hunter2";
 static LOG: LazyLock<Log> = LazyLock::new(Log::default);
 
 fn limiter(url: &str) -> Limiter {
-    let store = RedisStore::connect(url).expect("a store");
+    let store = hasty().connect(url).expect("a store");
     let policy = Policy::new("api", TokenBucket::per_second(10));
     Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny))
 }

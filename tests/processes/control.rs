@@ -3,7 +3,6 @@
 use std::io::stdin;
 
 use tokio::runtime::Runtime;
-use tower_throttle::RedisStore;
 
 use crate::{other::Other, support::prelude::*};
 
@@ -11,8 +10,7 @@ use crate::{other::Other, support::prelude::*};
 pub(crate) fn other_process(url: &str) {
     let runtime = Runtime::new().expect("a runtime");
     let _entered = runtime.enter();
-    let redis = RedisStore::builder().timeout(DEADLINE);
-    let redis = redis.connect(url).expect("a store");
+    let redis = store_at(url);
     let control = redis.control();
     let limiter = Limiter::builder()
         .store(redis)

@@ -1,7 +1,7 @@
 //! A process that is killed between the hold and its settlement.
 
 use tokio::runtime::Runtime;
-use tower_throttle::{RedisStore, metrics::Settlements};
+use tower_throttle::metrics::Settlements;
 
 use crate::{other::Other, support::prelude::*};
 
@@ -14,7 +14,7 @@ fn for_good() -> Quota {
 }
 
 async fn limiter(url: &str, clock: Arc<ManualClock>, quota: Quota) -> Limiter {
-    let store = RedisStore::builder().timeout(DEADLINE).clock(clock);
+    let store = patient().clock(clock);
     let store = store.connect(url).expect("a store");
     let control = store.control();
     control.refresh().await.expect("the overrides");
@@ -80,8 +80,7 @@ fn what_a_killed_process_held_under_an_override_is_charged() {
     let server = RedisServer::start();
     let per_second: Quota = "100 per second".parse().expect("a quota");
     Runtime::new().expect("a runtime").block_on(async {
-        let store = RedisStore::builder().timeout(DEADLINE);
-        let control = store.connect(&server.url()).expect("a store").control();
+        let control = store_at(&server.url()).control();
         let given = control.override_quota("tokens", "ann", for_good());
         given.await.expect("it is made");
         kill_one_that_holds(&server.url(), per_second);

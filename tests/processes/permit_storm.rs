@@ -179,11 +179,10 @@ pub(crate) fn other_process(url: &str, seed: &str) {
         }
     });
     runtime.block_on(async {
-        let store = RedisStore::builder();
         let store = match is_long() {
-            true => store,
+            true => hasty(),
             // Many tests may run at a time.
-            false => store.timeout(DEADLINE),
+            false => patient(),
         };
         let store = store.connect(url).expect("a store");
         let policy = Policy::new("held", Concurrency::new(limit()).lifetime(LIFETIME));

@@ -52,7 +52,7 @@ fn show(error: &StoreError) -> String {
 
 fn store(address: &str, deadline: Duration) -> RedisStore {
     // Redis must make each decision.
-    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
+    let builder = hasty().denial_cache_ttl(Duration::ZERO);
     let builder = builder.secret(SECRET).timeout(deadline);
     hidden(&builder);
     let url = format!("redis://{USER}:{PASSWORD}@{address}");
@@ -145,8 +145,8 @@ async fn whatever_fails_nothing_is_shown() {
         let permit = held.acquire(KEY, Duration::ZERO).await.expect("a decision");
         hidden(&permit);
     }
-    let flooded = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
-    let flooded = flooded.max_in_flight(1).timeout(long);
+    let flooded = patient().denial_cache_ttl(Duration::ZERO);
+    let flooded = flooded.max_in_flight(1);
     let url = format!("redis://{USER}:{PASSWORD}@{well}");
     let flooded = flooded.connect(&url).expect("a store");
     let flooded = limiter(flooded, OnStoreFailure::Deny);
@@ -180,7 +180,7 @@ async fn nothing_public_shows_a_key_a_secret_or_a_password() {
             _ => "",
         };
         let url = format!("{form}://{USER}:{PASSWORD}@127.0.0.1:1/{query}");
-        let builder = RedisStore::builder().secret(SECRET);
+        let builder = hasty().secret(SECRET);
         hidden(&builder);
         let store = builder.connect(&url).expect("a store");
         hidden(&store);
@@ -200,7 +200,7 @@ async fn nothing_public_shows_a_key_a_secret_or_a_password() {
     }
     denials_show_no_key();
     hidden(&Fallback::new());
-    let bad = RedisStore::connect("redis-sentinel://app:a?hunter2&hunter2@one/");
+    let bad = hasty().connect("redis-sentinel://app:a?hunter2&hunter2@one/");
     hidden(&bad.expect_err("a mistake"));
 }
 

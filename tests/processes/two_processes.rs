@@ -212,9 +212,8 @@ fn heard(word: &str) {
 }
 
 fn connect(url: &str) -> RedisStore {
-    let store = RedisStore::builder().timeout(DEADLINE);
     // Refunds by the other process, and a flushed database, must show at once.
-    let store = store.denial_cache_ttl(Duration::ZERO);
+    let store = patient().denial_cache_ttl(Duration::ZERO);
     store.connect(url).expect("a store")
 }
 

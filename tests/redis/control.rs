@@ -168,7 +168,7 @@ async fn a_change_at_a_frozen_server_has_an_unknown_outcome() {
         return;
     }
     // The timeout of a look and of a change is at least a second.
-    let store = RedisStore::builder().timeout(Duration::from_millis(1_500));
+    let store = hasty().timeout(Duration::from_millis(1_500));
     let control = store.connect(&server.url()).expect("a store").control();
     made(control.set_mode("plan", Mode::Off)).await;
     // It freezes between the text that it sends and the change: clients wait, but readers do not.

@@ -27,7 +27,7 @@ fn policy(quota: TokenBucket) -> Policy {
 }
 
 fn limiter(redis: &SimulatedRedis, deadline: Duration, quota: TokenBucket) -> Limiter {
-    let store = RedisStore::builder().timeout(deadline);
+    let store = hasty().timeout(deadline);
     Limiter::new(store.simulated(redis).expect("a store"), policy(quota))
 }
 
@@ -77,7 +77,7 @@ async fn a_check_queued_at_a_hanging_server_waits_no_longer_than_its_deadline() 
     let deadline = 1_000 * MS;
     let redis = SimulatedRedis::new();
     redis.set_delay(FROZEN);
-    let store = RedisStore::builder().timeout(deadline);
+    let store = hasty().timeout(deadline);
     let store = store.simulated(&redis).expect("a store");
     let late = wrapped(store.clone(), move |store, check| {
         later(store.check(check), sleep(deadline / 2))
@@ -172,7 +172,7 @@ async fn a_frozen_server_is_a_failure_and_not_an_overload() {
     let deadline = 50 * MS;
     let redis = SimulatedRedis::new();
     redis.set_delay(FROZEN);
-    let store = RedisStore::builder().timeout(deadline).max_in_flight(8);
+    let store = hasty().timeout(deadline).max_in_flight(8);
     let store = store.simulated(&redis).expect("a store");
     let limiter = Limiter::new(store, policy(TokenBucket::per_hour(3)));
     let error = limiter.check("ann").await.expect_err("no answer");
@@ -193,7 +193,7 @@ async fn a_check_that_is_late_before_it_is_sent_is_not_a_failure_of_the_server()
     let client = client.build().expect("a client");
     client.init().await.expect("a connection");
     let store = |deadline| {
-        let builder = RedisStore::builder().timeout(deadline);
+        let builder = hasty().timeout(deadline);
         builder.client(client.clone()).expect("a store")
     };
     let policy = policy(TokenBucket::per_second(10));
@@ -221,7 +221,7 @@ fn a_stalled_runtime_delays_no_caller_of_another() {
         .build()
         .expect("a runtime");
     let limiter = still.block_on(async {
-        let store = RedisStore::builder().timeout(300 * MS);
+        let store = hasty().timeout(300 * MS);
         let store = store.connect(&server.url()).expect("a store");
         let limiter = Limiter::new(store, policy(TokenBucket::per_second(10)));
         eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;

@@ -132,7 +132,7 @@ fn url_of(port: u16) -> String {
 async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     let url = url_of(fake::silent());
     let deadline = Duration::from_millis(100);
-    let store = RedisStore::builder().timeout(deadline).connect(&url);
+    let store = hasty().timeout(deadline).connect(&url);
     let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     for _ in 0..5 {
         let asked = Instant::now();
@@ -149,7 +149,7 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
 #[tokio::test(start_paused = true)]
 async fn checks_wait_a_quarter_of_a_second_for_the_first_connection() {
     let timeout = Duration::from_millis(10);
-    let store = RedisStore::builder().timeout(timeout);
+    let store = hasty().timeout(timeout);
     let store = store.connect(&url_of(fake::silent())).expect("a store");
     let limiter = denying(store, TokenBucket::per_hour(3));
     let waits = crate::support::count_waits(&limiter, timeout, Duration::from_millis(900)).await;

@@ -68,7 +68,7 @@ async fn a_server_that_rejects_all_writes_is_unhealthy() {
 async fn ready_answers_by_the_deadline() {
     let port = fake::silent();
     let deadline = Duration::from_millis(100);
-    let builder = RedisStore::builder().timeout(deadline);
+    let builder = hasty().timeout(deadline);
     for form in ["redis", "redis-cluster"] {
         let url = format!("{form}://127.0.0.1:{port}/");
         let store = builder.clone().connect(&url);

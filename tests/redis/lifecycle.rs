@@ -112,7 +112,7 @@ fn when_the_runtime_of_a_store_ends_checks_of_another_fail_in_time() {
     let server = RedisServer::start();
     let first = runtime();
     let (deciding, denying) = first.block_on(async {
-        let store = RedisStore::connect(&server.url()).expect("a store");
+        let store = hasty().connect(&server.url()).expect("a store");
         let deciding = Limiter::new(store.clone(), TokenBucket::per_day(5));
         let denying = denying(store, Policy::new("strict", TokenBucket::per_day(5)));
         let _ = denying.check("ann").await;
@@ -138,12 +138,12 @@ fn outside_a_runtime_building_is_an_error() {
         "redis-cluster://127.0.0.1/",
         "redis-sentinel://127.0.0.1/?sentinelServiceName=main",
     ] {
-        let mistake = RedisStore::connect(url).expect_err("no runtime");
+        let mistake = hasty().connect(url).expect_err("no runtime");
         assert_eq!(mistake.code(), "no-runtime");
         // Its connections and its workers need timers.
         let runtime = without_timers();
         let _inside = runtime.enter();
-        let mistake = RedisStore::connect(url).expect_err("no timers");
+        let mistake = hasty().connect(url).expect_err("no timers");
         assert_eq!(mistake.code(), "no-runtime");
     }
 }
@@ -236,7 +236,7 @@ fn outside_of_a_runtime_a_store_of_a_single_thread_fails() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().expect("a runtime");
     let limiter = runtime.block_on(async {
-        let store = RedisStore::connect(&server.url()).expect("a store");
+        let store = hasty().connect(&server.url()).expect("a store");
         denying(store, TokenBucket::per_hour(2))
     });
     let without = without_timers();

@@ -38,7 +38,7 @@ mod prelude {
     pub(crate) use tower_throttle::{RedisStore, RedisStoreBuilder};
 
     pub(crate) use crate::{
-        denying, hold, patient, ready, served, store_at,
+        denying, hold, ready, served,
         support::{
             cluster::{Frozen, RedisCluster},
             denying_limiter, fake, left_of,
@@ -46,15 +46,6 @@ mod prelude {
             prelude::*,
         },
     };
-}
-
-/// Begins a store with a timeout that no stall of the machine exceeds.
-fn patient() -> RedisStoreBuilder {
-    RedisStore::builder().timeout(DEADLINE)
-}
-
-fn store_at(url: &str) -> RedisStore {
-    patient().connect(url).expect("a store")
 }
 
 /// Returns a limiter of one policy that lets no fallback decide in the store's place.

@@ -47,14 +47,14 @@ async fn stores_that_end_while_they_connect_leave_nothing_behind() {
     let server = RedisServer::start();
     let before = tasks();
     for number in 0..60_u64 {
-        let store = RedisStore::connect(&server.url()).expect("a store");
+        let store = hasty().connect(&server.url()).expect("a store");
         sleep(Duration::from_micros(number * 50)).await;
         drop(store);
     }
     eventually_gone(&server, before).await;
 
     let frozen = Frozen::new(&server);
-    let store = RedisStore::connect(&server.url()).expect("a store");
+    let store = hasty().connect(&server.url()).expect("a store");
     // Enough to begin.
     sleep(Duration::from_millis(200)).await;
     store.shutdown().await;
@@ -111,7 +111,7 @@ async fn a_primary_that_became_a_replica_is_connected_to_anew() {
 async fn a_caller_that_stops_polling_keeps_no_other_from_loading_scripts() {
     let server = RedisServer::start();
     // Another check waits half as long for the lock.
-    let store = RedisStore::builder().timeout(Duration::from_secs(4));
+    let store = hasty().timeout(Duration::from_secs(4));
     let store = store.connect(&server.url()).expect("a store");
     let buckets = denying(store.clone(), TokenBucket::per_second(10));
     let windows = denying(store, SlidingWindow::per_second(10));
@@ -182,9 +182,7 @@ async fn survives_a_paused_server(policy: Option<ReconnectPolicy>) {
     }
     let client = builder.build().expect("a client");
     client.init().await.expect("a connection");
-    let store = RedisStore::builder()
-        .client(client.clone())
-        .expect("a store");
+    let store = hasty().client(client.clone()).expect("a store");
     let limiter = denying(store.clone(), TokenBucket::per_second(10));
     ready(&limiter).await;
     let timeouts = || limiter.metrics().store.failures.timeout;
@@ -300,7 +298,7 @@ async fn a_permit_of_a_failed_check_is_released_in_the_end() {
 async fn checks_that_were_never_sent_leave_no_tasks_behind() {
     for form in ["redis", "redis-cluster"] {
         let port = Port::claim();
-        let store = RedisStore::connect(&format!("{form}://127.0.0.1:{port}/"));
+        let store = hasty().connect(&format!("{form}://127.0.0.1:{port}/"));
         let limiter = Limiter::new(store.expect("a store"), Concurrency::new(10));
         let before = tasks();
         for number in 0..5_000_u64 {
@@ -330,7 +328,9 @@ async fn dead_connection(patience: Duration, callers: usize) {
     let server = RedisServer::start();
     let relay = Arc::new(Relay::default());
     let port = relay.run(server.port());
-    let store = RedisStore::connect(&format!("redis://127.0.0.1:{port}/")).expect("a store");
+    let store = hasty()
+        .connect(&format!("redis://127.0.0.1:{port}/"))
+        .expect("a store");
     let limiter = denying(store, TokenBucket::per_second(10));
     ready(&limiter).await;
     relay.still.store(1, Ordering::SeqCst);
@@ -355,7 +355,7 @@ async fn a_dead_connection_is_replaced_though_others_answer() {
     let server = RedisServer::start();
     let relay = Arc::new(Relay::default());
     let port = relay.run(server.port());
-    let store = RedisStore::builder().connections(4);
+    let store = hasty().connections(4);
     let store = store.timeout(Duration::from_millis(500));
     let store = store.connect(&format!("redis://127.0.0.1:{port}/"));
     let limiter = denying(store.expect("a store"), TokenBucket::per_second(10));
@@ -412,7 +412,7 @@ async fn a_connection_that_stands_still_is_left_out() {
     let relay = Arc::new(Relay::default());
     let port = relay.run(server.port());
     let timeout = Duration::from_millis(100);
-    let store = RedisStore::builder().connections(4).timeout(timeout);
+    let store = hasty().connections(4).timeout(timeout);
     let store = store.connect(&format!("redis://127.0.0.1:{port}"));
     let limiter = denying(store.expect("a store"), TokenBucket::per_second(1_000));
     eventually_async("twenty decisions in a row", || async {

@@ -193,7 +193,7 @@ async fn racing_requests_charge_each_policy_exactly() {
 #[tokio::test(start_paused = true)]
 async fn a_shadow_policy_is_charged_once_although_the_reply_is_late() {
     let redis = tower_throttle::testing::SimulatedRedis::new();
-    let store = patient().timeout(Duration::from_millis(50));
+    let store = hasty();
     let store = store.simulated(&redis).expect("a store");
     let shadow = |name| Policy::new(name, TokenBucket::per_day(10)).shadow();
     let limiter = denying_limiter(store, ["a", "b", "c"].map(shadow));

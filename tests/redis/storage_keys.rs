@@ -50,11 +50,8 @@ fn names_of_keys_have_not_changed() {
         ("Yop48Kv6QH4dQBZ3jZX3QQ", "eY-tclcehaa5Au73gGOGVw"),
         ("tJvGzuNNTd9KXO7cRWTYSg", "cOyJH-NTG6jzPNGPFoUu1g"),
     ];
-    let (_runtime, plain) = limiter(RedisStore::builder(), "api");
-    let (_runtime, secret) = limiter(
-        RedisStore::builder().prefix("shop").secret("correct horse"),
-        "api",
-    );
+    let (_runtime, plain) = limiter(hasty(), "api");
+    let (_runtime, secret) = limiter(hasty().prefix("shop").secret("correct horse"), "api");
     for (key, (hash, secret_hash)) in keys.into_iter().zip(hashes) {
         let [api, day] = [format!("ttb{{{hash}}}api"), format!("ttw{{{hash}}}day")];
         let everyone = "ttb{rxNJufX5oaagQE3qNtzJSQ}everyone";
@@ -71,7 +68,7 @@ proptest! {
         policy in "[ -~]{1,64}",
     ) {
         prop_assume!(!["day", "everyone"].contains(&policy.as_str()));
-        let (_runtime, limiter) = limiter(RedisStore::builder(), &policy);
+        let (_runtime, limiter) = limiter(hasty(), &policy);
         let name = limiter.storage_keys(bytes.as_slice()).remove(0);
         prop_assert_eq!(name.len(), "ttb{}".len() + 22 + policy.len());
         let (open, close) = (name.find('{'), name.find('}'));

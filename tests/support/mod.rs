@@ -17,6 +17,7 @@ pub mod random;
 pub mod rate;
 pub mod sentinel;
 pub mod signals;
+pub mod stores;
 pub mod trace;
 pub mod web;
 

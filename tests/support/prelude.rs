@@ -29,5 +29,6 @@ pub use super::{
         ms, paused_store, peek, poll, taken, wrapped,
     },
     random::{Random, walks},
+    stores::{hasty, patient, store_at},
     web::{ask, at_once, hello, plain},
 };

@@ -11,7 +11,7 @@ fn layer_of(redis: &SimulatedRedis, policy: Policy) -> RateLimitLayer {
 }
 
 fn layer_with(redis: &SimulatedRedis, policy: Policy, timeout: Duration) -> RateLimitLayer {
-    let store = RedisStore::builder().timeout(timeout);
+    let store = hasty().timeout(timeout);
     let store = store.simulated(redis).expect("a store");
     let layer = RateLimitLayer::builder().store(store).policy(policy);
     layer.decision_in_extensions().build().expect("a layer")

@@ -101,8 +101,7 @@ async fn in_redis_exactly_the_limit_reaches_the_handler() {
 }
 
 fn redis(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::builder().timeout(Duration::from_secs(5));
-    store.connect(&server.url()).expect("a store")
+    store_at(&server.url())
 }
 
 /// No more of them at once than there is room for.

@@ -154,8 +154,7 @@ async fn a_client_that_leaves_and_a_body_that_fails_are_not_complete() {
 #[tokio::test]
 async fn in_redis_the_fields_tell_what_is_left_afterwards() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(Duration::from_secs(5));
-    let store = store.connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let policy = Policy::new("points", FixedWindow::per_day(1_000)).shared();
     let policy = policy.cost(100).settle_by(settle::header("x-cost"));
     let (layer, _) = layer_with([policy], |builder| builder.store(store));

@@ -1,7 +1,6 @@
 //! What each kind of error leads to: a failure, an overload, corrupt state.
 
 use http::StatusCode;
-use tower_throttle::RedisStore;
 
 use super::fake_store::{Does, Switch, finish};
 use crate::support::prelude::*;
@@ -15,7 +14,7 @@ fn policy(choice: OnStoreFailure) -> Policy {
 /// Returns one error of each kind that a store can return, made by the crate itself.
 async fn errors() -> Vec<(&'static str, StoreError)> {
     let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(DEADLINE).max_in_flight(4);
+    let store = patient().max_in_flight(4);
     let store = store.connect(&server.url()).unwrap();
     let denying = Limiter::new(store.clone(), policy(OnStoreFailure::Deny));
     let is_connected = || async { denying.check("ann").await.is_ok() };

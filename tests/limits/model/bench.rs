@@ -26,8 +26,7 @@ impl Bench {
         let runtime = runtime.expect("a runtime");
         let clock = Arc::new(ManualClock::at_us(START_US));
         let connect = |ttl| {
-            let builder = RedisStore::builder().clock(clock.clone());
-            let builder = builder.timeout(DEADLINE);
+            let builder = patient().clock(clock.clone());
             let store = builder.denial_cache_ttl(ttl).connect(&server.url());
             store.expect("a store")
         };

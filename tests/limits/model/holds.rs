@@ -1,6 +1,6 @@
 //! Units that requests hold: Lua against the arithmetic, under one virtual clock.
 
-use tower_throttle::{RedisStore, testing};
+use tower_throttle::testing;
 
 use crate::support::prelude::*;
 
@@ -16,9 +16,8 @@ async fn redis_and_memory_hold_settle_renew_and_lapse_alike() {
         let seed = random.below(u64::MAX);
         let passed = testing::holds_conformance(seed, walks(STEPS) as usize, steps_back, |clock| {
             server.command(&["FLUSHALL"]);
-            let store = RedisStore::builder()
+            let store = patient()
                 .clock(clock)
-                .timeout(DEADLINE)
                 // For as long as denials may be repeated, or not at all.
                 .denial_cache_ttl(Duration::from_secs(if repeats_denials { 60 } else { 0 }));
             store.connect(&server.url()).expect("a store")

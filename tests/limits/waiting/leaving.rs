@@ -1,7 +1,6 @@
 //! Callers that leave outside a runtime, or at any moment of a check of Redis.
 
 use tokio::runtime::Runtime;
-use tower_throttle::RedisStore;
 
 use crate::support::prelude::*;
 use crate::support::web::Slow;
@@ -35,7 +34,7 @@ fn dropping_a_request_to_redis_outside_the_runtime_does_not_panic() {
     let runtime = Runtime::new().unwrap();
     let store = {
         let _inside = runtime.enter();
-        RedisStore::connect(&server.url()).unwrap()
+        store_at(&server.url())
     };
     let limiter = Limiter::new(store.clone(), few());
     let is_connected = || async { limiter.peek("").await.is_ok() };
@@ -54,9 +53,8 @@ fn dropping_a_request_to_redis_outside_the_runtime_does_not_panic() {
 async fn leaving_at_random_moments_refunds_everything() {
     let mut random = Random::new();
     let server = RedisServer::start();
-    let store = RedisStore::builder().timeout(Duration::from_secs(10));
     let limiter = limiter_of(
-        store.connect(&server.url()).unwrap(),
+        store_at(&server.url()),
         [
             Policy::new("bucket", TokenBucket::per_hour(100).burst(50)),
             Policy::new("window", FixedWindow::per_hour(1_000)),

@@ -36,20 +36,20 @@ async fn race(stores: &[RedisStore; 2]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn racing_tasks_over_two_stores_are_admitted_exactly_what_the_bucket_holds() {
     let server = RedisServer::start();
-    race(&[patient(&server.url()), patient(&server.url())]).await;
+    race(&[uncached(&server.url()), uncached(&server.url())]).await;
     server.assert_all_keys_expire();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_cluster_racing_tasks_are_admitted_exactly_what_the_bucket_holds() {
     let cluster = RedisCluster::start(3, 0);
-    race(&[patient(&cluster.url()), patient(&cluster.url())]).await;
+    race(&[uncached(&cluster.url()), uncached(&cluster.url())]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_leave_create_no_units() {
     let server = RedisServer::start();
-    let store = patient(&server.url());
+    let store = uncached(&server.url());
     let limiter = of(&store, UNITS);
     let (mut asked, mut left_early) = (Asked::default(), 0);
     for _ in 0..200 {
@@ -110,7 +110,7 @@ async fn a_hot_key_far_from_its_limit_costs_hardly_a_call() {
 #[tokio::test]
 async fn leases_apply_only_to_single_policy_checks() {
     let server = RedisServer::start();
-    let store = patient(&server.url());
+    let store = uncached(&server.url());
     let limiter = of(&store, UNITS);
     warm(&limiter).await;
     let hot = leased(TokenBucket::without_refill(UNITS));

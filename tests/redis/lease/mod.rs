@@ -7,10 +7,9 @@ mod server;
 
 use crate::prelude::*;
 
-/// Returns a store with a long timeout, because a slow machine is not a failure, and without a
-/// denial cache, so that refunds of others show at once.
-fn patient(url: &str) -> RedisStore {
-    let builder = crate::patient().denial_cache_ttl(Duration::ZERO);
+/// Returns a store without a denial cache, so that refunds of others show at once.
+fn uncached(url: &str) -> RedisStore {
+    let builder = patient().denial_cache_ttl(Duration::ZERO);
     builder.connect(url).expect("a store")
 }
 

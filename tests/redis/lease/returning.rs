@@ -7,8 +7,8 @@ const UNITS: u64 = 100_000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unused_units_return_and_the_store_can_be_dropped() {
     let server = RedisServer::start();
-    let watcher = of(&patient(&server.url()), UNITS);
-    let store = patient(&server.url());
+    let watcher = of(&uncached(&server.url()), UNITS);
+    let store = uncached(&server.url());
     let limiter = of(&store, UNITS);
     let asked = warm(&limiter).await;
     all_is_back(&watcher, UNITS - asked.admitted).await;
@@ -28,10 +28,10 @@ async fn unused_units_return_and_the_store_can_be_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_returns_after_all_leases_are_refunded() {
     let server = RedisServer::start();
-    let watcher = of(&patient(&server.url()), UNITS);
+    let watcher = of(&uncached(&server.url()), UNITS);
     let mut admitted = 0;
     for round in 0..20 {
-        let store = patient(&server.url());
+        let store = uncached(&server.url());
         let limiter = of(&store, UNITS);
         admitted += warm(&limiter).await.admitted;
         store.shutdown().await;
@@ -45,7 +45,7 @@ async fn shutdown_returns_after_all_leases_are_refunded() {
 async fn a_local_reset_voids_leases_and_leases_under_way() {
     const UNITS: u64 = 10_000;
     let server = RedisServer::start();
-    let store = patient(&server.url());
+    let store = uncached(&server.url());
     let limiter = of(&store, UNITS);
     for round in 0..5 {
         let hot = {

@@ -8,8 +8,7 @@ const UNITS: u64 = 1_000_000;
 async fn while_redis_is_down_leased_units_are_used_up_and_no_more() {
     // With persistence, it still knows what was taken.
     let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let store = RedisStore::builder().timeout(Duration::from_secs(2));
-    let store = store.connect(&server.url()).expect("a store");
+    let store = store_at(&server.url());
     let limiter = of(&store, UNITS);
     let mut asked = Asked::default();
     // A lease of some size.
@@ -35,11 +34,11 @@ async fn while_redis_is_down_leased_units_are_used_up_and_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn units_whose_refund_is_lost_stay_taken() {
     let server = RedisServer::start();
-    let watcher = of(&patient(&server.url()), UNITS);
+    let watcher = of(&uncached(&server.url()), UNITS);
     let mut admitted = 0;
     // On a slow machine a refund may arrive before it can fail.
     while refusals(&server) == 0 {
-        let store = patient(&server.url());
+        let store = uncached(&server.url());
         admitted += warm(&of(&store, UNITS)).await.admitted;
         server.command(&["ACL", "SETUSER", "default", "-psetex", "-incrby"]);
         // Waits for all round trips, which fail.
@@ -48,7 +47,7 @@ async fn units_whose_refund_is_lost_stay_taken() {
     }
     let lost = UNITS - admitted - left(&watcher).await;
     assert!((1..=UNITS / 8).contains(&lost), "{lost}");
-    let store = patient(&server.url());
+    let store = uncached(&server.url());
     admitted += warm(&of(&store, UNITS)).await.admitted;
     store.shutdown().await;
     assert_eq!(left(&watcher).await, UNITS - admitted - lost);

@@ -1,7 +1,6 @@
 //! The API of the admin page while Redis is down.
 
 use serde_json::json;
-use tower_throttle::RedisStore;
 use tower_throttle_admin::Admin;
 
 use crate::operator::{Operator, assert_parts};
@@ -12,8 +11,10 @@ const KEY: &str = "sk_live_4711";
 #[tokio::test(flavor = "multi_thread")]
 async fn while_redis_is_down_nothing_is_changed_and_the_answer_says_so() {
     let mut server = RedisServer::start();
-    let store = RedisStore::builder().secret("s").timeout(DEADLINE);
-    let store = store.connect(&server.url()).expect("a store");
+    let store = patient()
+        .secret("s")
+        .connect(&server.url())
+        .expect("a store");
     let control = store.control();
     let builder = Limiter::builder().store(store).control(control.clone());
     let builder = builder.policy(Policy::new("plan", FixedWindow::per_day(2)));

@@ -10,7 +10,7 @@ use axum::{
     routing::get,
 };
 use tokio::{net::TcpListener, runtime::Runtime};
-use tower_throttle::{RedisStore, control::Control};
+use tower_throttle::control::Control;
 use tower_throttle_admin::{Access, Admin};
 
 use crate::client::ask;
@@ -98,7 +98,7 @@ impl App {
             return Self::serve(options, store, &control, None, runtime);
         };
         let redis = RedisServer::start();
-        let builder = RedisStore::builder().secret("s").timeout(timeout);
+        let builder = hasty().secret("s").timeout(timeout);
         let store = builder.connect(&redis.url()).expect("a store");
         let control = store.control();
         runtime.block_on(control.refresh()).expect("Redis runs");

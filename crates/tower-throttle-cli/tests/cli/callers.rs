@@ -26,8 +26,8 @@ policy = [
 layer = {{ api = {{}} }}
 "#
     );
-    let store = RedisStore::builder().prefix("shop").secret("s3");
-    let store = store.timeout(DEADLINE).connect(url).expect("a store");
+    let store = patient().prefix("shop").secret("s3");
+    let store = store.connect(url).expect("a store");
     (File::new(&text), store)
 }
 
@@ -117,8 +117,7 @@ async fn addresses_and_tiers_are_those_of_the_policy() {
 async fn limits_in_code_need_no_file() {
     let server = RedisServer::start();
     let url = server.url();
-    let store = RedisStore::builder().timeout(DEADLINE);
-    let store = store.connect(&url).expect("a store");
+    let store = store_at(&url);
     let api = Policy::new("api", TokenBucket::per_hour(100));
     take(&Limiter::new(store, api), ("ann", 7), 40).await;
     let line = r#"peek --json - api text:ann number:7 --quota "100 per hour""#;
@@ -205,7 +204,7 @@ policy = [
 layer = {{ api = {{ partition_key_secret = "${{NOT_SET_WHERE_THIS_RUNS}}" }} }}
 "#
     ));
-    let store = RedisStore::connect(&url).expect("a store");
+    let store = store_at(&url);
     let day = Limiter::new(store.clone(), Policy::new("day", TokenBucket::per_day(10)));
     take(&day, "k1", 4).await;
     file.run("mode FILE day off", 0);

@@ -3,14 +3,11 @@
 use std::time::SystemTime;
 
 use serde_json::json;
-use tower_throttle::{
-    RedisStore,
-    control::{Action, Entry, Mode},
-};
+use tower_throttle::control::{Action, Entry, Mode};
 
 use crate::{
     run::File,
-    support::{DEADLINE, RedisServer},
+    support::{RedisServer, stores::store_at},
 };
 
 /// A file with a policy that has these fields, too.
@@ -28,9 +25,7 @@ fn file(server: &RedisServer) -> File {
 
 /// Reads the document as the application does.
 async fn entries(server: &RedisServer) -> Vec<Entry> {
-    let builder = RedisStore::builder().timeout(DEADLINE);
-    let store = builder.connect(&server.url()).expect("a store");
-    let control = store.control();
+    let control = store_at(&server.url()).control();
     control.refresh().await.expect("the document");
     control.entries()
 }

@@ -10,6 +10,13 @@ use std::{
 
 use serde_json::Value;
 
+use crate::support::DEADLINE;
+
+/// The commands that ask Redis.
+const LIVE: [&str; 9] = [
+    "peek", "reset", "top", "control", "ban", "unban", "override", "clear", "mode",
+];
+
 /// What a run printed, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -78,8 +85,13 @@ pub(crate) fn run_with(line: &str, variables: &[(&str, impl AsRef<OsStr>)]) -> R
         0 => part.split_whitespace().collect(),
         _ => vec![part],
     });
+    // The default of two seconds is too short for a busy machine.
+    let asks_redis = LIVE.iter().any(|command| line.starts_with(command));
+    let patience = format!("--timeout={}s", DEADLINE.as_secs());
+    let patience = Some(patience).filter(|_| asks_redis && !line.contains("--timeout"));
     let output = Command::new(env!("CARGO_BIN_EXE_tower-throttle"))
         .args(arguments)
+        .args(patience)
         .env_remove("TOWER_THROTTLE_REDIS")
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .output()

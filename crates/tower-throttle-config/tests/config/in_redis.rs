@@ -1,6 +1,6 @@
 //! A file on Redis: one pool of connections, and the buckets of the same policies in code.
 
-use tower_throttle::{LimiterBuilder, RedisStore};
+use tower_throttle::LimiterBuilder;
 use tower_throttle_config::Config;
 
 use crate::support::prelude::*;
@@ -60,8 +60,10 @@ async fn a_file_has_one_pool_and_shares_its_buckets_with_code() {
     }
     let of_file = clients(&server) - without;
 
-    let store = RedisStore::builder().prefix("mine").timeout(DEADLINE);
-    let store = store.connect(&server.url()).expect("a store");
+    let store = patient()
+        .prefix("mine")
+        .connect(&server.url())
+        .expect("a store");
     let of_code = Limiter::builder().store(store);
     let of_code = in_code().into_iter().fold(of_code, LimiterBuilder::policy);
     let of_code = of_code.build().expect("a limiter");

@@ -66,11 +66,9 @@ async fn limits_on_a_store_of_the_application_follow_a_document_of_its_own() {
 #[cfg(feature = "redis")]
 #[tokio::test(start_paused = true)]
 async fn a_document_that_names_keys_in_another_way_is_not_followed() {
-    use tower_throttle::{RedisStore, testing::SimulatedRedis};
+    use tower_throttle::testing::SimulatedRedis;
 
-    let store = RedisStore::builder()
-        .secret("s")
-        .simulated(&SimulatedRedis::new());
+    let store = hasty().secret("s").simulated(&SimulatedRedis::new());
     let limits = limits_on(store.expect("a store"));
     let errors = limits
         .follow(&Control::in_memory())
