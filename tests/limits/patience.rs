@@ -7,7 +7,7 @@ use super::docs_consistency::{files, read, root};
 /// have no server, and servers that are simulated are not late.
 #[test]
 fn tests_make_their_stores_in_support_and_their_files_have_a_timeout() {
-    let mut hasty = Vec::new();
+    let (mut tests, mut hasty) = (0, Vec::new());
     for path in files(root(), ".rs") {
         let name = path.strip_prefix(root()).expect("a file of the project");
         let folders: Vec<_> = name.iter().flat_map(|part| part.to_str()).collect();
@@ -16,6 +16,7 @@ fn tests_make_their_stores_in_support_and_their_files_have_a_timeout() {
             ["tests", ..] | ["crates" | "examples", _, "tests", ..] => true,
             _ => false,
         };
+        tests += usize::from(is_test);
         // The command line has a timeout of its own in place of that of the file.
         let has_files = !folders.contains(&"tower-throttle-cli");
         for (number, line) in (1..).zip(read(&path).lines()) {
@@ -25,6 +26,7 @@ fn tests_make_their_stores_in_support_and_their_files_have_a_timeout() {
             }
         }
     }
+    assert!(tests > 200, "{tests} files");
     assert!(hasty.is_empty(), "{hasty:#?}");
 }
 

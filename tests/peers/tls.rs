@@ -26,9 +26,6 @@ use tower_throttle::RedisStore;
 
 use crate::support::prelude::*;
 
-/// Far longer than an attempt to connect takes. No test waits for it to pass.
-const DEADLINE: Duration = Duration::from_secs(60);
-
 /// Names the file of trusted authorities to the other process.
 const TRUSTED: &str = "TT_TRUSTED";
 
