@@ -2,16 +2,15 @@
 
 use crate::prelude::*;
 
-/// The timeout of a check: so long that only a node that hangs exceeds it, and longer than this
-/// machine may stall.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// The timeout of checks of a node that hangs: longer than this machine may stall.
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// For each node, each in a task of its own.
 const CALLERS: usize = 20;
 
 /// Returns a store with room for the callers of one node only: a node that hangs must not take
 /// the room of the others.
-fn narrow(cluster: &RedisCluster) -> RedisStore {
-    let builder = hasty().timeout(DEADLINE);
+fn narrow(cluster: &RedisCluster, timeout: Duration) -> RedisStore {
+    let builder = hasty().timeout(timeout);
     let builder = builder.max_in_flight(CALLERS + 4);
     builder.connect(&cluster.url()).expect("a store")
 }
@@ -80,7 +79,7 @@ impl Asking {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_primary_is_replaced_and_other_slots_are_unaffected() {
     let mut cluster = RedisCluster::start(3, 3);
-    let limiter = per_day(&narrow(&cluster), 1 << 40);
+    let limiter = per_day(&narrow(&cluster, DEADLINE), 1 << 40);
     let [hurt, well] = [0, 1].map(|node| callers_of(&cluster, node, &limiter));
     for callers in [&hurt, &well] {
         eventually_async("decisions", || all_decide(&limiter, callers)).await;
@@ -144,7 +143,7 @@ async fn a_replica_that_takes_over_while_all_are_well_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_primary_hurts_only_its_own_slots() {
     let cluster = RedisCluster::start(3, 0);
-    let limiter = per_day(&narrow(&cluster), 1 << 40);
+    let limiter = per_day(&narrow(&cluster, TIMEOUT), 1 << 40);
     let [hurt, well, also_well] = [0, 1, 2].map(|node| callers_of(&cluster, node, &limiter));
     let well = [well, also_well].concat();
     for callers in [&hurt, &well] {
