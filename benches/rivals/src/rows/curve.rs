@@ -27,7 +27,7 @@ pub fn rows(table: &mut Table) {
             &|| stage.round(&work, &default),
             &|| stage.round(&work, &nodelay),
         ]);
-        let name = format!("growth: Redis, {in_flight} in flight");
+        let name = format!("curve: Redis, {in_flight} in flight");
         let row = Row::speed(&name, ours, ("trl-fred, 1 client", default));
         table.add(match in_flight {
             64 => row.p50_lower().at_least(1.6),
