@@ -18,7 +18,7 @@ struct Limit {
 }
 
 impl Limit {
-    fn of(server: &Demo, path: &str) -> Self {
+    fn read(server: &Demo, path: &str) -> Self {
         let answer = server.get(path, "another caller");
         let shown = answer.header("ratelimit-policy").expect("a limit");
         let number = |name: &str| {
@@ -73,8 +73,8 @@ fn flood(stage: &Stage, command: &str) -> (u64, u64, Duration) {
         .filter_map(|line| line.trim().split_once(' '))
         .map(|(count, status)| (status, count.parse().expect("a number")))
         .collect();
-    let of = |status| counts.get(status).copied().unwrap_or(0);
-    let (allowed, denied) = (of("200"), of("429"));
+    let count = |status| counts.get(status).copied().unwrap_or(0);
+    let (allowed, denied) = (count("200"), count("429"));
     assert_eq!(allowed + denied, REQUESTS, "{command}\n{output}");
     (allowed, denied, took)
 }
@@ -98,7 +98,7 @@ fn a_load_test_at_a_steady_rate_admits_the_burst_and_the_rate() {
         .strip_prefix("time ")
         .expect("a measured run");
     let (allowed, _, took) = flood(&stage, command);
-    let limit = Limit::of(&stage.servers[0], "/");
+    let limit = Limit::read(&stage.servers[0], "/");
     let most = limit.admits_in(took);
     assert!(
         (limit.burst..=most).contains(&allowed),
@@ -140,7 +140,7 @@ fn the_server_counts_the_requests_of_a_load_test() {
         let line = format!("result=\"{result}\"}} {count}\n");
         assert!(counted.contains(&line), "{line} is not in\n{counted}");
     }
-    let limit = Limit::of(&stage.servers[0], "/api/token-bucket");
+    let limit = Limit::read(&stage.servers[0], "/api/token-bucket");
     let most = limit.admits_in(took);
     assert!(
         (limit.burst..=most).contains(&allowed),
