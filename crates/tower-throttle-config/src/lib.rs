@@ -44,6 +44,7 @@
 //! | `metrics-facade` | no | [`Limits::publisher`]: the numbers through the facade `metrics` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc(test(attr(deny(warnings), allow(dead_code, unused_variables))))]
 // Library code must not panic on any input. Tests may.
 #![warn(
     clippy::expect_used,

@@ -29,7 +29,7 @@ pub(super) type TierBy = dyn for<'a> Fn(&RequestHead<'a>) -> Option<&'a str> + S
 /// application registers a closure under a name:
 ///
 /// ```
-/// use tower_throttle::{Key, RequestHead, key};
+/// use tower_throttle::key;
 /// use tower_throttle_config::Readers;
 ///
 /// #[derive(Clone)]
