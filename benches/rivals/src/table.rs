@@ -46,7 +46,7 @@ impl Row {
     /// Adds a row of requests a second.
     pub fn speed(work: impl Into<String>, ours: Measured, (name, beside): Named) -> Self {
         let per_s = |measured: Measured| {
-            let text = format!("{}/s", grouped(measured.ops_per_s as u64));
+            let text = format!("{}/s", short(measured.ops_per_s));
             (text, measured.ops_per_s)
         };
         let row = Self::new(work, per_s(ours), name, per_s(beside));
@@ -171,10 +171,11 @@ fn us(time: Duration) -> String {
     format!("{} µs", short(time.as_nanos() as f64 / 1_000.0))
 }
 
-/// Shows more digits after the point if there are fewer before it.
+/// Shows three digits, or fewer below 10, because runs differ by more than a fourth would show.
 fn short(number: f64) -> String {
     if number >= 10.0 || number == 0.0 {
-        grouped(number.round() as u64)
+        let place = 10_f64.powi((number.max(1.0).log10() as i32 - 2).max(0));
+        grouped(((number / place).round() * place) as u64)
     } else if number.abs() >= 0.1 {
         format!("{number:.2}")
     } else {
