@@ -22,25 +22,30 @@ fn every_command_of_the_page_does_what_the_page_shows() {
     let before = File::new(&limits.replace("30 per minute", "sliding window of 30 per minute"));
     let file = File::new(limits);
 
-    let lines = blocks(&page, "sh").concat().replace("\\\n", " ");
-    let commands = lines.lines().filter_map(|line| {
-        let (line, comment) = line.split_once(" # ").unwrap_or((line, ""));
-        let line = line.trim_end().trim_end_matches("|| exit 1");
-        Some((line.strip_prefix("tower-throttle ")?, comment))
-    });
     let mut explained = String::new();
     let mut count = 0;
-    for (line, comment) in commands {
-        let code = i32::from(comment.trim_start().starts_with("1:"));
-        let paths = line.replace("deployed.toml", &before.to_string());
-        let paths = paths.replace(" limits.toml", &format!(" {file}"));
-        let run = run_with(&paths, &[("REDIS_URL", server.url())]).with_code(code);
-        if line.starts_with("explain") {
-            explained = run.out;
+    for block in blocks(&page, "sh") {
+        let mut url = server.url();
+        for line in block.replace("\\\n", " ").lines() {
+            if let Some(value) = line.strip_prefix("export REDIS_URL=") {
+                url = value.to_owned();
+            }
+            let (line, comment) = line.split_once(" # ").unwrap_or((line, ""));
+            let line = line.trim_end().trim_end_matches("|| exit 1");
+            let Some(line) = line.strip_prefix("tower-throttle ") else {
+                continue;
+            };
+            let code = i32::from(comment.trim_start().starts_with("1:"));
+            let paths = line.replace("deployed.toml", &before.to_string());
+            let paths = paths.replace(" limits.toml", &format!(" {file}"));
+            let run = run_with(&paths, &[("REDIS_URL", url.clone())]).with_code(code);
+            if line.starts_with("explain") {
+                explained = run.out;
+            }
+            count += 1;
         }
-        count += 1;
     }
-    assert!(count >= 11, "{lines}");
+    assert!(count >= 11, "{page}");
     let shown = blocks(&page, "text")[0].split("  ..\n").next();
     let shown = shown.expect("a text");
     assert!(explained.starts_with(shown), "{shown}\n---\n{explained}");
