@@ -9,6 +9,7 @@ mod conformance;
 mod dispatch;
 mod docs_consistency;
 mod fallback;
+mod figures;
 mod holds;
 mod lists;
 mod logins;
