@@ -59,8 +59,7 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 ///
 /// **Addresses** come from the reader that you name: [`client_address`](Self::client_address). A
 /// range counts for all addresses in it. IPv4-mapped IPv6 addresses are IPv4 addresses, on the
-/// lists and in requests. An address takes less than 100 ns to find among 10,000 ranges, without an
-/// allocation.
+/// lists and in requests. An address is found by a binary search, without an allocation.
 ///
 /// **Keys** are those of the policies that apply to a request. While keys are listed, a request
 /// whose key is ambiguous is denied, as it cannot be looked up. Lists keep a secret hash of each

@@ -155,14 +155,14 @@ async fn permits_of_all_slots_are_held_and_come_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_later_slot_refunds_the_first() {
     let cluster = RedisCluster::start(3, 0);
-    let hasty = hasty().timeout(Duration::from_millis(300));
-    let hasty = hasty.connect(&cluster.url()).expect("a store");
+    let store = hasty().timeout(Duration::from_millis(300));
+    let store = store.connect(&cluster.url()).expect("a store");
     let policies = [
         Policy::new("own", TokenBucket::per_day(100)),
         Policy::new("all", FixedWindow::per_day(100)).shared(),
         Policy::new("own-log", SlidingLog::per_day(100)),
     ];
-    let stores = [hasty, store_at(&cluster.url())];
+    let stores = [store, store_at(&cluster.url())];
     let [hasty, limiter] = stores.map(|store| denying_limiter(store, policies.clone()));
     let (caller, shared) = cluster.caller_apart(&limiter, 0, 1);
     let caller = &*caller;

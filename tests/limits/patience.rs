@@ -3,7 +3,7 @@
 use super::docs_consistency::{files, read, root};
 
 /// A store with the default timeout does not wait for a busy machine, and this process decides in
-/// place of Redis. The builders of `tests/support/stores.rs` tell which test wants that. Unit tests
+/// place of Redis. The builders of `tests/support/stores.rs` state which test wants that. Unit tests
 /// have no server, and servers that are simulated are not late.
 #[test]
 fn tests_make_their_stores_in_support_and_their_files_have_a_timeout() {
@@ -38,6 +38,11 @@ fn makes_a_store(line: &str) -> bool {
 /// Whether it is a line of a file of limits with the URL of a server that a test has started.
 fn names_a_server(line: &str) -> bool {
     let mut values = line.split("redis = ").skip(1);
-    let is_of_a_test = |value: &str| value.trim_start_matches(['\\', '"']).starts_with('{');
+    let is_of_a_test = |value: &str| {
+        let value = value.trim_start_matches(['\\', '"']);
+        ["{", "redis://127.0.0.1:{", "redis://localhost:{"]
+            .iter()
+            .any(|start| value.starts_with(start))
+    };
     values.any(|value| value != "{" && is_of_a_test(value)) && !line.contains("timeout")
 }

@@ -171,7 +171,7 @@ fn us(time: Duration) -> String {
     format!("{} µs", short(time.as_nanos() as f64 / 1_000.0))
 }
 
-/// Shows three digits, or fewer below 10, because runs differ by more than a fourth would show.
+/// Shows at most three digits, because runs differ by more than a fourth would show.
 fn short(number: f64) -> String {
     if number >= 10.0 || number == 0.0 {
         let place = 10_f64.powi((number.max(1.0).log10() as i32 - 2).max(0));

@@ -63,7 +63,7 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 /// caller that sends requests in every window has one window's limit until it pauses. Cells get no
 /// refunds and no resets, and hold only the tokens of
 /// [`initial`](crate::TokenBucket::initial). A new caller gets a bucket of
-/// its own once one is free. A check of cells takes about 0.8 µs, a check of a bucket 0.1 µs.
+/// its own once one is free. A check of cells takes several times as long as one of a bucket.
 ///
 /// **Small.** A bucket is one or two words and 63 bits of a keyed hash of its caller:
 /// 24 bytes in a hash table that doubles when it is seven eighths full. That is 28 to 57

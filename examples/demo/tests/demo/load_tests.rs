@@ -100,8 +100,9 @@ fn a_load_test_at_a_steady_rate_admits_the_burst_and_the_rate() {
     let (allowed, _, took) = flood(&stage, command);
     let limit = Limit::read(&stage.servers[0], "/");
     let most = limit.admits_in(took);
+    // The bucket fills at least once while the generator runs.
     assert!(
-        (limit.burst..=most).contains(&allowed),
+        (2 * limit.burst..=most).contains(&allowed),
         "{allowed}, {took:?}"
     );
 

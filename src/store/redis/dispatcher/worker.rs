@@ -20,8 +20,8 @@ use crate::{
     store::redis::{SendMode, request::Repeated, server::Server},
 };
 
-/// Checks in one call, at most, unless a single one has more shadows. At 3 us of Redis each, they
-/// keep other clients waiting for less than half a millisecond.
+/// Checks in one call, at most, unless a single one has more shadows. Other clients of the server
+/// wait while it runs.
 const MAX_CHECKS: usize = 128;
 /// Refunds in one call, at most: half as many, so no check waits long behind them at the
 /// server.
