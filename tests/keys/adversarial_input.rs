@@ -26,29 +26,25 @@ fn request(header: &str, lines: impl IntoIterator<Item = Vec<u8>>) -> Request<()
 fn address(header: &str, lines: impl IntoIterator<Item = Vec<u8>>) -> String {
     let request = request(header, lines);
     let ip = key::client_ip(["10.0.0.0/8"]).from_header(header);
-    ip.address(&RequestHead::from(&request))
-        .expect("a peer")
-        .to_string()
+    let address = soon(move || ip.address(&RequestHead::from(&request)));
+    address.expect("a peer").to_string()
 }
 
 fn much(piece: &str) -> Vec<u8> {
     piece.repeat(MEGABYTE / piece.len()).into_bytes()
 }
 
-/// Work that grew with the square of a megabyte would take minutes.
+/// Returns what reading one request returns. It takes milliseconds: if it grew with the square of a
+/// megabyte, it would take hours.
 #[track_caller]
-fn soon(work: impl FnOnce() + Send + 'static) {
+fn soon<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
-    let worker = thread::spawn(move || {
-        work();
-        let _ = done.send(());
-    });
-    let ended = is_done.recv_timeout(DEADLINE);
-    if ended != Err(mpsc::RecvTimeoutError::Timeout) {
-        worker.join().expect("no panic");
-        return;
+    let reader = thread::spawn(move || done.send(read()).expect("a test that waits"));
+    let result = is_done.recv_timeout(DEADLINE);
+    if !matches!(result, Err(mpsc::RecvTimeoutError::Timeout)) {
+        reader.join().expect("no panic");
     }
-    panic!("it takes too long");
+    result.expect("it takes too long")
 }
 
 #[test]
@@ -57,26 +53,24 @@ fn a_megabyte_of_forwarding_headers_is_read_once() {
     const PIECES: &str = "1.2.3.4, |10.0.0.9, |,| |\"|\\|\"\\|a\\\",|a=b;|;|=|\
         for=10.0.0.9,|for=10.0.0.9;|for=\"10.0.0.9|[|\u{e9}";
 
-    soon(|| {
-        for (header, seen) in [
-            ("x-forwarded-for", "203.0.113.9"),
-            ("forwarded", "for=203.0.113.9"),
-            ("x-real-ip", "203.0.113.9"),
-            ("cf-connecting-ip", "203.0.113.9"),
-        ] {
-            for piece in PIECES.split('|') {
-                // Whatever comes before, the key is the address that the proxy saw.
-                let line = [much(piece), format!(", {seen}").into_bytes()].concat();
-                assert_eq!(address(header, [line]), "203.0.113.9", "{header} {piece}");
-                // Without that entry, some address is still found.
-                let found = address(header, [much(piece)]);
-                assert!(found.parse::<IpAddr>().is_ok(), "{header} {piece}");
-            }
-            let many = (0..MEGABYTE / 8).map(|number| format!("a{number}=b;"));
-            let many = many.collect::<String>().into_bytes();
-            assert_eq!(address(header, [many]), PROXY);
+    for (header, seen) in [
+        ("x-forwarded-for", "203.0.113.9"),
+        ("forwarded", "for=203.0.113.9"),
+        ("x-real-ip", "203.0.113.9"),
+        ("cf-connecting-ip", "203.0.113.9"),
+    ] {
+        for piece in PIECES.split('|') {
+            // Whatever comes before, the key is the address that the proxy saw.
+            let line = [much(piece), format!(", {seen}").into_bytes()].concat();
+            assert_eq!(address(header, [line]), "203.0.113.9", "{header} {piece}");
+            // Without that entry, some address is still found.
+            let found = address(header, [much(piece)]);
+            assert!(found.parse::<IpAddr>().is_ok(), "{header} {piece}");
         }
-    });
+        let many = (0..MEGABYTE / 8).map(|number| format!("a{number}=b;"));
+        let many = many.collect::<String>().into_bytes();
+        assert_eq!(address(header, [many]), PROXY);
+    }
 }
 
 #[test]
@@ -109,32 +103,30 @@ fn bytes_that_are_not_text_are_keys_of_their_own_and_not_addresses() {
 
 #[test]
 fn ten_thousand_cookies_are_read_once() {
-    soon(|| {
-        let sid = |lines: Vec<Vec<u8>>| {
-            let request = request("cookie", lines);
-            key::cookie("sid").extract(&RequestHead::from(&request))
-        };
-        let many = |name: &str| -> String {
-            (0..10_000)
-                .map(|number| format!("{name}{number}=x; "))
-                .collect()
-        };
-        let line = format!("{}sid=one; {}", many("a"), many("sid")).into_bytes();
-        assert_eq!(sid(vec![line.clone()]), Ok(Key::from("one")));
-        assert_eq!(sid(vec![line.clone(); 20]), Ok(Key::from("one")));
-        assert!(sid(vec![line, b"sid=two".to_vec()]).is_err());
-        assert_eq!(sid(vec![much("sid=%6Fne;")]), Ok(Key::from("one")));
-        assert!(sid(vec![much("sid=%6Fne;sid=two;")]).is_err());
-        // A long value, and as many cookies of the name as fit.
-        let long = format!("sid={}", "%61".repeat(1_000));
-        let all = vec![long.clone().into_bytes(); 300];
-        assert_eq!(sid(all), Ok(Key::from("a".repeat(1_000))));
-        let lines = (0..10_000).map(|number| format!("sid{number}=x").into_bytes());
-        assert!(sid(lines.collect()).is_err());
-        for piece in [";", "=", "sid", "\"", " "] {
-            assert!(sid(vec![much(piece)]).is_err(), "{piece}");
-        }
-    });
+    let sid = |lines: Vec<Vec<u8>>| {
+        let request = request("cookie", lines);
+        soon(move || key::cookie("sid").extract(&RequestHead::from(&request)))
+    };
+    let many = |name: &str| -> String {
+        (0..10_000)
+            .map(|number| format!("{name}{number}=x; "))
+            .collect()
+    };
+    let line = format!("{}sid=one; {}", many("a"), many("sid")).into_bytes();
+    assert_eq!(sid(vec![line.clone()]), Ok(Key::from("one")));
+    assert_eq!(sid(vec![line.clone(); 20]), Ok(Key::from("one")));
+    assert!(sid(vec![line, b"sid=two".to_vec()]).is_err());
+    assert_eq!(sid(vec![much("sid=%6Fne;")]), Ok(Key::from("one")));
+    assert!(sid(vec![much("sid=%6Fne;sid=two;")]).is_err());
+    // A long value, and as many cookies of the name as fit.
+    let long = format!("sid={}", "%61".repeat(1_000));
+    let all = vec![long.clone().into_bytes(); 300];
+    assert_eq!(sid(all), Ok(Key::from("a".repeat(1_000))));
+    let lines = (0..10_000).map(|number| format!("sid{number}=x").into_bytes());
+    assert!(sid(lines.collect()).is_err());
+    for piece in [";", "=", "sid", "\"", " "] {
+        assert!(sid(vec![much(piece)]).is_err(), "{piece}");
+    }
 }
 
 #[tokio::test]

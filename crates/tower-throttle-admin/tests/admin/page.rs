@@ -211,7 +211,7 @@ async fn texts_of_others_stay_texts() {
     let policy = Policy::new(HOSTILE, FixedWindow::per_day(1));
     let builder = Limiter::builder().name(HOSTILE).policy(policy);
     let limiter = builder.control(control.clone()).build().expect("a limiter");
-    let ban = control.ban(HOSTILE, WORSE, Duration::from_secs(60));
+    let ban = control.ban(HOSTILE, WORSE, Duration::from_secs(3_600));
     let ban = ban.author(HOSTILE).because(HOSTILE).label(HOSTILE);
     ban.await.expect("a ban");
     let admin = Admin::new(&limiter).control(&control).allow_changes();
@@ -253,7 +253,7 @@ async fn unknown_numbers_of_a_store_are_no_zeros() {
 async fn of_many_entries_the_latest_are_shown() {
     let (control, _, operator) = set_up();
     for number in 0..501 {
-        let ban = control.ban("burst", number, Duration::from_secs(60));
+        let ban = control.ban("burst", number, Duration::from_secs(3_600));
         ban.label(format!("caller {number}")).await.expect("a ban");
     }
     let page = page(&operator).await;
