@@ -73,7 +73,7 @@ async fn jitter_is_no_load() {
                     tokio::time::sleep(MS / 2).await;
                 }
             });
-            let answers = steadily(&limiter, per_s, MS * (1_000_000 / per_s as u32)).await;
+            let answers = steadily(&limiter, per_s, 20_000 * MS).await;
             jitter.abort();
             let (failed, all) = (failed(&answers), answers.len());
             let is_seldom = failed * 100 < all;
