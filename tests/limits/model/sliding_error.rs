@@ -35,7 +35,7 @@ fn measure(random: &mut Random, limit: u64, load: f64) -> Error {
     let (mut differ, mut most, mut by_both) = (0, 0, (0_u64, 0_u64));
     let mut now_us = START_US;
     // At least seven windows.
-    let arrivals = ((7.0 * limit as f64 * load) as u64).max(1_000);
+    let arrivals = (20 * limit).max(4_000);
     for _ in 0..arrivals {
         now_us += (-(1.0 - random.fraction()).ln() * mean_us) as u64;
         clock.set_us(now_us);
