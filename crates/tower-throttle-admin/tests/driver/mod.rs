@@ -12,7 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use fantoccini::{
@@ -34,6 +34,9 @@ use crate::support::DEADLINE;
 const OPTIONS: &str = "--headless=new --no-sandbox --disable-gpu --disable-quic --disable-sync \
     --disable-dev-shm-usage --disable-background-networking --disable-component-update \
     --hide-scrollbars --no-first-run --remote-debugging-pipe";
+/// How long a browser may take on a machine that also compiles or runs other tests: it has many
+/// processes.
+const PATIENCE: Duration = DEADLINE.saturating_mul(4);
 /// Collects what each page violates of its content security policy.
 const COLLECTOR: &str = "globalThis.cspViolations = [];
     addEventListener('securitypolicyviolation', (event) => globalThis.cspViolations.push(
@@ -69,8 +72,7 @@ impl Browser {
         let client = runtime.block_on(async {
             let mut builder = ClientBuilder::new(HttpConnector::new());
             let connecting = builder.capabilities(capabilities).connect(&driver.url);
-            // A browser that starts while others are compiled is slow.
-            timeout(3 * DEADLINE, connecting).await
+            timeout(PATIENCE, connecting).await
         });
         Self {
             runtime,
@@ -79,9 +81,9 @@ impl Browser {
         }
     }
 
-    /// Waits for a result, for at most [`DEADLINE`]. Returns `None` if there is none.
+    /// Waits for a result, for at most [`PATIENCE`]. Returns `None` if there is none.
     fn wait<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let waiting = async { timeout(DEADLINE, future).await };
+        let waiting = async { timeout(PATIENCE, future).await };
         self.runtime.block_on(waiting).ok()
     }
 
@@ -214,12 +216,12 @@ impl Tab {
         text.unwrap_or_else(|| panic!("{expression} is {value}"))
     }
 
-    /// Evaluates an expression until it is true, for at most [`DEADLINE`].
+    /// Evaluates an expression until it is true, for at most [`PATIENCE`].
     #[track_caller]
     pub(crate) fn wait_until(&self, expression: &str) {
         let started = Instant::now();
         while self.evaluate(expression) != true {
-            if started.elapsed() > DEADLINE {
+            if started.elapsed() > PATIENCE {
                 let page = self.evaluate("document.body.innerText");
                 let page = page.as_str().unwrap_or_default();
                 panic!("never true: {expression}\non this page:\n{page}");
