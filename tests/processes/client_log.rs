@@ -1,6 +1,6 @@
 //! What this crate and its client log about connections.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use tracing_subscriber::filter::LevelFilter;
 
@@ -106,6 +106,11 @@ fn ours(port: u16, part: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
+/// Returns a line without its time.
+fn reason(line: &str) -> &str {
+    line.split_once(" ERROR ").expect("a level").1
+}
+
 async fn each_reason_why_reconnecting_fails_is_said_once() {
     let mut server = RedisServer::start();
     let port = server.port();
@@ -131,6 +136,8 @@ async fn each_reason_why_reconnecting_fails_is_said_once() {
     eventually("three more attempts", || {
         attempts.load(Ordering::Relaxed) >= before + 3
     });
+    // A connection that was being made when the server died may have been reset: a reason of its own.
     let lines = ours(port, "cannot connect");
-    assert_eq!(lines.len(), 2, "{lines:#?}");
+    let reasons: BTreeSet<_> = lines.iter().map(|line| reason(line)).collect();
+    assert_eq!(reasons.len(), lines.len(), "{lines:#?}");
 }
