@@ -130,7 +130,7 @@ pub(crate) fn read(clock: &dyn Clock) -> u64 {
 /// Window ends keep 13 digits of milliseconds until then, and a window more.
 const LAST_US: u64 = 1 << 53;
 
-fn whole_us(duration: Duration) -> u64 {
+pub(crate) fn whole_us(duration: Duration) -> u64 {
     let seconds_us = duration.as_secs().saturating_mul(1_000_000);
     seconds_us.saturating_add(duration.subsec_micros().into())
 }

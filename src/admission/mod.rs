@@ -3,7 +3,10 @@
 use std::{
     mem,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -20,6 +23,7 @@ pub(crate) mod wait_queue;
 
 use self::{
     refund::{HeldCharges, HeldPermits, RefundGuard, Takes},
+    to_wait::TooLate,
     wait_queue::windows::WindowWaiter,
 };
 use crate::{
@@ -49,6 +53,8 @@ pub(crate) struct Admission {
     bound: WaitBound,
     /// The most callers of this process that wait for one bucket.
     max_waiting: usize,
+    /// Callers that may wait are numbered as they come.
+    number: u64,
     /// The place in the queue for a window of one of the policies.
     window: Option<(usize, WindowWaiter)>,
     /// The permits that the pending check asks for.
@@ -61,6 +67,8 @@ pub(crate) struct Admission {
     /// How long the first waiter of that queue waits before it asks again, and until when.
     backoff: Duration,
     asks_again_at: Instant,
+    /// Why it stopped waiting, and only peeks.
+    late: Option<TooLate>,
     /// The runtime that sends refunds.
     runtime: Option<Handle>,
     stage: Stage,
@@ -94,8 +102,8 @@ enum Stage {
         answer: Checked,
         admitted: Box<(Decision, Option<RefundGuard>)>,
     },
-    /// Denied, and waiting to ask again.
-    Denied(Pin<Box<Sleep>>),
+    /// In a line, and waiting to ask.
+    Waiting(Pin<Box<Sleep>>),
     Done,
 }
 
@@ -104,11 +112,14 @@ enum Stage {
 const SHORTEST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
+/// How many callers have come that may wait.
+static COMERS: AtomicU64 = AtomicU64::new(1);
+
 type Admitted = Result<(Decision, HeldPermits), StoreError>;
 
 impl Admission {
-    /// Asks the store at once. The admission then waits for at most `wait`, and `recorder` counts it
-    /// meanwhile.
+    /// Asks the store at once, or waits behind others. The admission waits for at most `wait`, and
+    /// `recorder` counts it meanwhile.
     pub(crate) fn new(
         held: HeldCharges,
         shadows: Vec<Charge<'static>>,
@@ -124,6 +135,7 @@ impl Admission {
             deadline: later(Instant::now(), wait),
             bound,
             max_waiting,
+            number: 0,
             window: None,
             takes: Takes::default(),
             permit: None,
@@ -131,10 +143,16 @@ impl Admission {
             wait: None,
             backoff: SHORTEST_BACKOFF,
             asks_again_at: Instant::now(),
+            late: None,
             runtime: Handle::try_current().ok(),
             stage: Stage::Done,
         };
-        admission.ask(wait);
+        if wait.is_zero() || max_waiting == 0 {
+            admission.ask(wait);
+        } else {
+            admission.number = COMERS.fetch_add(1, Ordering::Relaxed);
+            admission.ask_in_turn();
+        }
         admission
     }
 
@@ -143,6 +161,19 @@ impl Admission {
         let held = self.held.as_mut().expect("charges to ask about");
         self.takes = held.prepare(wait, self.bound, self.max_waiting);
         let answer = held.take(&mem::take(&mut self.shadows), &self.recorder);
+        self.asked(answer);
+    }
+
+    /// Peeks, to be denied: others wait for the units.
+    fn give_up(&mut self, late: TooLate) {
+        (self.permit, self.window, self.late) = (None, None, Some(late));
+        if let Some(held) = &self.held {
+            let answer = held.peek(&mem::take(&mut self.shadows), &self.recorder);
+            self.asked(answer);
+        }
+    }
+
+    fn asked(&mut self, answer: Checked) {
         self.stage = match answer {
             Checked::Now(answer) => Stage::Answered(answer, Instant::now()),
             Checked::Later(answer) => Stage::Asking {
@@ -152,15 +183,17 @@ impl Admission {
         };
     }
 
-    fn ask_again(&mut self) {
-        self.ask(self.deadline.saturating_duration_since(Instant::now()));
-    }
-
     /// Finishes, or starts the wait that an answer leads to.
     fn answered(&mut self, answer: Result<Decision, StoreError>, at: Instant) -> Poll<Admitted> {
         #[expect(clippy::expect_used, reason = "only a pending check is answered")]
         let held = self.held.take().expect("the charges of the check");
-        let takes = mem::take(&mut self.takes);
+        if let Some(late) = self.late.take() {
+            let denied = |decision: Decision| {
+                decision.denied_behind_others(&late.policy.text, late.retry_after)
+            };
+            return Poll::Ready(answer.map(|decision| (denied(decision), HeldPermits::new())));
+        }
+        let mut takes = mem::take(&mut self.takes);
         let permits = takes.answered(&held, &answer, self.runtime.as_ref());
         let decision = match answer {
             Ok(decision) => decision.with_shadows(mem::take(&mut self.shadow_outcomes)),
@@ -170,7 +203,7 @@ impl Admission {
             }
         };
         if !decision.is_allowed() {
-            let Some(wait) = self.worth_waiting(&held, &decision) else {
+            let Some(wait) = self.worth_waiting(&held, &decision, &takes) else {
                 (self.permit, self.window) = (None, None);
                 return Poll::Ready(Ok((decision, HeldPermits::new())));
             };
@@ -178,11 +211,16 @@ impl Admission {
             self.held = Some(held);
             self.wait.get_or_insert_with(|| self.recorder.waits.begin());
             let again = sleep_until(later(Instant::now(), wait));
-            self.stage = Stage::Denied(Box::pin(again));
+            self.stage = Stage::Waiting(Box::pin(again));
             return Poll::Pending;
         }
         if let Some(permit) = self.permit.take() {
-            permit.admitted();
+            let mut policies = decision.policies();
+            let decided = policies.find(|policy| policy.name() == &*permit.policy().text);
+            if let Some(decided) = decided {
+                let left = decided.remaining();
+                permit.admitted(left);
+            }
         }
         if let Some((policy, place)) = self.window.take() {
             let bucket = held.bucket(&decision, policy);
@@ -254,7 +292,7 @@ impl Admission {
                     this.stage = Stage::Answered(answer, Instant::now());
                 }
                 Stage::Delayed { sleep, admitted } => {
-                    let taken = admitted.1.as_ref();
+                    let taken = admitted.1.as_mut();
                     match taken.and_then(RefundGuard::reservation) {
                         Some(reservation) => ready!(reservation.poll_turn(sleep, cx)),
                         None => ready!(sleep.as_mut().poll(cx)),
@@ -284,14 +322,15 @@ impl Admission {
                             taken.give_up_turn();
                         }
                         this.shadow_outcomes = decision.shadows().to_vec();
-                        this.ask_again();
+                        this.ask_in_turn();
                     }
                 }
-                Stage::Denied(sleep) => {
-                    if let Some((_, place)) = &this.window {
+                Stage::Waiting(sleep) => {
+                    if let Some((_, place)) = &mut this.window {
                         ready!(place.poll_turn(sleep, cx));
                     } else if let Some(permit) = &this.permit {
-                        let until = match permit.next_step(cx.waker()) {
+                        let step = permit.next_step(cx.waker());
+                        let until = match step {
                             NextStep::Ask => None,
                             NextStep::First => Some(this.asks_again_at.min(this.deadline)),
                             NextStep::Behind => Some(this.deadline),
@@ -301,12 +340,21 @@ impl Admission {
                                 sleep.as_mut().reset(until);
                             }
                             ready!(sleep.as_mut().poll(cx));
-                            permit.record_ask();
                         }
-                    } else {
-                        ready!(sleep.as_mut().poll(cx));
+                        match step {
+                            NextStep::Ask => {}
+                            NextStep::First => permit.record_ask(),
+                            NextStep::Behind => {
+                                let policy = permit.policy().clone();
+                                this.give_up(TooLate {
+                                    policy,
+                                    retry_after: None,
+                                });
+                                continue;
+                            }
+                        }
                     }
-                    this.ask_again();
+                    this.ask_in_turn();
                 }
                 #[expect(clippy::panic, reason = "as a future that the compiler makes")]
                 Stage::Done => panic!("polled after completion"),
@@ -317,7 +365,10 @@ impl Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let takes = mem::take(&mut self.takes);
+        if self.late.is_some() {
+            return;
+        }
+        let mut takes = mem::take(&mut self.takes);
         match (mem::replace(&mut self.stage, Stage::Done), self.held.take()) {
             (Stage::Answered(answer, at), Some(held)) => {
                 let permits = takes.answered(&held, &answer, self.runtime.as_ref());

@@ -10,6 +10,7 @@ use super::{
     wait_queue::{
         self, Bucket,
         reservations::{Reservation, TailRefund},
+        windows::{self, Comer},
     },
 };
 use crate::{
@@ -18,7 +19,10 @@ use crate::{
     metrics::Recorder,
     store::{
         checked::{Checked, Undecided},
-        context::permits::{HeldPermit, PermitWaiter, Take},
+        context::{
+            SharedStore,
+            permits::{HeldPermit, PermitWaiter, Take},
+        },
         handle::StoreHandle,
     },
     util::time::later,
@@ -98,7 +102,7 @@ impl HeldCharges {
     }
 
     /// Refunds what an answer grants after the caller dropped its future.
-    pub(crate) fn undo(self, takes: Takes, answer: Undecided, runtime: &Handle) {
+    pub(crate) fn undo(self, mut takes: Takes, answer: Undecided, runtime: &Handle) {
         let (store, again) = (self.store.clone(), Some(runtime.clone()));
         store.shared.spawn(runtime, async move {
             let answer = answer.await;
@@ -117,23 +121,73 @@ impl HeldCharges {
         policy: &str,
         decision: &Decision,
     ) -> bool {
-        match decision.source() {
-            Source::Local => place.is_for(&self.store.local().shared, policy),
-            _ => place.is_for(&self.store.shared, policy),
-        }
+        let [store, local] = self.store.stores();
+        let decided = match decision.source() {
+            Source::Local => local,
+            _ => store,
+        };
+        decided.is_some_and(|store| place.is_for(store, policy))
     }
 
-    /// Enters the queue for permits of this policy, unless `most` callers wait there.
+    /// Enters the queue for permits of this policy, unless too many callers wait there.
     pub(crate) fn enter_queue(
         &self,
         policy: &str,
         decision: &Decision,
-        most: usize,
+        comer: Comer,
     ) -> Option<PermitWaiter> {
         let Self { store, mut charges } = self.clone().rebound_to(decision);
         let mut charges = charges.iter_mut();
         let charge = charges.find(|charge| &*charge.policy.text == policy)?;
-        store.shared.enter_permit_queue(charge, most)
+        let shared = &store.shared;
+        shared.enter_permit_queue(charge, comer.number, comer.most)
+    }
+
+    /// Returns the first line, except the queue of its own, in which callers wait that came before
+    /// the one of this number.
+    pub(crate) fn line_ahead(
+        &self,
+        number: u64,
+        is_new: bool,
+        own: Option<&PermitWaiter>,
+    ) -> Option<LineAhead> {
+        let (stores, ids) = (self.store.stores(), self.store.ids());
+        let is_ahead = |charge: &Charge<'_>, store: Option<&SharedStore>, id: usize| {
+            if !charge.demand.quota.is_concurrency() {
+                return windows::has_earlier(|| charge.bucket(id), number, is_new);
+            }
+            store.is_some_and(|store| {
+                let is_own = own.is_some_and(|own| own.is_for(store, charge.policy()));
+                !is_own && store.has_earlier(charge, number, is_new)
+            })
+        };
+        let mut charges = self.charges.iter().enumerate();
+        charges.find_map(|(policy, charge)| {
+            let mut lines = stores.into_iter().zip(ids);
+            let store = lines.position(|(store, id)| is_ahead(charge, store, id))?;
+            let is_local = store > 0;
+            Some(LineAhead { policy, is_local })
+        })
+    }
+
+    /// Returns the charge of a line.
+    pub(crate) fn charge_of(&self, line: LineAhead) -> Option<(&SharedStore, Charge<'_>, Bucket)> {
+        let (stores, ids) = (self.store.stores(), self.store.ids());
+        let charge = self.charges.get(line.policy)?;
+        let local = line.is_local.then(|| charge.local(Operation::Take));
+        let store = usize::from(line.is_local);
+        let bucket = charge.bucket(*ids.get(store)?);
+        let charge = local.flatten().unwrap_or_else(|| charge.clone());
+        Some(((*stores.get(store)?)?, charge, bucket))
+    }
+
+    /// Asks what the buckets have, and checks shadow policies. It takes nothing.
+    pub(crate) fn peek(&self, shadows: &[Charge<'_>], recorder: &Arc<Recorder>) -> Checked {
+        let mut charges = self.charges.clone();
+        for charge in &mut charges {
+            charge.demand.to_mut().statement = None;
+        }
+        self.store.peek_beside_shadows(&charges, shadows, recorder)
     }
 
     /// Returns whether one of the policies is a [`Pause`](crate::Pause).
@@ -220,6 +274,14 @@ impl HeldCharges {
     }
 }
 
+/// A line in which callers wait ahead of another: the place of its policy, and whether its bucket is
+/// one of this process's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineAhead {
+    pub(crate) policy: usize,
+    is_local: bool,
+}
+
 /// Units of [`Concurrency`](crate::Concurrency) policies that a check asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Takes(SmallVec<[Take; 1]>);
@@ -230,13 +292,13 @@ pub(crate) type HeldPermits = Vec<HeldPermit>;
 impl Takes {
     /// Returns the permits that are held after an answer to `held`.
     pub(crate) fn answered(
-        self,
+        &mut self,
         held: &HeldCharges,
         answer: &Result<Decision, StoreError>,
         runtime: Option<&Handle>,
     ) -> HeldPermits {
         let mut permits = HeldPermits::with_capacity(self.0.len());
-        for take in self.0 {
+        for take in &mut self.0 {
             match answer {
                 Err(error) => take.failed(error, runtime),
                 Ok(decision) if decision.is_lost() => take.lost(runtime),
@@ -259,9 +321,15 @@ impl Takes {
 
     /// Records that the check was not sent.
     pub(crate) fn not_sent(self) {
-        for take in self.0 {
+        for mut take in self.0 {
             take.denied();
         }
+    }
+
+    /// Returns how many units of a policy this process had released before the check.
+    pub(crate) fn released_before(&self, policy: &str) -> u64 {
+        let take = self.0.iter().find(|take| take.policy() == policy);
+        take.map_or(u64::MAX, Take::released_before)
     }
 }
 
@@ -326,10 +394,9 @@ impl RefundGuard {
 
     /// Returns the reservation that the caller waits for. It moves up when waiters ahead of
     /// it leave.
-    pub(crate) fn reservation(&self) -> Option<&Reservation> {
-        self.reservation
-            .as_ref()
-            .map(|(_, reservation)| reservation)
+    pub(crate) fn reservation(&mut self) -> Option<&mut Reservation> {
+        let reservation = self.reservation.as_mut();
+        reservation.map(|(_, reservation)| reservation)
     }
 
     /// Refunds all units, except those of the place whose turn has come.

@@ -1,21 +1,89 @@
-//! Whether a denied caller waits, how long, and in which queue.
+//! Whether a caller asks, waits or gives up, how long, and in which queue.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use super::{Admission, LONGEST_BACKOFF, refund::HeldCharges, wait_queue::windows::WindowWaiter};
+use super::{
+    Admission, LONGEST_BACKOFF, Stage,
+    refund::{HeldCharges, Takes},
+    wait_queue::windows::{Comer, WindowWaiter},
+};
 use crate::{
-    Decision, PolicyDecision,
+    Decision, PolicyDecision, Source,
+    policy_name::Name,
     util::{random::random_between, time::later},
 };
 
+/// Why a caller gives up: others that came before it wait for units of this policy. They ask first.
+/// `retry_after`: when it could ask, if that is known.
+#[derive(Debug)]
+pub(super) struct TooLate {
+    pub(super) policy: Name,
+    pub(super) retry_after: Option<Duration>,
+}
+
 impl Admission {
+    /// Asks the store, unless callers that came before this one wait for one of its buckets. Then it
+    /// waits behind them, or gives up if that would take too long.
+    pub(super) fn ask_in_turn(&mut self) {
+        let now = Instant::now();
+        let left = self.deadline.saturating_duration_since(now);
+        match self.wait_behind_others(!left.is_zero()) {
+            None => self.ask(left),
+            Some(Ok(())) => {
+                self.wait.get_or_insert_with(|| self.recorder.waits.begin());
+                let until = Box::pin(sleep_until(self.deadline));
+                self.stage = Stage::Waiting(until);
+            }
+            Some(Err(late)) => self.give_up(late),
+        }
+    }
+
+    /// Enters the line of callers that came before this one, if there is one, and if it has time.
+    fn wait_behind_others(&mut self, has_time: bool) -> Option<Result<(), TooLate>> {
+        let comer = self.comer();
+        let held = self.held.as_ref()?;
+        let line = held.line_ahead(comer.number, self.wait.is_none(), self.permit.as_ref())?;
+        let (store, mut charge, bucket) = held.charge_of(line)?;
+        let policy = charge.policy.clone();
+        let late = |retry_after| TooLate {
+            policy: policy.clone(),
+            retry_after,
+        };
+        let is_concurrency = charge.demand.quota.is_concurrency();
+        if !has_time {
+            return Some(Err(late((!is_concurrency).then_some(Duration::ZERO))));
+        }
+        let entered = if is_concurrency {
+            let place = store.enter_permit_queue(&mut charge, comer.number, comer.most);
+            place.map(|place| (Some(place), None)).ok_or(None)
+        } else if let Some(place) = self.window.take_if(|(_, place)| place.is_for(&bucket)) {
+            place.1.stay();
+            Ok((None, Some(place)))
+        } else {
+            let place = WindowWaiter::behind_others(&bucket, &charge, comer);
+            let place = place.map(|place| (None, Some((line.policy, place))));
+            place.map_err(|opens_at| Some(opens_at.saturating_duration_since(Instant::now())))
+        };
+        let entered = entered.map(|places| (self.permit, self.window) = places);
+        Some(entered.map_err(late))
+    }
+
+    pub(super) fn comer(&self) -> Comer {
+        Comer {
+            number: self.number,
+            deadline: self.deadline,
+            most: self.max_waiting,
+        }
+    }
+
     /// Returns the longest wait before asking again; `None` if waiting is useless.
     pub(super) fn worth_waiting(
         &mut self,
         held: &HeldCharges,
         decision: &Decision,
+        takes: &Takes,
     ) -> Option<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let mut wait = Duration::ZERO;
@@ -39,7 +107,7 @@ impl Admission {
                     .as_ref()
                     .is_some_and(|permit| held.is_waiting_for(permit, policy.name(), decision));
                 if permits.is_none() || is_kept {
-                    permits = Some((policy.name(), is_kept));
+                    permits = Some((policy, is_kept));
                 }
             } else {
                 let retry = policy.retry_after()?;
@@ -58,13 +126,18 @@ impl Admission {
             return Some(wait);
         }
         self.window = None;
-        let (name, is_kept) = permits?;
-        match &self.permit {
-            Some(permit) if is_kept => permit.record_denial(),
-            _ => {
-                self.permit = None;
-                self.permit = Some(held.enter_queue(name, decision, self.max_waiting)?);
-            }
+        let (denied, is_kept) = permits?;
+        if !is_kept {
+            self.permit = None;
+            self.permit = Some(held.enter_queue(denied.name(), decision, self.comer())?);
+        }
+        if let Some(permit) = &self.permit {
+            // Of permits of this process's own buckets, it is not known.
+            let released_before = match decision.source() {
+                Source::Local => u64::MAX,
+                _ => takes.released_before(denied.name()),
+            };
+            permit.record_denial(denied.remaining(), released_before);
         }
         self.asks_again_at = later(Instant::now(), jittered(self.backoff));
         self.backoff = (2 * self.backoff).min(LONGEST_BACKOFF);
@@ -89,9 +162,8 @@ impl Admission {
                 return Some(());
             }
         }
-        let place =
-            WindowWaiter::enter(&bucket, denied, not_before, self.deadline, self.max_waiting)?;
-        self.window = Some((policy, place));
+        let place = WindowWaiter::denied_by(&bucket, denied, not_before, self.comer());
+        self.window = Some((policy, place.ok()?));
         Some(())
     }
 }

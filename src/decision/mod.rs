@@ -194,6 +194,23 @@ impl Decision {
         }
     }
 
+    /// Changes what was peeked at to the denial of a caller behind others that wait for the units of a
+    /// policy. `retry_after`: when it may ask, if that is known.
+    pub(crate) fn denied_behind_others(
+        mut self,
+        policy: &str,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        if self.verdict == Verdict::Allowed && self.source != Source::StoreFailure {
+            self.verdict = Verdict::Denied;
+            let mut policies = self.policies.as_mut_slice().iter_mut();
+            if let Some(policy) = policies.find(|decided| decided.name() == policy) {
+                policy.denied_behind_others(retry_after);
+            }
+        }
+        self
+    }
+
     /// Changes it to what a policy has left when `used` units are charged, and no more are held.
     /// The bucket may owe `debt` units.
     pub(crate) fn settle(&mut self, policy: &str, used: u64, debt: u64) {

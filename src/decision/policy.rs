@@ -6,6 +6,7 @@ use super::outcome::{Outcome, PolicyOutcome};
 use crate::{
     Quota,
     charge::{Charge, Demand, Operation},
+    clock::whole_us,
     policy_name::Name,
     quota::{
         arithmetic::{Arithmetic, BucketState, HoldReading, Reading},
@@ -248,6 +249,12 @@ impl PolicyDecision {
             ..self.standing
         };
         self.standing = quota.after(standing, charged, self.now_us);
+    }
+
+    pub(super) fn denied_behind_others(&mut self, retry_after: Option<Duration>) {
+        self.outcome = retry_after.map_or(Outcome::NotByItself, |wait| Outcome::Later {
+            retry_us: whole_us(wait).max(1),
+        });
     }
 
     /// Returns whether the policy holds units, though this check may hold none.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Limiter, keyed::awaited};
 use crate::{
     Decision, Key, Permit, StoreError,
-    admission::{Admission, WaitBound, refund::HeldPermits},
+    admission::{Admission, WaitBound, refund::HeldPermits, wait_queue::windows},
     charge::{Charge, Operation},
     engine::{Charges, Engine},
     holds::Reserved,
@@ -174,7 +174,8 @@ impl Limiter {
 }
 
 impl Engine {
-    /// Admits a caller that has room in memory, and that never gives anything back. Otherwise it
+    /// Admits a caller that has room in memory, and that never gives anything back, while no caller
+    /// of the process waits for a window. Otherwise it
     /// takes nothing, and the caller asks again as one that waits. The rows "calls to a partner" of
     /// the benchmark show it.
     fn admitted_at_once(&self, charges: &Charges<'_>) -> Option<Decision> {
@@ -184,7 +185,7 @@ impl Engine {
             !is_held && !demand.quota.paces() && demand.strikes.is_none()
         };
         let is_plain = charges.shadows.is_empty() && charges.enforced.iter().all(keeps_nothing);
-        if !is_plain || self.store.memory().is_none() {
+        if !is_plain || self.store.memory().is_none() || windows::have_waiters() {
             return None;
         }
         let Checked::Now(Ok(decision)) = self.ask(Operation::Take, charges, 0) else {

@@ -38,7 +38,7 @@ pub(super) struct Inner {
     pub(super) local_context: Arc<StoreContext>,
     clock: Option<Arc<dyn Clock>>,
     /// Created when it is first needed.
-    local: OnceLock<SharedStore>,
+    pub(super) local: OnceLock<SharedStore>,
     pub(super) policies: KnownPolicies,
     /// The label of the store's metrics.
     name: OnceLock<String>,
@@ -163,7 +163,7 @@ impl Fallback {
             return Err(error);
         };
         let runtime = Handle::try_current().ok();
-        for take in takes {
+        for mut take in takes {
             match decision.is_allowed() {
                 // For the caller to adopt.
                 true => take.granted(runtime.as_ref()).leave(),

@@ -213,6 +213,26 @@ impl StoreHandle {
         }
     }
 
+    /// Returns the store, and this process's own buckets if they were ever used.
+    pub(crate) fn stores(&self) -> [Option<&SharedStore>; 2] {
+        [Some(&self.shared), self.fallback.0.local.get()]
+    }
+
+    /// Peeks at the enforced policies, and checks each shadow policy.
+    pub(crate) fn peek_beside_shadows(
+        &self,
+        enforced: &[Charge<'_>],
+        shadows: &[Charge<'_>],
+        recorder: &Arc<Recorder>,
+    ) -> Checked {
+        let checked = self.check(&Check::new(Operation::Peek, enforced));
+        if shadows.is_empty() {
+            return checked;
+        }
+        let take = Operation::Take;
+        checked.beside(Shadows::new(&self.shared, take, shadows, Some(recorder)))
+    }
+
     /// Returns the number of this store, which all clones of the handle share.
     pub(crate) fn id(&self) -> usize {
         self.shared.context.id

@@ -9,7 +9,7 @@
 //! latest turn of that one.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     task::Waker,
 };
 
@@ -20,8 +20,9 @@ pub(crate) trait Turns: Default {
     /// What a waiter waits for.
     type Waiter;
 
-    /// Returns the latest turn of a waiter with at most `ahead` units ahead of it.
-    fn turn(&mut self, waiter: &Self::Waiter, ahead: u64) -> Instant;
+    /// Returns the latest turn of a waiter. `ahead`: if it is not the first, the most units that
+    /// are ahead of it, and the turn of the first one.
+    fn turn(&mut self, waiter: &Self::Waiter, ahead: Option<(u64, Instant)>) -> Instant;
 
     /// Records that the turn of a waiter has come.
     fn take(&mut self, waiter: &Self::Waiter);
@@ -38,6 +39,8 @@ pub(crate) struct Line<T: Turns> {
     pub(super) wanted: u64,
     /// How many waiters have come.
     number: u64,
+    /// Those whose turn has come, and who have not gone on.
+    called: BTreeSet<u64>,
     /// To be woken once the line is unlocked.
     pub(super) woken: Vec<Waker>,
 }
@@ -53,6 +56,12 @@ impl<T: Turns> Line<T> {
     pub(super) fn first(&self) -> Option<&T::Waiter> {
         let first = self.waiters.get(self.order.front()?)?;
         Some(&first.waiter)
+    }
+
+    /// Returns whether a waiter is in line before this place, in a line where all waiters are in the
+    /// order of their tickets.
+    pub(super) fn has_earlier(&self, ticket: u64) -> bool {
+        self.order.front().is_some_and(|first| *first < ticket)
     }
 
     pub(super) fn last(&self) -> Option<&T::Waiter> {
@@ -78,9 +87,9 @@ impl<T: Turns> Line<T> {
         self.number
     }
 
-    /// Adds a waiter whose turn had come again, in a line where all waiters are in the order of
-    /// their numbers.
-    pub(super) fn add_again(&mut self, ticket: u64, units: u64, waiter: T::Waiter) {
+    /// Adds a waiter where its ticket has its place, in a line where all waiters are in the order of
+    /// their tickets.
+    pub(super) fn add_at(&mut self, ticket: u64, units: u64, waiter: T::Waiter) {
         let place = self.order.partition_point(|other| *other < ticket);
         self.insert(place, ticket, units, waiter);
     }
@@ -98,6 +107,7 @@ impl<T: Turns> Line<T> {
 
     /// Takes out a waiter, if its turn has not come.
     pub(super) fn leave(&mut self, ticket: u64) -> Option<Waiting<T>> {
+        self.called.remove(&ticket);
         let left = self.waiters.remove(&ticket)?;
         self.wanted = self.wanted.saturating_sub(left.units);
         let Self { waiters, order, .. } = self;
@@ -122,7 +132,7 @@ impl<T: Turns> Line<T> {
             let Some(first) = self.waiters.get_mut(&ticket) else {
                 return;
             };
-            let turn = self.turns.turn(&first.waiter, 0);
+            let turn = self.turns.turn(&first.waiter, None);
             if turn > now {
                 let woken = first.sleeps.take_if(|(until, _)| *until > turn);
                 self.woken.extend(woken.map(|(_, waker)| waker));
@@ -135,17 +145,30 @@ impl<T: Turns> Line<T> {
     fn come(&mut self, ticket: u64) {
         if let Some(Waiting { waiter, sleeps, .. }) = self.leave(ticket) {
             self.turns.take(&waiter);
+            self.called.insert(ticket);
             self.woken.extend(sleeps.map(|(_, waker)| waker));
         }
+    }
+
+    /// Returns whether a waiter whose turn has come goes on: at once, or unless others before it have
+    /// not gone on.
+    pub(super) fn goes_on(&mut self, ticket: u64, at_once: bool) -> bool {
+        let goes_on = at_once || self.called.first().is_none_or(|first| *first >= ticket);
+        if goes_on {
+            self.called.remove(&ticket);
+        }
+        goes_on
     }
 
     /// Returns until when a waiter sleeps; `None` if its turn has come. `waker` is woken if the
     /// turn comes sooner.
     pub(super) fn sleep(&mut self, ticket: u64, waker: &Waker) -> Option<Instant> {
-        let is_first = self.order.front() == Some(&ticket);
+        let first = self.order.front().filter(|first| **first != ticket);
+        let first = first.and_then(|first| self.waiters.get(first));
+        let first_turn = first.map(|first| self.turns.turn(&first.waiter, None));
         let waiting = self.waiters.get_mut(&ticket)?;
         let others = self.wanted.saturating_sub(waiting.units);
-        let ahead = if is_first { 0 } else { others };
+        let ahead = first_turn.map(|turn| (others, turn));
         let turn = self.turns.turn(&waiting.waiter, ahead);
         if turn <= Instant::now() {
             waiting.sleeps = None;

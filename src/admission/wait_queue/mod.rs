@@ -22,5 +22,5 @@ pub(crate) fn is_full(
     bucket: impl Fn(usize) -> Bucket,
 ) -> bool {
     let mut buckets = stores.into_iter().map(bucket);
-    buckets.any(|bucket| registry::is_full(&reservations::LINES, &bucket, max_waiting))
+    buckets.any(|bucket| reservations::LINES.is_full(&bucket, max_waiting))
 }

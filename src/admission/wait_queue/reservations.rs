@@ -8,13 +8,7 @@
 //! in order. When a waiter leaves, those behind it move up, and the last units are left over and
 //! refunded. They stay taken if a waiter of another process reserved behind them.
 
-use std::{
-    collections::BTreeMap,
-    mem,
-    sync::{Arc, LazyLock},
-    task::Waker,
-    time::Duration,
-};
+use std::{collections::BTreeMap, mem, sync::Arc, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
@@ -24,7 +18,7 @@ use super::{
     registry::{Lines, Place, Queue},
 };
 
-pub(super) static LINES: Lines<Reserved> = LazyLock::new(Default::default);
+pub(super) static LINES: Lines<Reserved> = Lines::new();
 
 /// The units that waiters have reserved and not used.
 #[derive(Default)]
@@ -102,10 +96,10 @@ impl Reserved {
 impl Turns for Reserved {
     type Waiter = Reserving;
 
-    fn turn(&mut self, waiter: &Reserving, ahead: u64) -> Instant {
+    fn turn(&mut self, waiter: &Reserving, ahead: Option<(u64, Instant)>) -> Instant {
         match ahead {
-            0 => self.first_run(waiter.level_ns),
-            _ => None,
+            None => self.first_run(waiter.level_ns),
+            Some(_) => None,
         }
         .map_or(waiter.latest, |start_ns| waiter.turn(start_ns))
     }
@@ -192,7 +186,7 @@ impl Reservation {
             }
             let behind_ns = line.behind(start_ns)?;
             line.turns.add(start_ns, end_ns);
-            Some((behind_ns, level_ns, waiter))
+            Some(line.add(behind_ns, level_ns, waiter))
         };
         let mut queue = Queue::find_or_add(&LINES, bucket);
         loop {

@@ -6,7 +6,6 @@
 
 use std::{
     pin::Pin,
-    sync::LazyLock,
     task::{Context, Poll},
     time::Duration,
 };
@@ -15,12 +14,12 @@ use tokio::time::{Instant, Sleep};
 
 use super::{
     Bucket,
-    line::Turns,
+    line::{Line, Turns},
     registry::{Lines, Place, Queue},
 };
-use crate::{PolicyDecision, Quota, util::time::later};
+use crate::{PolicyDecision, Quota, charge::Charge, util::time::later};
 
-static LINES: Lines<Windows> = LazyLock::new(Default::default);
+static LINES: Lines<Windows> = Lines::new();
 
 #[derive(Default)]
 pub(crate) struct Windows {
@@ -60,13 +59,9 @@ impl Windows {
     /// Returns when the window opens that has units for a waiter with `ahead` units before it,
     /// and when that waiter asks: a little later for each unit of the window ahead of it.
     fn window(&self, asker: &Asker, ahead: u64) -> (Instant, Instant) {
-        let (units, window) = match asker.quota.is_pause() {
-            // All may ask when it ends.
-            true => (UNITS_PER_MS.into(), MS),
-            false => (asker.quota.limit().max(1), asker.quota.period()),
-        };
+        let (units, window) = asker.window();
         let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / units;
-        let ahead = self.asked.saturating_add(ahead);
+        let ahead = asker.start(self.asked.saturating_add(ahead));
         let opens_at = self.opens_at.unwrap_or(asker.not_before);
         let opens_at = later(opens_at, times(window, ahead / units));
         let step = Duration::from_nanos(nanos).min(MS / UNITS_PER_MS);
@@ -82,45 +77,121 @@ impl Windows {
 impl Turns for Windows {
     type Waiter = Asker;
 
-    /// At its deadline, a waiter asks a last time.
-    fn turn(&mut self, asker: &Asker, ahead: u64) -> Instant {
-        let (_, asks_at) = self.window(asker, ahead);
-        asks_at.max(asker.not_before).min(asker.deadline)
+    /// At its deadline, a waiter stops waiting.
+    fn turn(&mut self, asker: &Asker, ahead: Option<(u64, Instant)>) -> Instant {
+        let (units, first_turn) = ahead.unwrap_or((0, asker.not_before));
+        let (_, asks_at) = self.window(asker, units);
+        let turn = asks_at.max(asker.not_before).max(first_turn);
+        turn.min(asker.deadline)
     }
 
     fn take(&mut self, asker: &Asker) {
-        self.asked = self.asked.saturating_add(asker.cost);
+        self.asked = asker.start(self.asked).saturating_add(asker.cost);
     }
 }
 
+impl Asker {
+    /// Returns how many units come back together, and how often.
+    fn window(&self) -> (u64, Duration) {
+        match self.quota.is_pause() {
+            // All may ask when it ends.
+            true => (UNITS_PER_MS.into(), MS),
+            false => (self.quota.limit().max(1), self.quota.period()),
+        }
+    }
+
+    /// Returns the first of its own units, if so many are before it: they are of one window.
+    fn start(&self, ahead: u64) -> u64 {
+        let (units, _) = self.window();
+        let used = ahead % units;
+        let is_too_few = used > 0 && self.cost > units - used;
+        ahead.saturating_add(if is_too_few { units - used } else { 0 })
+    }
+}
+
+/// A caller that may enter a line for a window: its number, the last instant until which it waits,
+/// and how many may wait with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Comer {
+    pub(crate) number: u64,
+    pub(crate) deadline: Instant,
+    pub(crate) most: usize,
+}
+
+/// Returns whether any caller waits for a window.
+pub(crate) fn have_waiters() -> bool {
+    LINES.have_waiters(1)
+}
+
+/// Returns whether a caller must wait behind others that came before it: in line, or, for a new
+/// caller, still asking.
+pub(crate) fn has_earlier(bucket: impl FnOnce() -> Bucket, number: u64, is_new: bool) -> bool {
+    if !have_waiters() {
+        return false;
+    }
+    let queue = LINES.find(&bucket());
+    queue.is_some_and(|queue| is_new || queue.change(|line| line.has_earlier(number)))
+}
+
 impl WindowWaiter {
-    /// Enters the line for the bucket that denied a caller. Returns `None` if `most` callers
-    /// wait there, or if the window for this caller opens after the deadline.
-    pub(crate) fn enter(
+    /// Enters the line for the bucket that denied a caller until `not_before`.
+    pub(crate) fn denied_by(
         bucket: &Bucket,
         denied: &PolicyDecision,
         not_before: Instant,
-        deadline: Instant,
-        most: usize,
-    ) -> Option<Self> {
+        comer: Comer,
+    ) -> Result<Self, Instant> {
         let asker = Asker {
             quota: denied.quota(),
             cost: denied.cost().max(1),
             not_before,
-            deadline,
+            deadline: comer.deadline,
         };
+        Self::enter(bucket, asker, comer, true)
+    }
+
+    /// Enters the line for the bucket of a charge, without having asked.
+    pub(crate) fn behind_others(
+        bucket: &Bucket,
+        charge: &Charge<'_>,
+        comer: Comer,
+    ) -> Result<Self, Instant> {
+        let asker = Asker {
+            quota: charge.quota(),
+            cost: charge.cost().max(1),
+            not_before: Instant::now(),
+            deadline: comer.deadline,
+        };
+        Self::enter(bucket, asker, comer, false)
+    }
+
+    /// Returns the opening of the window that has units for this caller if too many callers wait, or
+    /// if it comes after the deadline.
+    fn enter(
+        bucket: &Bucket,
+        asker: Asker,
+        comer: Comer,
+        is_denied: bool,
+    ) -> Result<Self, Instant> {
         let queue = Queue::find_or_add(&LINES, bucket);
+        let mut too_late = asker.not_before;
         let place = Place::enter(&queue, |line| {
-            if line.first().is_none() && line.turns.opens_at < Some(not_before) {
-                line.turns.open(not_before);
+            let is_first = line.first().is_none() || !line.has_earlier(comer.number);
+            if is_denied && is_first && line.turns.opens_at < Some(asker.not_before) {
+                line.turns.open(asker.not_before);
             }
             let ahead = line.wanted;
             ahead.checked_add(asker.cost)?;
             let (opens_at, _) = line.turns.window(&asker, ahead);
-            let is_in_time = queue.len() < most && opens_at <= deadline;
-            is_in_time.then_some((0, asker.cost, asker))
-        })?;
-        Some(Self {
+            if queue.len() >= comer.most || opens_at > asker.deadline {
+                too_late = opens_at;
+                return None;
+            }
+            line.add_at(comer.number, asker.cost, asker);
+            Some(comer.number)
+        });
+        let place = place.ok_or(too_late)?;
+        Ok(Self {
             place,
             asker,
             is_admitted: false,
@@ -132,22 +203,35 @@ impl WindowWaiter {
     }
 
     /// Waits until the caller asks.
-    pub(crate) fn poll_turn(&self, sleep: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_turn(
+        &mut self,
+        sleep: &mut Pin<Box<Sleep>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         self.place.poll_turn(sleep, cx)
     }
 
     /// Records a denial, and enters the same place again.
     pub(crate) fn denied(&mut self, not_before: Instant) {
         self.asker.not_before = not_before;
-        let (asker, ticket) = (self.asker, self.place.ticket);
+        let asker = self.asker;
         self.place.queue.change(|line| {
-            line.turns.leave(&asker);
-            line.add_again(ticket, asker.cost, asker);
+            self.enter_again(line);
             // A smaller request may fit where a larger one was denied.
             if line.first().is_some_and(|first| asker.cost <= first.cost) {
                 line.turns.open(not_before);
             }
         });
+    }
+
+    /// Enters the same place again, without having asked.
+    pub(crate) fn stay(&self) {
+        self.place.queue.change(|line| self.enter_again(line));
+    }
+
+    fn enter_again(&self, line: &mut Line<Windows>) {
+        line.turns.leave(&self.asker);
+        line.add_at(self.place.ticket, self.asker.cost, self.asker);
     }
 
     /// Leaves the line after an admission. If no units are left, the waiters behind wait for the
@@ -168,11 +252,21 @@ impl WindowWaiter {
 }
 
 impl Drop for WindowWaiter {
-    /// Leaves the units that it asked for to the waiters behind, if it was not admitted.
+    /// Leaves the units that it asked for to the waiters behind, if it was not admitted. The next one
+    /// asks at once if it waits for fewer.
     fn drop(&mut self) {
-        self.place.queue.change(|line| {
-            if line.leave(self.place.ticket).is_none() && !self.is_admitted {
-                line.turns.leave(&self.asker);
+        let Self { place, asker, .. } = &*self;
+        place.queue.change(|line| {
+            let has_asked = line.leave(place.ticket).is_none();
+            if self.is_admitted {
+                return;
+            }
+            if has_asked {
+                line.turns.leave(asker);
+            }
+            let is_smaller = line.first().is_some_and(|next| next.cost < asker.cost);
+            if is_smaller && !line.has_earlier(place.ticket) {
+                line.turns.open(Instant::now());
             }
         });
     }

@@ -43,7 +43,7 @@ async fn a_full_wait_queue_denies_at_once_and_takes_nothing() {
         assert_eq!(before.retry_after(), after.retry_after(), "{policy:?}");
         // Other callers have queues of their own, and a place whose waiter left is free.
         assert!(acquire(&limiter, "bob", ms(0)).await.is_allowed());
-        drop(line.swap_remove(2));
+        drop(line.remove(2));
         drop(come(&limiter, LONG));
         drop(first);
         for waiting in line {

@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod crowd;
+mod fair;
 mod fixtures;
 mod in_flight;
 mod layer;

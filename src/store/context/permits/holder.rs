@@ -14,7 +14,7 @@ use tokio::{
 use super::{
     Bucket, Holders,
     count::{Count, Outcome},
-    queue::{CallReason, PermitQueue},
+    queue::PermitQueue,
     retry::Failures,
     runtimes::Runtimes,
 };
@@ -74,7 +74,7 @@ impl Holder {
         Arc::ptr_eq(&self.store.context, &store.context)
     }
 
-    fn holders(&self) -> &Holders {
+    pub(super) fn holders(&self) -> &Holders {
         &self.store.context.holders
     }
 
@@ -141,7 +141,7 @@ impl Holder {
         if let Some((_, Some(renewal))) = renewal {
             renewal.abort();
         }
-        let woken = lock(&self.queue).call(units, CallReason::Released);
+        let woken = lock(&self.queue).release(units);
         woken.into_iter().for_each(Waker::wake);
         self.make_statement();
     }

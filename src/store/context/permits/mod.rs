@@ -16,7 +16,7 @@ use std::{
     mem,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::Waker,
     time::Duration,
@@ -45,6 +45,8 @@ pub(crate) struct Holders {
     lost_until: Mutex<Option<Instant>>,
     /// The holders that hold permits, have waiters, or must send a statement.
     by_bucket: Mutex<HashMap<Bucket, Arc<Holder>>>,
+    /// How many callers wait for permits, of all buckets.
+    waiting: AtomicUsize,
 }
 
 impl Default for Holders {
@@ -55,6 +57,7 @@ impl Default for Holders {
             version: AtomicU64::new(1),
             lost_until: Mutex::default(),
             by_bucket: Mutex::default(),
+            waiting: AtomicUsize::new(0),
         }
     }
 }
@@ -120,6 +123,7 @@ impl SharedStore {
         charge.demand.to_mut().statement = None;
         let units = charge.demand.cost;
         self.with_holder(charge, |holder, charge| Take {
+            released_before: lock(&holder.queue).released(),
             group: holder.begin(charge),
             holder: Arc::clone(holder),
             begun: Instant::now(),
@@ -137,19 +141,31 @@ impl SharedStore {
         })
     }
 
-    /// Returns a place in the queue of callers that wait for units of this charge, unless
-    /// `most` wait there.
+    /// Returns whether the caller of this number must wait behind others for units of this charge:
+    /// those that came before it and were not called, or, for a new caller, all that wait.
+    pub(crate) fn has_earlier(&self, charge: &Charge<'_>, number: u64, is_new: bool) -> bool {
+        let holders = &self.context.holders;
+        if holders.waiting.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let bucket = (charge.policy.clone(), Key::clone(&charge.key));
+        let holder = holders.by_bucket().get(&bucket).map(Arc::clone);
+        holder.is_some_and(|holder| lock(&holder.queue).has_earlier(number, is_new))
+    }
+
+    /// Returns the place of this number in the queue of callers that wait for units of this charge,
+    /// unless `most` wait there.
     pub(crate) fn enter_permit_queue(
         &self,
         charge: &mut Charge<'_>,
+        number: u64,
         most: usize,
     ) -> Option<PermitWaiter> {
+        let units = charge.demand.cost;
         self.with_holder(charge, |holder, _| {
-            Some(PermitWaiter {
-                ticket: lock(&holder.queue).enter(most)?,
-                holder: Arc::clone(holder),
-                is_admitted: false,
-            })
+            lock(&holder.queue)
+                .enter(number, units, most)
+                .then(|| PermitWaiter::new(Arc::clone(holder), number))
         })
     }
 }
@@ -162,6 +178,8 @@ pub(crate) struct Take {
     group: u64,
     begun: Instant,
     units: u64,
+    /// How many units this process had released before.
+    released_before: u64,
     is_decided: bool,
 }
 
@@ -173,7 +191,15 @@ impl Take {
         }
     }
 
-    pub(crate) fn granted(mut self, runtime: Option<&Handle>) -> HeldPermit {
+    pub(crate) fn policy(&self) -> &str {
+        &self.holder.bucket.0.text
+    }
+
+    pub(crate) const fn released_before(&self) -> u64 {
+        self.released_before
+    }
+
+    pub(crate) fn granted(&mut self, runtime: Option<&Handle>) -> HeldPermit {
         self.decide(Outcome::Granted(self.units), runtime);
         HeldPermit {
             holder: Arc::clone(&self.holder),
@@ -182,16 +208,16 @@ impl Take {
     }
 
     /// Records that the store granted nothing.
-    pub(crate) fn denied(mut self) {
+    pub(crate) fn denied(&mut self) {
         self.decide(Outcome::Denied, None);
     }
 
-    pub(crate) fn lost(mut self, runtime: Option<&Handle>) {
+    pub(crate) fn lost(&mut self, runtime: Option<&Handle>) {
         self.decide(Outcome::Lost, runtime);
     }
 
     /// Records that the store failed.
-    pub(crate) fn failed(self, error: &StoreError, runtime: Option<&Handle>) {
+    pub(crate) fn failed(&mut self, error: &StoreError, runtime: Option<&Handle>) {
         if error.may_have_run() || error.is_foreign_reply() {
             self.lost(runtime);
         } else {
@@ -232,39 +258,58 @@ impl Drop for HeldPermit {
 #[derive(Debug)]
 pub(crate) struct PermitWaiter {
     holder: Arc<Holder>,
-    ticket: u64,
-    is_admitted: bool,
+    number: u64,
+    /// Once it was admitted: how many units the store had left.
+    left: Option<u64>,
 }
 
 impl PermitWaiter {
+    fn new(holder: Arc<Holder>, number: u64) -> Self {
+        holder.holders().waiting.fetch_add(1, Ordering::Relaxed);
+        Self {
+            holder,
+            number,
+            left: None,
+        }
+    }
+
     pub(crate) fn is_for(&self, store: &SharedStore, policy: &str) -> bool {
-        self.holder.is_of(store) && &*self.holder.bucket.0.text == policy
+        self.holder.is_of(store) && &*self.policy().text == policy
+    }
+
+    pub(crate) fn policy(&self) -> &Name {
+        &self.holder.bucket.0
     }
 
     /// Returns whether to ask the store now. `waker` is woken when that changes.
     pub(crate) fn next_step(&self, waker: &Waker) -> NextStep {
-        lock(&self.holder.queue).next_step(self.ticket, waker)
+        lock(&self.holder.queue).next_step(self.number, waker)
     }
 
     /// Records that the caller asks although its turn has not come.
     pub(crate) fn record_ask(&self) {
-        lock(&self.holder.queue).record_ask(self.ticket);
+        lock(&self.holder.queue).record_ask(self.number);
     }
 
-    /// Records that the caller was denied and keeps waiting.
-    pub(crate) fn record_denial(&self) {
-        lock(&self.holder.queue).record_denial(self.ticket);
+    /// Records that the caller was denied and keeps waiting. The store had `left` units left, and
+    /// this process had released so many before the check.
+    pub(crate) fn record_denial(&self, left: u64, released_before: u64) {
+        let woken = lock(&self.holder.queue).denied(self.number, left, released_before);
+        woken.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn admitted(mut self) {
-        self.is_admitted = true;
+    /// Leaves the queue after an admission, which left so many units in the store.
+    pub(crate) fn admitted(mut self, left: u64) {
+        self.left = Some(left);
     }
 }
 
 impl Drop for PermitWaiter {
     fn drop(&mut self) {
-        let woken = lock(&self.holder.queue).leave(self.ticket, self.is_admitted);
+        let woken = lock(&self.holder.queue).leave(self.number, self.left);
         woken.into_iter().for_each(Waker::wake);
+        let waiting = &self.holder.holders().waiting;
+        waiting.fetch_sub(1, Ordering::Relaxed);
         self.holder.forget_if_idle();
     }
 }

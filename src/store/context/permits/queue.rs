@@ -4,39 +4,36 @@ use std::{collections::BTreeMap, mem, task::Waker};
 
 /// Waiters, in the order in which they came.
 ///
-/// Each released unit calls one waiter, which then asks the store. Units that other processes
-/// release are unknown here, so the first waiter also polls the store.
+/// The units that come free call the first waiters, which then ask the store. How many are free
+/// follows from the store's last answer and from what this process has released since. Units that
+/// other processes release are unknown here, so the first waiter also polls the store.
 #[derive(Debug, Default)]
 pub(super) struct PermitQueue {
-    next: u64,
+    /// By their numbers, which grow from caller to caller.
     waiters: BTreeMap<u64, Waiter>,
+    /// The units for further waiters.
+    free: u64,
+    /// The units of the waiters that were called and have no answer yet.
+    called: u64,
+    /// How many units this process has released.
+    released: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiter {
+    units: u64,
     stage: Stage,
     waker: Option<Waker>,
 }
 
-#[derive(Debug, Default)]
-enum Stage {
-    #[default]
-    Waiting,
-    Called(CallReason),
-    /// The store has not answered yet. `again`: the waiter was called meanwhile.
-    Asking {
-        reason: CallReason,
-        again: bool,
-    },
-}
-
-/// Why a waiter asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallReason {
-    /// A unit was released in this process.
-    Released,
-    /// To find units that other processes released. If it is admitted, there may be more.
-    Poll,
+enum Stage {
+    Waiting,
+    Called,
+    /// The store has not answered yet.
+    Asking {
+        released_before: u64,
+    },
 }
 
 /// What a waiter does next.
@@ -49,106 +46,148 @@ pub(crate) enum NextStep {
     Behind,
 }
 
+/// Wakers of waiters, to be woken without the lock.
+pub(super) type Wakers = Vec<Waker>;
+
 impl PermitQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    pub(super) fn enter(&mut self, most: usize) -> Option<u64> {
-        if self.waiters.len() >= most {
-            return None;
-        }
-        self.next += 1;
-        self.waiters.insert(self.next, Waiter::default());
-        Some(self.next)
+    /// Returns how many units this process has released.
+    pub(super) const fn released(&self) -> u64 {
+        self.released
     }
 
-    /// Calls the first waiters, one for each unit. Returns their wakers.
-    pub(super) fn call(&mut self, units: u64, reason: CallReason) -> Vec<Waker> {
-        let mut wakers = Vec::new();
-        let mut left = units;
+    /// Returns whether the caller of this number must wait behind others: those that came before it
+    /// and were not called, or, for a new caller, all that wait.
+    pub(super) fn has_earlier(&self, number: u64, is_new: bool) -> bool {
+        let mut earlier = self.waiters.range(..number).map(|(_, waiter)| waiter);
+        earlier.any(|waiter| is_new || waiter.stage == Stage::Waiting)
+    }
+
+    /// Enters the place of this number, unless `most` callers wait. Returns whether it did.
+    pub(super) fn enter(&mut self, number: u64, units: u64, most: usize) -> bool {
+        if self.waiters.len() >= most {
+            return false;
+        }
+        if self.is_empty() {
+            (self.free, self.called) = (0, 0);
+        }
+        let waiter = Waiter {
+            units,
+            stage: Stage::Waiting,
+            waker: None,
+        };
+        self.waiters.insert(number, waiter);
+        // It has no waker yet, and asks what its next step is.
+        self.call();
+        true
+    }
+
+    pub(super) fn release(&mut self, units: u64) -> Wakers {
+        self.released = self.released.saturating_add(units);
+        self.free = self.free.saturating_add(units);
+        self.call()
+    }
+
+    /// Calls the first waiters for which units are free.
+    fn call(&mut self) -> Wakers {
+        let mut wakers = Wakers::new();
         for waiter in self.waiters.values_mut() {
-            if left == 0 {
+            if waiter.stage != Stage::Waiting {
+                continue;
+            }
+            if waiter.units > self.free {
                 break;
             }
-            match &mut waiter.stage {
-                Stage::Waiting => {
-                    waiter.stage = Stage::Called(reason);
-                    wakers.extend(waiter.waker.take());
-                    left -= 1;
-                }
-                Stage::Asking { again, .. } if !*again => {
-                    *again = true;
-                    left -= 1;
-                }
-                Stage::Called(_) | Stage::Asking { .. } => {}
-            }
+            self.free -= waiter.units;
+            self.called = self.called.saturating_add(waiter.units);
+            waiter.stage = Stage::Called;
+            wakers.extend(waiter.waker.take());
         }
         wakers
     }
 
+    /// Records an answer of the store: how many units it had left, and how many this process had
+    /// released before the check.
+    fn learn(&mut self, left: u64, released_before: u64) {
+        let since = self.released.saturating_sub(released_before);
+        let free = left.saturating_add(since);
+        self.free = free.saturating_sub(self.called);
+    }
+
     /// Returns what this waiter does next. `waker` is woken when that changes.
-    pub(super) fn next_step(&mut self, ticket: u64, waker: &Waker) -> NextStep {
-        let is_first = self.waiters.keys().next() == Some(&ticket);
-        let Some(waiter) = self.waiters.get_mut(&ticket) else {
+    pub(super) fn next_step(&mut self, number: u64, waker: &Waker) -> NextStep {
+        let is_first = self.waiters.keys().next() == Some(&number);
+        let released_before = self.released;
+        let Some(waiter) = self.waiters.get_mut(&number) else {
             return NextStep::First;
         };
-        match waiter.stage {
-            Stage::Called(reason) => {
-                waiter.stage = Stage::Asking {
-                    reason,
-                    again: false,
-                };
-                NextStep::Ask
-            }
-            _ => {
-                waiter.waker = Some(waker.clone());
-                if is_first {
-                    NextStep::First
-                } else {
-                    NextStep::Behind
-                }
-            }
+        if waiter.stage == Stage::Called {
+            waiter.stage = Stage::Asking { released_before };
+            return NextStep::Ask;
+        }
+        waiter.waker = Some(waker.clone());
+        if is_first {
+            NextStep::First
+        } else {
+            NextStep::Behind
         }
     }
 
     /// Records that this waiter asks without having been called.
-    pub(super) fn record_ask(&mut self, ticket: u64) {
-        if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            waiter.stage = Stage::Asking {
-                reason: CallReason::Poll,
-                again: false,
-            };
+    pub(super) fn record_ask(&mut self, number: u64) {
+        let released_before = self.released;
+        if let Some(waiter) = self.waiters.get_mut(&number) {
+            if waiter.stage == Stage::Waiting {
+                self.free = self.free.saturating_sub(waiter.units);
+                self.called = self.called.saturating_add(waiter.units);
+            }
+            waiter.stage = Stage::Asking { released_before };
         }
     }
 
-    /// Records that this waiter was denied and keeps waiting.
-    pub(super) fn record_denial(&mut self, ticket: u64) {
-        if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            waiter.stage = match waiter.stage {
-                Stage::Asking { again: true, .. } => Stage::Called(CallReason::Released),
-                _ => Stage::Waiting,
-            };
+    /// Records that this waiter was denied and keeps waiting, and how many units the store had left.
+    /// `released_before`: how many this process had released before the check, if the caller had no
+    /// place then.
+    pub(super) fn denied(&mut self, number: u64, left: u64, released_before: u64) -> Wakers {
+        let Some(waiter) = self.waiters.get_mut(&number) else {
+            return Wakers::new();
+        };
+        let units = waiter.units;
+        let mut before = released_before;
+        match mem::replace(&mut waiter.stage, Stage::Waiting) {
+            Stage::Waiting => {}
+            Stage::Called => self.called = self.called.saturating_sub(units),
+            Stage::Asking { released_before } => {
+                before = released_before;
+                self.called = self.called.saturating_sub(units);
+            }
         }
+        // Whatever is left, it was not enough.
+        self.learn(left.min(units.saturating_sub(1)), before);
+        self.call()
     }
 
-    /// Removes a waiter. Returns the wakers of the new first waiter, and of the waiter that
-    /// takes over its call.
-    pub(super) fn leave(&mut self, ticket: u64, is_admitted: bool) -> Vec<Waker> {
-        let Some(waiter) = self.waiters.remove(&ticket) else {
-            return Vec::new();
+    /// Removes a waiter. `left`: if it was admitted, how many units the store had left. Returns the
+    /// wakers of the waiters that are called, and of the new first one.
+    pub(super) fn leave(&mut self, number: u64, left: Option<u64>) -> Wakers {
+        let Some(waiter) = self.waiters.remove(&number) else {
+            return Wakers::new();
         };
-        let mut wakers = match waiter.stage {
-            Stage::Called(reason) => self.call(1, reason),
-            Stage::Asking { again: true, .. } => self.call(1, CallReason::Released),
-            Stage::Asking {
-                reason: CallReason::Poll,
-                ..
-            } if is_admitted => self.call(1, CallReason::Poll),
-            _ => Vec::new(),
-        };
+        if waiter.stage != Stage::Waiting {
+            self.called = self.called.saturating_sub(waiter.units);
+            match (left, waiter.stage) {
+                (Some(left), Stage::Asking { released_before }) => {
+                    self.learn(left, released_before);
+                }
+                _ => self.free = self.free.saturating_add(waiter.units),
+            }
+        }
+        let mut wakers = self.call();
         let first = self.waiters.values_mut().next();
-        wakers.extend(first.and_then(|first| mem::take(&mut first.waker)));
+        wakers.extend(first.and_then(|first| first.waker.take()));
         wakers
     }
 }
