@@ -33,6 +33,7 @@ impl Admission {
             None => self.ask(left),
             Some(Ok(())) => {
                 self.wait.get_or_insert_with(|| self.recorder.waits.begin());
+                self.asks_again_at = later(now, jittered(self.backoff));
                 let until = Box::pin(sleep_until(self.deadline));
                 self.stage = Stage::Waiting(until);
             }

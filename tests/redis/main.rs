@@ -11,6 +11,7 @@ mod debit;
 mod denial_cache;
 mod expiry;
 mod failures;
+mod fair;
 mod foreign_reply;
 mod health_check;
 mod holds;

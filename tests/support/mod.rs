@@ -11,6 +11,7 @@ pub mod log;
 pub mod oracle;
 pub mod overlaid;
 pub mod plans;
+pub mod pool;
 pub mod port;
 pub mod prelude;
 pub mod random;

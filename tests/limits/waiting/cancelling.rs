@@ -102,7 +102,8 @@ async fn random_arrivals_and_departures_leave_the_exact_level() {
             // Some look late, and some leave before they do.
             waiting.retain_mut(|(future, _, _, turn)| {
                 let is_ready = random.percent(50) && {
-                    let is_ready = poll(future).is_ready();
+                    // Once more if it lets others before it go on first.
+                    let is_ready = poll(future).is_ready() || poll(future).is_ready();
                     assert_eq!(is_ready, *turn <= now, "its moment is {turn} ms");
                     is_ready
                 };

@@ -1,6 +1,6 @@
 //! Who waits longest is served first, under every algorithm.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, rc::Rc};
 
 use http::{Request, StatusCode};
 use tokio::{
@@ -10,7 +10,10 @@ use tokio::{
 };
 use tower::service_fn;
 
-use crate::support::prelude::*;
+use crate::support::{
+    pool::{Call, Calls, of_limiter, pool},
+    prelude::*,
+};
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -34,94 +37,14 @@ fn policies() -> Vec<Policy> {
     ]
 }
 
-/// A call of one of some workers.
-#[derive(Clone, Copy, Debug)]
-struct Call {
-    worker: usize,
-    /// Its number among the calls, as they came.
-    came: usize,
-    started: Instant,
-}
-
-#[derive(Default)]
-struct Calls {
-    came: usize,
-    started: Vec<Call>,
-}
-
-impl Calls {
-    fn of(&self, worker: usize) -> usize {
-        let started = self.started.iter();
-        started.filter(|call| call.worker == worker).count()
-    }
-
-    /// Fails if a call started before one that came earlier.
-    fn assert_in_order(&self, of: &impl std::fmt::Debug) {
-        let (mut latest, mut until) = (0, None);
-        let mut before = 0;
-        for call in &self.started {
-            if until != Some(call.started) {
-                (before, until) = (latest, Some(call.started));
-            }
-            assert!(call.came >= before, "{of:?}: {call:?} after {before}");
-            latest = latest.max(call.came);
-        }
+fn assert_even(calls: &Calls, workers: usize, of: &impl std::fmt::Debug) {
+    for worker in 0..workers {
+        let served = calls.of(worker);
+        assert!((45..=55).contains(&served), "{of:?}: {served} of {worker}");
     }
 }
 
-/// Workers that call again as soon as their work is done, each for a number of units.
-async fn pool<P, F>(
-    units: &[u64],
-    work: Duration,
-    acquire: impl Fn(u64) -> F + Clone + 'static,
-) -> Calls
-where
-    F: Future<Output = P> + 'static,
-    P: 'static,
-{
-    let calls = std::rc::Rc::new(RefCell::new(Calls::default()));
-    let set = LocalSet::new();
-    for (worker, units) in units.iter().copied().enumerate() {
-        let (calls, acquire) = (calls.clone(), acquire.clone());
-        set.spawn_local(async move {
-            loop {
-                let came = calls.borrow().came;
-                calls.borrow_mut().came += 1;
-                let permit = acquire(units).await;
-                let started = Instant::now();
-                calls.borrow_mut().started.push(Call {
-                    worker,
-                    came,
-                    started,
-                });
-                sleep(work).await;
-                drop(permit);
-            }
-        });
-    }
-    let enough = async {
-        while calls.borrow().started.len() < 50 * units.len() {
-            sleep(ms(1)).await;
-        }
-    };
-    set.run_until(enough).await;
-    calls.take()
-}
-
-fn of_limiter(limiter: &Limiter) -> impl Fn(u64) -> Waiting<'static> + Clone + use<> {
-    let limiter = limiter.clone();
-    move |units| {
-        let limiter = limiter.clone();
-        Box::pin(async move {
-            let permit = limiter.acquire_n("partner", units, LONG).await?;
-            assert!(permit.is_allowed(), "{:?}", permit.decision());
-            Ok(permit)
-        })
-    }
-}
-
-/// As [`Semaphore`] does: each of the same number of workers gets as many calls, also those that ask
-/// for more units.
+/// Each worker of eight gets as many calls, also those that ask for more units.
 #[tokio::test(start_paused = true)]
 async fn workers_of_a_pool_are_served_in_turn() {
     for policy in policies() {
@@ -131,13 +54,47 @@ async fn workers_of_a_pool_are_served_in_turn() {
                 let limiter = Limiter::new(paused_store(), policy.clone());
                 let calls = pool(&units, ms(work), of_limiter(&limiter)).await;
                 calls.assert_in_order(&of);
-                for worker in 0..units.len() {
-                    let served = calls.of(worker);
-                    assert!((49..=51).contains(&served), "{of:?}: {served} of {worker}");
-                }
+                assert_even(&calls, units.len(), &of);
             }
         }
     }
+}
+
+/// The same a millisecond away from the server.
+#[cfg(all(feature = "redis", feature = "testing"))]
+#[tokio::test(start_paused = true)]
+async fn workers_of_a_pool_are_served_in_turn_over_a_network() {
+    use tower_throttle::{RedisStore, testing::SimulatedRedis};
+
+    for policy in policies() {
+        for units in [[1; 8], [3, 1, 1, 1, 2, 1, 1, 1]] {
+            let redis = SimulatedRedis::new();
+            redis.set_delay(ms(1));
+            let store = RedisStore::builder().simulated(&redis).unwrap();
+            let limiter = Limiter::new(store, policy.clone());
+            let calls = pool(&units, ms(7), of_limiter(&limiter)).await;
+            assert_even(&calls, units.len(), &(&policy, units));
+        }
+    }
+}
+
+/// Whatever threads do at the same time, no waiter is lost, and no lock blocks another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn workers_on_four_threads_are_all_served() {
+    let limiter = Limiter::new(
+        MemoryStore::new(),
+        Policy::new("permit", Concurrency::new(1)),
+    );
+    let mut workers = JoinSet::new();
+    for _ in 0..8 {
+        let limiter = limiter.clone();
+        workers.spawn(async move {
+            for _ in 0..500 {
+                assert!(acquire(&limiter, "ann", LONG).await.is_allowed());
+            }
+        });
+    }
+    workers.join_all().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +129,7 @@ async fn callers_of_an_open_loop_are_served_in_order() {
     for policy in policies() {
         let limiter = Limiter::new(paused_store(), policy.clone());
         let acquire = of_limiter(&limiter);
-        let calls = std::rc::Rc::new(RefCell::new(Calls::default()));
+        let calls = Rc::new(RefCell::new(Calls::default()));
         let set = LocalSet::new();
         set.run_until(async {
             for came in 0..400 {

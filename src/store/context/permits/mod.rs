@@ -122,13 +122,16 @@ impl SharedStore {
     pub(crate) fn take_permit(&self, charge: &mut Charge<'_>) -> Take {
         charge.demand.to_mut().statement = None;
         let units = charge.demand.cost;
-        self.with_holder(charge, |holder, charge| Take {
-            released_before: lock(&holder.queue).released(),
-            group: holder.begin(charge),
-            holder: Arc::clone(holder),
-            begun: Instant::now(),
-            units,
-            is_decided: false,
+        self.with_holder(charge, |holder, charge| {
+            let released_before = lock(&holder.queue).released();
+            Take {
+                group: holder.begin(charge),
+                holder: Arc::clone(holder),
+                begun: Instant::now(),
+                units,
+                released_before,
+                is_decided: false,
+            }
         })
     }
 

@@ -110,11 +110,15 @@ impl PermitQueue {
     }
 
     /// Records an answer of the store: how many units it had left, and how many this process had
-    /// released before the check.
-    fn learn(&mut self, left: u64, released_before: u64) {
-        let since = self.released.saturating_sub(released_before);
-        let free = left.saturating_add(since);
-        self.free = free.saturating_sub(self.called);
+    /// released before the check. Calls waiters.
+    fn learn(&mut self, left: u64, released_before: u64) -> Wakers {
+        self.free = left.saturating_sub(self.called);
+        if self.called == 0 && self.released > released_before {
+            // The store may not have counted what was released meanwhile.
+            let first = self.waiters.values().next();
+            self.free = self.free.max(first.map_or(0, |first| first.units));
+        }
+        self.call()
     }
 
     /// Returns what this waiter does next. `waker` is woken when that changes.
@@ -166,8 +170,7 @@ impl PermitQueue {
             }
         }
         // Whatever is left, it was not enough.
-        self.learn(left.min(units.saturating_sub(1)), before);
-        self.call()
+        self.learn(left.min(units.saturating_sub(1)), before)
     }
 
     /// Removes a waiter. `left`: if it was admitted, how many units the store had left. Returns the
@@ -178,14 +181,15 @@ impl PermitQueue {
         };
         if waiter.stage != Stage::Waiting {
             self.called = self.called.saturating_sub(waiter.units);
-            match (left, waiter.stage) {
-                (Some(left), Stage::Asking { released_before }) => {
-                    self.learn(left, released_before);
-                }
-                _ => self.free = self.free.saturating_add(waiter.units),
-            }
         }
-        let mut wakers = self.call();
+        let mut wakers = match (left, waiter.stage) {
+            (Some(left), Stage::Asking { released_before }) => self.learn(left, released_before),
+            (_, Stage::Waiting) => self.call(),
+            _ => {
+                self.free = self.free.saturating_add(waiter.units);
+                self.call()
+            }
+        };
         let first = self.waiters.values_mut().next();
         wakers.extend(first.and_then(|first| first.waker.take()));
         wakers
