@@ -22,7 +22,7 @@ pub use self::list::List;
 use crate::{
     ConfigError, Key,
     key::AddressReader,
-    util::{self, lock::lock},
+    util::{self, lock::lock, text::plain_text},
 };
 
 /// The size of the largest file.
@@ -223,6 +223,7 @@ impl Lists {
     pub fn from_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let file = path.display().to_string();
+        let file = plain_text(&file);
         let text = util::file::read(path, MAX_FILE_BYTES + 1);
         let reason = match text {
             Ok(text) if text.len() as u64 <= MAX_FILE_BYTES => {
