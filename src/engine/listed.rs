@@ -92,16 +92,16 @@ impl Engine {
     }
 
     /// Returns the list that an operator sees a caller on, for each policy. A denied key counts for all
-    /// of them.
-    pub(crate) fn lists_of_keys<'a>(
+    /// of them. `keys`: those of the caller, in the order of the policies.
+    pub(crate) fn lists_of_keys<'k>(
         &self,
         lists: Option<&LoadedLists<'_>>,
-        keys: impl Iterator<Item = (&'a Compiled, Option<Key>)>,
+        keys: impl Iterator<Item = Option<&'k Key>>,
     ) -> Vec<Option<List>> {
-        let list_of = |(policy, key): (&Compiled, Option<Key>)| {
-            self.store.find_listed(lists?, &policy.name, &key?)
+        let list_of = |(policy, key): (&Compiled, Option<&Key>)| {
+            self.store.find_listed(lists?, &policy.name, key?)
         };
-        let mut found: Vec<_> = keys.map(list_of).collect();
+        let mut found: Vec<_> = self.policies.iter().zip(keys).map(list_of).collect();
         if found.contains(&Some(List::Deny)) {
             found.fill(Some(List::Deny));
         }

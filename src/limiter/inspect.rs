@@ -49,13 +49,12 @@ impl Inspected for Engine {
         let lists = overrides.lists(self.lists.as_ref());
         let keys = self.policies.iter().map(|policy| match policy.shared {
             true => Some(Key::everyone()),
-            false => caller.key(),
+            false => caller.key().map(|key| self.known_key(key)),
         });
-        let of_keys = self.policies.iter().zip(keys.clone());
-        let of_keys = self.lists_of_keys(lists.as_ref(), of_keys);
+        let keys: Vec<_> = keys.collect();
+        let of_keys = self.lists_of_keys(lists.as_ref(), keys.iter().map(Option::as_ref));
         let asked = self.policies.iter().zip(keys).zip(of_keys);
         let asked = asked.map(|((policy, key), list)| {
-            let key = key.map(|key| self.known_key(key));
             Asked::new(
                 terms(policy, &overrides),
                 &self.store,

@@ -56,13 +56,12 @@ impl Inspected for Settings {
         let overrides = self.engine.store.overrides();
         let lists = overrides.lists(self.engine.lists.as_ref());
         let of_address = lists.as_ref().and_then(|lists| address_list(lists, caller));
-        let keys: Vec<_> = self.rules().map(|rule| rule.key_of(caller)).collect();
-        let known = keys.iter().map(|key| key.as_ref().ok().cloned());
-        let known = self.engine.policies.iter().zip(known);
+        let key_of = |rule: Rule<'_>| Ok(self.engine.known_key(rule.key_of(caller)?));
+        let keys: Vec<Result<Key, String>> = self.rules().map(key_of).collect();
+        let known = keys.iter().map(|key| key.as_ref().ok());
         let of_keys = self.engine.lists_of_keys(lists.as_ref(), known);
         let found = self.rules().zip(keys).zip(of_keys);
         let asked = found.map(|((rule, key), list)| {
-            let key = key.map(|key| self.engine.known_key(key));
             let list = of_address.or(list);
             rule.asked(&overrides, &self.engine.store, caller, key, list)
         });
