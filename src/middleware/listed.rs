@@ -65,7 +65,7 @@ impl Settings {
         let policies = self.rules().map(|rule| {
             let reader = &rule.readers.key.0;
             let applies = rule.readers.applies(head);
-            (rule.policy, applies.then(|| move || reader.extract(head)))
+            (rule.policy, applies.then_some(move || reader.extract(head)))
         });
         let found = self.engine.find_listed_keys(lists, overrides, policies);
         found.map_err(|(policy, error)| (Some(policy), error))
