@@ -172,6 +172,7 @@ pub use self::{
         SlidingWindow, TokenBucket, parse_duration,
     },
     store::memory::{MemoryStore, MemoryStoreBuilder},
+    util::text::plain_text,
 };
 pub use self::{
     decision::DenialReason,

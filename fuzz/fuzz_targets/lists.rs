@@ -27,9 +27,15 @@ fuzz_target!(|text: &str| {
             let entry = words.next().expect("an entry");
             // Ranges inside of others may be on the other list.
             if entry == "key" {
-                let key = Key::from(words.next().expect("a key"));
-                assert_eq!(lists.find_key(&key), Some(list));
-            } else if entry != "number" {
+                let policy = words.next().expect("a policy");
+                let parts: Vec<_> = words.take_while(|part| !part.starts_with('#')).collect();
+                // Other parts have a word: `number:7`, for example.
+                if parts.iter().all(|part| !part.contains(':')) {
+                    let parts = parts.into_iter().map(Key::from);
+                    let key = parts.reduce(|all, part| all.and(&part)).expect("a key");
+                    assert_eq!(lists.find_key(policy, &key), Some(list));
+                }
+            } else {
                 let (address, _) = entry.split_once('/').unwrap_or((entry, ""));
                 let address: IpAddr = address.parse().expect("an address");
                 let found = lists.find_ip(address);

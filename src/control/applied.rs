@@ -11,7 +11,7 @@ use super::{
     entry::{Action, Entry, milliseconds},
 };
 use crate::{
-    Clock, List,
+    Clock,
     overrides::{Ban, Overrides},
     telemetry,
 };
@@ -121,30 +121,24 @@ fn compile(
                 policy,
                 caller,
                 quota,
-            } => {
-                let callers = &mut overrides.policy_mut(policy).callers;
-                callers.entry(*caller).or_default().quota = Some(quota.intern());
-            }
+            } => overrides.caller_mut(policy, *caller).quota = Some(quota.intern()),
             Action::Mode { policy, mode } => overrides.policy_mut(policy).mode = Some(*mode),
-            Action::ListKey { list, key } => {
-                // A key that is on both is allowed.
-                let listed = overrides.lists.keys.entry(*key).or_insert(*list);
-                if *list == List::Allow {
-                    *listed = *list;
-                }
-            }
+            Action::ListKey {
+                list,
+                policy,
+                caller,
+            } => overrides.list(*list, policy, *caller),
             Action::Ban { policy, caller } => {
                 let until_ms = until.map_or(0, milliseconds);
-                let callers = &mut overrides.policy_mut(policy).callers;
                 let ban = Ban::new(until_ms, Arc::clone(clock));
-                callers.entry(*caller).or_default().ban = Some(ban);
+                overrides.caller_mut(policy, *caller).ban = Some(ban);
             }
             Action::ListIp { list, range } => {
-                let listed = overrides.lists.addresses.add_network(*list, range);
+                let listed = overrides.addresses.add_network(*list, range);
                 problems.extend(listed.err().map(|error| error.to_string()));
             }
         }
     }
-    overrides.lists.addresses.index();
+    overrides.addresses.index();
     (overrides, problems)
 }

@@ -61,14 +61,16 @@ pub enum Action {
         /// The addresses, as `192.0.2.0/24`.
         range: String,
     },
-    /// A key is on a list: [`Control::allow_key`](super::Control::allow_key) and
+    /// A key of a policy is on a list: [`Control::allow_key`](super::Control::allow_key) and
     /// [`Control::deny_key`](super::Control::deny_key).
     #[non_exhaustive]
     ListKey {
         /// The list.
         list: List,
-        /// The key.
-        key: Fingerprint,
+        /// The policy.
+        policy: String,
+        /// The caller's key.
+        caller: Fingerprint,
     },
 }
 
@@ -79,7 +81,7 @@ pub(super) enum Subject {
     Ban(String, Fingerprint),
     Mode(String),
     Ip(String),
-    Key(Fingerprint),
+    Key(String, Fingerprint),
 }
 
 impl Action {
@@ -89,7 +91,7 @@ impl Action {
             Self::Ban { policy, caller } => Subject::Ban(policy.clone(), *caller),
             Self::Mode { policy, .. } => Subject::Mode(policy.clone()),
             Self::ListIp { range, .. } => Subject::Ip(range.clone()),
-            Self::ListKey { key, .. } => Subject::Key(*key),
+            Self::ListKey { policy, caller, .. } => Subject::Key(policy.clone(), *caller),
         }
     }
 
@@ -98,8 +100,9 @@ impl Action {
         match self {
             Self::Override { policy, .. }
             | Self::Ban { policy, .. }
-            | Self::Mode { policy, .. } => Some(policy),
-            Self::ListIp { .. } | Self::ListKey { .. } => None,
+            | Self::Mode { policy, .. }
+            | Self::ListKey { policy, .. } => Some(policy),
+            Self::ListIp { .. } => None,
         }
     }
 }

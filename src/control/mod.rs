@@ -218,14 +218,18 @@ impl Control {
         self.list_ip(List::Deny, range)
     }
 
-    /// Adds a key to the allow list of all layers, in addition to their [`Lists`](crate::Lists).
-    pub fn allow_key(&self, key: impl Into<Key>) -> Change {
-        self.list_key(List::Allow, key.into())
+    /// Adds a key of a policy to the allow list, in addition to the [`Lists`](crate::Lists) of layers
+    /// and limiters: this policy does not limit the caller. A key that was on the deny list of the
+    /// document is not on it anymore.
+    pub fn allow_key(&self, policy: &str, key: impl Into<Key>) -> Change {
+        self.list_key(List::Allow, policy, key.into())
     }
 
-    /// Adds a key to the deny list of all layers, in addition to their [`Lists`](crate::Lists).
-    pub fn deny_key(&self, key: impl Into<Key>) -> Change {
-        self.list_key(List::Deny, key.into())
+    /// Adds a key of a policy to the deny list, in addition to the [`Lists`](crate::Lists) of layers
+    /// and limiters: requests that have this key for this policy are denied. A key that was on the
+    /// allow list of the document is not on it anymore.
+    pub fn deny_key(&self, policy: &str, key: impl Into<Key>) -> Change {
+        self.list_key(List::Deny, policy, key.into())
     }
 
     /// Removes an address or a CIDR range from the lists of the document. Returns whether it was
@@ -239,14 +243,18 @@ impl Control {
         self.remove(Subject::Ip(range.to_string())).await
     }
 
-    /// Removes a key from the lists of the document. Returns whether it was on one.
+    /// Removes a key of a policy from the lists of the document. Returns whether it was on one.
     ///
     /// # Errors
     ///
     /// Returns an error if the document cannot be changed.
-    pub async fn unlist_key(&self, key: impl Into<Key>) -> Result<bool, ControlError> {
+    pub async fn unlist_key(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+    ) -> Result<bool, ControlError> {
         let key = self.fingerprint(key);
-        self.remove(Subject::Key(key)).await
+        self.remove(Subject::Key(policy.to_owned(), key)).await
     }
 
     /// Removes all entries that this process knows. Returns whether there were any.
@@ -332,12 +340,16 @@ impl Control {
         }))
     }
 
-    fn list_key(&self, list: List, key: Key) -> Change {
-        let key = self.fingerprint(key);
+    fn list_key(&self, list: List, policy: &str, key: Key) -> Change {
+        let caller = self.fingerprint(key);
         let everyone = self.fingerprint(Key::everyone());
-        self.change(match key == everyone {
+        self.change(match caller == everyone {
             true => Err(ControlError::invalid(lists::lists_every_caller())),
-            false => Ok(Action::ListKey { list, key }),
+            false => policy_name(policy).map(|policy| Action::ListKey {
+                list,
+                policy,
+                caller,
+            }),
         })
     }
 

@@ -63,7 +63,7 @@ impl WireChange {
             Subject::Ban(policy, key) => (Kind::Ban, Some(policy), Some(key), None),
             Subject::Mode(policy) => (Kind::Mode, Some(policy), None, None),
             Subject::Ip(range) => (Kind::Listed, None, None, Some(range)),
-            Subject::Key(key) => (Kind::Listed, None, Some(key), None),
+            Subject::Key(policy, key) => (Kind::Listed, Some(policy), Some(key), None),
         };
         let entry = last.entry();
         let action = entry.map(|entry| &entry.action);
@@ -126,7 +126,9 @@ impl WireChange {
             (Kind::Override, Some(policy), Some(key), None) => Subject::Override(policy, key),
             (Kind::Ban, Some(policy), Some(key), None) => Subject::Ban(policy, key),
             (Kind::Mode, Some(policy), None, None) => Subject::Mode(policy),
-            (Kind::Listed | Kind::Allow | Kind::Deny, None, Some(key), None) => Subject::Key(key),
+            (Kind::Listed | Kind::Allow | Kind::Deny, Some(policy), Some(key), None) => {
+                Subject::Key(policy, key)
+            }
             (Kind::Listed | Kind::Allow | Kind::Deny, None, None, Some(range)) => {
                 Subject::Ip(range)
             }
@@ -152,7 +154,11 @@ impl WireChange {
             }
             (Subject::Mode(policy), _, None, Some(mode)) => Action::Mode { policy, mode },
             (Subject::Ip(range), Some(list), None, None) => Action::ListIp { list, range },
-            (Subject::Key(key), Some(list), None, None) => Action::ListKey { list, key },
+            (Subject::Key(policy, caller), Some(list), None, None) => Action::ListKey {
+                list,
+                policy,
+                caller,
+            },
             _ => return Err(OTHER_FIELDS.to_owned()),
         };
         let entry = Entry {

@@ -1,11 +1,14 @@
 //! [`Buckets`]: debits, credits, strikes, bans and resets of one caller.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
-use super::{Charges, Engine};
+use smallvec::SmallVec;
+
+use super::{Charges, Engine, Listed};
 use crate::{
     Algorithm, Decision, Key, List, Quota, Refund, StoreError,
     charge::{Charge, Demand, Operation},
+    policy_name::Name,
     quota::penalty::whole_ms,
     store::checked::Checked,
 };
@@ -29,17 +32,31 @@ pub(crate) const ONLY_ACQUIRED: &str =
 pub struct Buckets {
     engine: Engine,
     charges: Charges<'static>,
-    /// The list that the caller is on.
+    /// The list that decides, whatever the charges are.
     list: Option<List>,
+    /// The policies that do not limit the caller, by the allow list. Their buckets can be reset.
+    exempt: SmallVec<[Name; 2]>,
 }
 
 impl Buckets {
-    pub(crate) fn new(engine: &Engine, charges: &Charges<'_>, list: Option<List>) -> Self {
+    pub(crate) fn new(engine: &Engine, charges: &Charges<'_>, listed: Option<&Listed<'_>>) -> Self {
+        let exempt = listed.map_or(&[][..], Listed::exempt);
         Self {
             engine: engine.clone(),
             charges: charges.to_owned(),
-            list,
+            list: listed.and_then(Listed::list),
+            exempt: exempt.iter().copied().cloned().collect(),
         }
+    }
+
+    /// Returns the charges of the policies that limit the caller.
+    fn limiting(&self) -> Cow<'_, Charges<'static>> {
+        let mut charges = Cow::Borrowed(&self.charges);
+        if !self.exempt.is_empty() {
+            let exempt: SmallVec<[&Name; 2]> = self.exempt.iter().collect();
+            charges.to_mut().drop_policies(&exempt);
+        }
+        charges
     }
 
     /// Returns what a check would decide now. Takes and writes nothing.
@@ -55,7 +72,7 @@ impl Buckets {
         let units = self.engine.own_cost();
         let answer = match self.list {
             Some(list) => Checked::Now(Ok(Decision::by_list(list, units))),
-            None => self.engine.ask(Operation::Peek, &self.charges, units),
+            None => self.engine.ask(Operation::Peek, &self.limiting(), units),
         };
         answer.wait().await
     }
@@ -137,7 +154,8 @@ impl Buckets {
         if let Err(error) = self.check_any(counts_units) {
             return Checked::Now(Err(error));
         }
-        let charges = self.charges.with_demands(counts_units, |charge| {
+        let limiting = self.limiting();
+        let charges = limiting.with_demands(counts_units, |charge| {
             let mut demand = charge.demand.of_units(units);
             if is_debit {
                 let policy = self.engine.policy(charge.policy());

@@ -66,6 +66,10 @@ impl LimiterBuilder {
     ) -> Result<Engine, ConfigError> {
         check_names(policies.iter().map(|policy| &policy.name))?;
         check_strikes(&policies.iter(), waits)?;
+        if let Some(lists) = &self.lists {
+            let with_key = policies.iter().filter(|policy| !policy.shared);
+            lists.add_policies(with_key.map(|policy| &*policy.name.text))?;
+        }
         let name = limiter_name(self.name.as_deref())?;
         let policies: Arc<[Compiled]> = policies.into();
         let store = match former {

@@ -71,6 +71,14 @@ impl<'a> Charges<'a> {
         self.enforced.iter_mut().chain(&mut self.shadows)
     }
 
+    /// Drops the charges and bans of policies that are not asked.
+    pub(crate) fn drop_policies(&mut self, exempt: &[&Name]) {
+        let is_asked = |name: &str| !exempt.iter().any(|policy| *policy.text == *name);
+        self.enforced.retain(|charge| is_asked(charge.policy()));
+        self.shadows.retain(|charge| is_asked(charge.policy()));
+        self.bans.retain(|ban| is_asked(ban.name()));
+    }
+
     /// Returns the charges under quotas that `is_meant` chooses, with other demands.
     pub(super) fn with_demands(
         &self,

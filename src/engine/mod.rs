@@ -8,6 +8,7 @@
 pub(crate) mod buckets;
 mod build;
 mod charges;
+mod listed;
 mod live;
 
 use std::{sync::Arc, time::Duration};
@@ -26,6 +27,7 @@ use crate::{
 pub use self::{build::LimiterBuilder, live::Replacement};
 pub(crate) use self::{
     charges::Charges,
+    listed::Listed,
     live::{HasEngine, Live},
 };
 

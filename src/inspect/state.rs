@@ -112,11 +112,12 @@ impl CallerState {
                 .is_some_and(|(address, network)| network.contains(&address))
         };
         let is_meant = |entry: &Entry| match &entry.action {
-            Action::Override { policy, caller, .. } | Action::Ban { policy, caller } => {
+            Action::Override { policy, caller, .. }
+            | Action::Ban { policy, caller }
+            | Action::ListKey { policy, caller, .. } => {
                 *policy == self.policy && is_caller(*caller)
             }
             Action::Mode { policy, .. } => *policy == self.policy,
-            Action::ListKey { key, .. } => is_caller(*key),
             Action::ListIp { range, .. } => is_in(range),
         };
         let meant = entries.iter().filter(|entry| is_meant(entry));

@@ -33,17 +33,18 @@ impl LimiterBuilder {
     /// The limiter keeps a clone: [`Lists::replace`] takes effect with the next check. Listed
     /// addresses have no effect here, because a limiter has no request: see [`Lists::find_ip`].
     ///
-    /// A listed key is decided without a store: [`Decision::source`](crate::Decision::source) is
-    /// [`Source::List`](crate::Source::List). Checks of a key on the allow list are admitted, and never
-    /// charged, not even by [`debit`](crate::Limiter::debit). Checks of a key on the deny list are
-    /// denied; earlier use of that key can still be debited and credited.
+    /// If a key of any policy is on the deny list, its checks are denied; earlier use of that key can
+    /// still be debited and credited. A policy whose key is on the allow list is not asked and never
+    /// charged, not even by [`debit`](crate::Limiter::debit). If no policy is left, the check is
+    /// admitted. What a list decides needs no store: [`Decision::source`](crate::Decision::source) is
+    /// [`Source::List`](crate::Source::List).
     ///
     /// ```
-    /// use tower_throttle::{Limiter, Lists, Source, TokenBucket};
+    /// use tower_throttle::{Limiter, Lists, Policy, Source, TokenBucket};
     ///
     /// let limiter = Limiter::builder()
-    ///     .policy(TokenBucket::per_minute(5))
-    ///     .lists(Lists::new().deny_keys(["mallory"])?)
+    ///     .policy(Policy::new("mail", TokenBucket::per_minute(5)))
+    ///     .lists(Lists::new().deny_keys("mail", ["mallory"])?)
     ///     .build()?;
     /// let decision = limiter.check_now("mallory")?;
     /// assert_eq!((decision.is_allowed(), decision.source()), (false, Source::List));

@@ -46,14 +46,15 @@ impl Inspected for Engine {
 
     fn asked(&self, caller: &Caller) -> Vec<Asked<'_>> {
         let overrides = self.store.overrides();
-        // A limiter's lists have the key that it is asked about, even for a shared policy.
-        let list = caller.key();
-        let list = list.and_then(|key| self.list_of(&overrides, &key));
-        let asked = self.policies.iter().map(|policy| {
-            let key = match policy.shared {
-                true => Some(Key::everyone()),
-                false => caller.key().map(|key| self.known_key(key)),
-            };
+        let lists = overrides.lists(self.lists.as_ref());
+        let keys = self.policies.iter().map(|policy| match policy.shared {
+            true => Some(Key::everyone()),
+            false => caller.key().map(|key| self.known_key(key)),
+        });
+        let keys: Vec<_> = keys.collect();
+        let of_keys = self.lists_of_keys(lists.as_ref(), keys.iter().map(Option::as_ref));
+        let asked = self.policies.iter().zip(keys).zip(of_keys);
+        let asked = asked.map(|((policy, key), list)| {
             Asked::new(
                 terms(policy, &overrides),
                 &self.store,

@@ -3,10 +3,10 @@
 use std::{borrow::Cow, future::poll_fn, pin::Pin, sync::Arc};
 
 use crate::{
-    Decision, Key, List, StoreError,
+    Decision, Key, StoreError,
     charge::Operation,
     engine::{
-        Charges, Engine,
+        Charges, Engine, Listed,
         buckets::{ONLY_ACQUIRED, ONLY_PENALTIES},
     },
     metrics::{Awaited, Recorder},
@@ -52,10 +52,12 @@ impl Engine {
     ) -> Option<Decision> {
         let overrides = self.store.overrides();
         let passing = || units.unwrap_or_else(|| self.own_cost());
-        if let Some(list) = self.list_of(&overrides, key) {
+        let listed = self.find_listed(&overrides, key);
+        if let Some(list) = listed.as_ref().and_then(Listed::list) {
             return Some(Decision::by_list(list, passing()));
         }
         self.add_charges_under(&overrides, key, units, charges);
+        charges.drop_policies(listed.as_ref().map_or(&[], Listed::exempt));
         let by_bans = charges.decision_by_bans(operation);
         by_bans.or_else(|| charges.is_empty().then(|| Decision::unlimited(passing())))
     }
@@ -87,10 +89,13 @@ impl Engine {
         }
     }
 
-    /// Returns the list that a key is on.
-    pub(super) fn list_of(&self, overrides: &SeenOverrides, key: &Key) -> Option<List> {
+    /// Looks the key of a caller up on the lists.
+    pub(super) fn find_listed(&self, overrides: &SeenOverrides, key: &Key) -> Option<Listed<'_>> {
         let lists = overrides.lists(self.lists.as_ref())?;
-        self.store.find_listed(&lists, key)
+        let policies = self.policies.iter();
+        let policies = policies.map(|policy| (policy, Some(|| Ok(own_key(policy, key).clone()))));
+        // No key is ambiguous: none is read from a request.
+        self.find_listed_keys(&lists, overrides, policies).ok()?
     }
 }
 

@@ -203,10 +203,10 @@ impl Limiter {
     pub fn buckets(&self, key: impl Into<Key>) -> Buckets {
         let (engine, key) = (self.engine.load(), key.into());
         let overrides = engine.store.overrides();
-        let list = engine.list_of(&overrides, &key);
+        let listed = engine.find_listed(&overrides, &key);
         let mut charges = Charges::default();
         engine.add_charges_under(&overrides, &key, None, &mut charges);
-        Buckets::new(&engine, &charges, list)
+        Buckets::new(&engine, &charges, listed.as_ref())
     }
 
     /// Returns the Redis keys of this caller's buckets, one for each policy, to inspect them

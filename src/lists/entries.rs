@@ -1,9 +1,9 @@
 //! [`Entries`]: the content of the lists at one moment.
 //!
-//! An entry is one address range or one key.
+//! An entry is one address range, or one key of one policy.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     net::IpAddr,
     sync::Arc,
@@ -15,6 +15,7 @@ use super::List;
 use crate::{
     ConfigError, Key,
     key::AddressReader,
+    policy_name::{invalid_policy_name, is_name},
     util::{hash::SecretHasher, network},
 };
 
@@ -26,10 +27,10 @@ pub(crate) struct Entries {
     /// the time: see the rows "lists: an IPv4 address" and "an IPv6 address".
     v4: Segments<u32>,
     v6: Segments<u128>,
-    /// By a secret hash of the key: keys may be credentials.
-    keys: HashMap<(u64, u64), List>,
+    /// The keys of each policy, by a secret hash: keys may be credentials.
+    keys: BTreeMap<Box<str>, HashMap<(u64, u64), List>>,
     hasher: SecretHasher,
-    pub(super) reader: Option<Arc<dyn AddressReader>>,
+    pub(crate) reader: Option<Arc<dyn AddressReader>>,
 }
 
 /// Reads an address or a CIDR range that can be on a list.
@@ -94,7 +95,7 @@ impl fmt::Debug for Entries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lists")
             .field("networks", &self.networks.len())
-            .field("keys", &self.keys.len())
+            .field("keys", &self.keys.values().map(HashMap::len).sum::<usize>())
             .finish_non_exhaustive()
     }
 }
@@ -124,25 +125,46 @@ impl Entries {
         }
     }
 
-    /// Adds keys to a list.
+    /// Adds keys of a policy to a list.
     pub(super) fn add_keys<T: Into<Key>>(
         &mut self,
         list: List,
+        policy: &str,
         keys: impl IntoIterator<Item = T>,
     ) -> Result<(), ConfigError> {
         let mut keys = keys.into_iter();
-        keys.try_for_each(|key| self.add_key(list, &key.into()))
+        keys.try_for_each(|key| self.add_key(list, policy, &key.into()))
     }
 
-    /// Adds a key to a list.
-    pub(super) fn add_key(&mut self, list: List, key: &Key) -> Result<(), ConfigError> {
+    /// Adds a key of a policy to a list.
+    pub(super) fn add_key(
+        &mut self,
+        list: List,
+        policy: &str,
+        key: &Key,
+    ) -> Result<(), ConfigError> {
+        if !is_name(policy) {
+            return Err(invalid_policy_name(policy));
+        }
         if *key == Key::everyone() {
             return Err(lists_every_caller());
         }
-        match self.keys.insert(self.hash(key), list) {
+        let hash = self.hash(key);
+        let keys = self.keys.entry(policy.into()).or_default();
+        match keys.insert(hash, list) {
             None => Ok(()),
             Some(other) => Err(listed_twice("a key", other != list)),
         }
+    }
+
+    /// Drops the keys of other policies.
+    pub(super) fn retain_policies(&mut self, names: &BTreeSet<&str>) {
+        self.keys.retain(|policy, _| names.contains(&**policy));
+    }
+
+    /// Returns the policies whose keys are listed.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &str> {
+        self.keys.keys().map(|policy| &**policy)
     }
 
     /// Prepares the networks for lookups. An address in networks of both lists is on the allow list.
@@ -186,12 +208,16 @@ impl Entries {
         self.hasher.hash_128((0, 0), 0, key.as_bytes())
     }
 
-    pub(super) fn has_networks(&self) -> bool {
+    pub(crate) fn has_networks(&self) -> bool {
         !self.networks.is_empty()
     }
 
     pub(crate) fn has_keys(&self) -> bool {
         !self.keys.is_empty()
+    }
+
+    pub(crate) fn has_keys_of(&self, policy: &str) -> bool {
+        self.keys.contains_key(policy)
     }
 
     /// Returns the list that an address is on.
@@ -202,9 +228,10 @@ impl Entries {
         }
     }
 
-    /// Returns the list that a key is on.
-    pub(crate) fn find_key(&self, key: &Key) -> Option<List> {
-        self.keys.get(&self.hash(key)).copied()
+    /// Returns the list that a key of a policy is on.
+    pub(crate) fn find_key(&self, policy: &str, key: &Key) -> Option<List> {
+        let keys = self.keys.get(policy)?;
+        keys.get(&self.hash(key)).copied()
     }
 
     /// Checks that the lists can be applied to requests.

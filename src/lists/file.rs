@@ -1,7 +1,7 @@
 //! Lists as text: one entry on each line.
 
 use super::{List, entries::Entries};
-use crate::{ConfigError, Key, util::network};
+use crate::{ConfigError, key::typed_key, util::network};
 
 /// Adds the entries of a text. `file`: where it is from, for errors.
 pub(super) fn read(
@@ -33,16 +33,13 @@ fn read_line(entries: &mut Entries, line: &[u8]) -> Result<(), ConfigError> {
         Some("deny") => List::Deny,
         Some(_) => return Err(invalid_line()),
     };
-    match (words.next(), words.next(), words.next()) {
-        (Some("key"), Some(text), None) => entries.add_key(list, &Key::from(text)),
-        (Some("number"), Some(text), None) => {
-            let key = Key::of_number(text).ok_or_else(invalid_line)?;
-            entries.add_key(list, &key)
+    match (words.next(), words.next()) {
+        (Some("key"), Some(policy)) => {
+            let key = typed_key(words).map_err(|_| invalid_line())?;
+            entries.add_key(list, policy, &key)
         }
         // Another text may be a key whose line lacks a word: errors show no key.
-        (Some(text), None, None) if network::parse(text).is_some() => {
-            entries.add_network(list, text)
-        }
+        (Some(text), None) if network::parse(text).is_some() => entries.add_network(list, text),
         _ => Err(invalid_line()),
     }
 }
@@ -50,6 +47,6 @@ fn read_line(entries: &mut Entries, line: &[u8]) -> Result<(), ConfigError> {
 fn invalid_line() -> ConfigError {
     ConfigError::new(
         "list-line",
-        "no entry of a list; write `allow` or `deny`, and then an address, a CIDR range, `key TEXT` or `number NUMBER`",
+        "no entry of a list; write `allow` or `deny`, and then an address, a CIDR range, or `key`, the name of a policy and a key such as `ann` or `number:42`",
     )
 }

@@ -372,7 +372,7 @@ impl RateLimitLayerBuilder {
     /// Default: they have a [fingerprint](crate::Fingerprint) only.
     ///
     /// The layer calls the closure when a caller enters one of its lists, with the request that
-    /// was denied. It keeps up to 64 bytes of the name, without control characters, as long
+    /// was denied. It keeps up to 64 bytes of the name, as [plain text](crate::plain_text), as long
     /// as the caller is listed. A bucket that all callers share has no name. If several clients share
     /// a key, such as a route, the name is that of the client that was denied first.
     ///

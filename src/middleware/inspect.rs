@@ -2,17 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::{layer::RateLimitLayer, listed::Found, rules::Rule, settings::Settings};
+use super::{layer::RateLimitLayer, rules::Rule, settings::Settings};
 use crate::{
     Key, List, RequestHead,
     control::Caller,
-    engine::{Engine, HasEngine},
+    engine::{Engine, HasEngine, Listed},
     inspect::{
         Asked, ExplainedPolicy, Explanation, Inspect, Inspectable, Inspected, Terms, end_of_ban,
     },
     key::{KeyError, KeySource},
-    lists::LoadedLists,
-    overrides::{Mode, Overrides, SeenOverrides},
+    overrides::{LoadedLists, Mode, Overrides, SeenOverrides},
     store::handle::StoreHandle,
     telemetry,
 };
@@ -41,7 +40,7 @@ impl HasEngine for Settings {
     }
 
     fn warn_of(&self, overrides: &Overrides) {
-        let lists = LoadedLists::new(self.engine.lists.as_ref(), Some(&overrides.lists));
+        let lists = LoadedLists::new(self.engine.lists.as_ref(), Some(overrides));
         if lists.is_some_and(|lists| lists.ignores_addresses()) {
             telemetry::listed_addresses_unread(&self.engine.recorder.name);
         }
@@ -56,30 +55,17 @@ impl Inspected for Settings {
     fn asked(&self, caller: &Caller) -> Vec<Asked<'_>> {
         let overrides = self.engine.store.overrides();
         let lists = overrides.lists(self.engine.lists.as_ref());
-        let list_of_key = |key: &Key| self.engine.store.find_listed(lists.as_ref()?, key);
-        let list = lists.as_ref().and_then(|lists| self.list_of(lists, caller));
-        let asked = self.rules().map(|rule| {
-            let key = rule.key_of(caller).map(|key| self.engine.known_key(key));
-            let list = list.or_else(|| list_of_key(key.as_ref().ok()?));
+        let of_address = lists.as_ref().and_then(|lists| address_list(lists, caller));
+        let key_of = |rule: Rule<'_>| Ok(self.engine.known_key(rule.key_of(caller)?));
+        let keys: Vec<Result<Key, String>> = self.rules().map(key_of).collect();
+        let known = keys.iter().map(|key| key.as_ref().ok());
+        let of_keys = self.engine.lists_of_keys(lists.as_ref(), known);
+        let found = self.rules().zip(keys).zip(of_keys);
+        let asked = found.map(|((rule, key), list)| {
+            let list = of_address.or(list);
             rule.asked(&overrides, &self.engine.store, caller, key, list)
         });
         asked.collect()
-    }
-}
-
-impl Settings {
-    /// Returns the list that counts for all policies: that of the caller's address, or the deny list
-    /// if a key of any policy is on it.
-    fn list_of(&self, lists: &LoadedLists<'_>, caller: &Caller) -> Option<List> {
-        let of_address = address_list(lists, caller);
-        of_address.or_else(|| {
-            let rules = self.rules();
-            let lists = rules.filter_map(|rule| {
-                let key = rule.key_of(caller).ok()?;
-                self.engine.store.find_listed(lists, &key)
-            });
-            lists.into_iter().find(|list| *list == List::Deny)
-        })
     }
 }
 
@@ -199,9 +185,9 @@ impl Settings {
         let found = found.map(|lists| self.find_listed(&lists, &overrides, head));
         let (list, list_error) = match found.unwrap_or(Ok(None)) {
             Ok(None) => (None, None),
-            Ok(Some(Found::Allowed)) => (Some(List::Allow), None),
-            Ok(Some(Found::Denied(_))) => (Some(List::Deny), None),
-            Ok(Some(Found::Exempt(names))) => {
+            Ok(Some(Listed::Allowed)) => (Some(List::Allow), None),
+            Ok(Some(Listed::Denied(_))) => (Some(List::Deny), None),
+            Ok(Some(Listed::Exempt(names))) => {
                 for policy in &mut policies {
                     policy.is_exempt = names.iter().any(|name| *name.text == *policy.name);
                 }

@@ -6,18 +6,12 @@ use smallvec::SmallVec;
 
 use super::{decide::Next, denied::Denial, settings::Settings};
 use crate::{
-    Decision, Key, List, RequestHead, key::KeyError, lists::LoadedLists, overrides::SeenOverrides,
+    Decision, List, RequestHead,
+    engine::Listed,
+    key::KeyError,
+    overrides::{LoadedLists, SeenOverrides},
     policy_name::Name,
 };
-
-/// An entry that decides.
-pub(super) enum Found<'a> {
-    /// Of the address, or of the keys of all policies that apply.
-    Allowed,
-    Exempt(SmallVec<[&'a Name; 2]>),
-    /// The policy and its key. `None`: the address.
-    Denied(Option<(&'a Name, Key)>),
-}
 
 impl Settings {
     /// Decides a request by the lists, and records it: if its address or all of its keys are allowed,
@@ -33,9 +27,9 @@ impl Settings {
         }
         let (list, caller) = match self.find_listed(lists, overrides, head) {
             Ok(None) => return ControlFlow::Continue(SmallVec::new()),
-            Ok(Some(Found::Exempt(policies))) => return ControlFlow::Continue(policies),
-            Ok(Some(Found::Allowed)) => (List::Allow, None),
-            Ok(Some(Found::Denied(caller))) => (List::Deny, caller),
+            Ok(Some(Listed::Exempt(policies))) => return ControlFlow::Continue(policies),
+            Ok(Some(Listed::Allowed)) => (List::Allow, None),
+            Ok(Some(Listed::Denied(caller))) => (List::Deny, caller),
             Err((policy, error)) => {
                 let response = self.deny_without_key(policy, &error, head);
                 return ControlFlow::Break(Next::Deny(response));
@@ -53,50 +47,27 @@ impl Settings {
         })
     }
 
-    /// Looks a request up on the lists: first its address, then the keys of its policies. A denied
-    /// key outweighs allowed ones. Otherwise a client that chooses one of its keys would choose its
-    /// list.
+    /// Looks a request up on the lists: first its address, then the keys of its policies.
     pub(super) fn find_listed(
         &self,
         lists: &LoadedLists<'_>,
         overrides: &SeenOverrides,
         head: &RequestHead<'_>,
-    ) -> Result<Option<Found<'_>>, (Option<&Name>, KeyError)> {
+    ) -> Result<Option<Listed<'_>>, (Option<&Name>, KeyError)> {
         if let Some(reader) = lists.address_reader() {
             let address = reader.address(head).map_err(|error| (None, error))?;
             match lists.find_address(address) {
-                Some(List::Allow) => return Ok(Some(Found::Allowed)),
-                Some(List::Deny) => return Ok(Some(Found::Denied(None))),
+                Some(List::Allow) => return Ok(Some(Listed::Allowed)),
+                Some(List::Deny) => return Ok(Some(Listed::Denied(None))),
                 None => {}
             }
         }
-        if !lists.has_keys() {
-            return Ok(None);
-        }
-        let mut exempt = SmallVec::new();
-        let mut is_limited = false;
-        for rule in self.rules() {
-            let name = &rule.policy.name;
-            // A policy that is off limits no caller, and a stolen key is denied nevertheless.
-            let is_on = rule.policy.is_on(overrides);
-            match rule.readers.own_key(head) {
-                None => {}
-                Some(Ok(key)) => match self.engine.store.find_listed(lists, &key) {
-                    Some(List::Deny) => return Ok(Some(Found::Denied(Some((name, key))))),
-                    Some(List::Allow) if is_on => exempt.push(name),
-                    Some(List::Allow) => {}
-                    None => is_limited |= is_on,
-                },
-                Some(Err(error)) if is_on && error.is_ambiguous() => {
-                    return Err((Some(name), error));
-                }
-                Some(Err(_)) => is_limited |= is_on,
-            }
-        }
-        Ok(match (exempt.is_empty(), is_limited) {
-            (true, _) => None,
-            (false, true) => Some(Found::Exempt(exempt)),
-            (false, false) => Some(Found::Allowed),
-        })
+        let policies = self.rules().map(|rule| {
+            let reader = &rule.readers.key.0;
+            let applies = rule.readers.applies(head);
+            (rule.policy, applies.then_some(move || reader.extract(head)))
+        });
+        let found = self.engine.find_listed_keys(lists, overrides, policies);
+        found.map_err(|(policy, error)| (Some(policy), error))
     }
 }

@@ -10,7 +10,11 @@
 use std::time::UNIX_EPOCH;
 
 use super::{DeniedCaller, recent::time, top::Offender};
-use crate::{Fingerprint, Key, policy_name::Name, util::hash::HashedMap};
+use crate::{
+    Fingerprint, Key,
+    policy_name::Name,
+    util::{hash::HashedMap, text::plain_text},
+};
 
 /// The most callers that are listed.
 pub(super) const ENTRIES: usize = 128;
@@ -65,9 +69,7 @@ impl Known {
 /// Returns a name as it is kept.
 fn bounded(name: &str) -> String {
     const MOST_BYTES: usize = 64;
-    // A line break would make two lines of one in a log.
-    let shown = name.chars().filter(|char| !char.is_control());
-    let mut bounded: String = shown.take(MOST_BYTES).collect();
+    let mut bounded: String = plain_text(name).chars().take(MOST_BYTES).collect();
     while bounded.len() > MOST_BYTES {
         bounded.pop();
     }

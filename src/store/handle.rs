@@ -13,10 +13,10 @@ use crate::{
     ConfigError, Decision, Fingerprint, Key, List, PolicyDecision, Quota,
     charge::Operation,
     control::Control,
-    lists::LoadedLists,
     metrics::{Recorder, store::StoreMetrics},
-    overrides::{PolicyOverrides, SeenOverrides},
+    overrides::{LoadedLists, PolicyOverrides, SeenOverrides},
     policy::{Compiled, override_conflict},
+    policy_name::Name,
     util::interned::Interned,
 };
 
@@ -188,9 +188,14 @@ impl StoreHandle {
         self.shared.store.fingerprint(key)
     }
 
-    /// Returns the list that a key is on.
-    pub(crate) fn find_listed(&self, lists: &LoadedLists<'_>, key: &Key) -> Option<List> {
-        lists.find_key(key, |key| self.fingerprint(key))
+    /// Returns the list that a key of a policy is on.
+    pub(crate) fn find_listed(
+        &self,
+        lists: &LoadedLists<'_>,
+        policy: &Name,
+        key: &Key,
+    ) -> Option<List> {
+        lists.find_key(&policy.text, key, |key| self.fingerprint(key))
     }
 
     pub(crate) fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {

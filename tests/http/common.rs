@@ -17,7 +17,7 @@ pub(crate) fn every_reason(
     let full = layer(api());
     ask(&full, get([("api", 100)]));
     let by_header = unshared().key(key::header("x-api-key"));
-    let lists = Lists::new().deny_keys(["stolen"]).expect("lists");
+    let lists = Lists::new().deny_keys("api", ["stolen"]).expect("lists");
     let everybody_stole = unshared().key(|_: &RequestHead<'_>| Some(Key::from("stolen")));
     let (listed, _) = layer_with([everybody_stole], |builder| set(builder).lists(lists));
     [

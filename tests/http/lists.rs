@@ -20,7 +20,8 @@ fn lists() -> Lists {
 
 fn fill(lists: Lists) -> Result<Lists, ConfigError> {
     let lists = lists.allow_ips([OFFICE])?.deny_ips([ABUSER])?;
-    lists.allow_keys(["status-page"])?.deny_keys(["stolen"])
+    let lists = lists.allow_keys("api", ["status-page"])?;
+    lists.deny_keys("api", ["stolen"])
 }
 
 fn by_key() -> Policy {
@@ -94,7 +95,10 @@ fn a_denied_caller_gets_403_and_no_hint_when_to_return() {
 fn an_allowed_key_exempts_from_its_own_policy() {
     let second = || Policy::new("second", FixedWindow::per_day(1)).key(key::header("x-second"));
     for policies in [[by_key(), second()], [second(), by_key()]] {
-        let (layer, _) = layer_with(policies, |builder| builder.lists(lists()));
+        let lists = lists().allow_keys("second", ["status-page"]);
+        let lists = lists.and_then(|lists| lists.deny_keys("second", ["stolen"]));
+        let lists = lists.expect("lists");
+        let (layer, _) = layer_with(policies, |builder| builder.lists(lists));
         for (first, second, status) in [
             ("stolen", "status-page", 403),
             ("status-page", "stolen", 403),
@@ -218,14 +222,14 @@ fn a_request_without_an_address_passes_no_list_of_addresses() {
         assert_eq!(mapped, ask(&layer, of(IS_ABUSER, "bob")).status);
     }
     // Without listed addresses none is read.
-    let keys = layer(&unwired().deny_keys(["stolen"]).expect("lists"));
+    let keys = layer(&unwired().deny_keys("api", ["stolen"]).expect("lists"));
     assert_eq!(ask(&keys, request()).status, 200);
 }
 
 #[test]
 fn keys_are_those_of_the_policies_that_apply() {
-    let lists = Lists::new().deny_keys(["seven"]).expect("a text");
-    let lists = lists.deny_keys([7]).expect("a number");
+    let lists = Lists::new().deny_keys("api", ["seven"]).expect("a text");
+    let lists = lists.deny_keys("number", [7]).expect("a number");
     let number = |head: &RequestHead<'_>| {
         let text = head.headers().get("x-number")?.to_str().ok()?;
         text.parse().ok().map(|number: u64| Key::from(number))
@@ -313,12 +317,15 @@ fn assert_cannot_be_applied(lists: Lists, before: &Lists, code: &str, start: &st
     let layer = layer(before);
     assert_config_error(before.replace(lists.clone()), code, start);
     assert_denied(&ask(&layer, of(OTHER, "stolen")));
-    let built = RateLimitLayer::builder().policy(api()).lists(lists).build();
+    let built = RateLimitLayer::builder()
+        .policy(by_key())
+        .lists(lists)
+        .build();
     assert_config_error(built, code, start);
 }
 
 fn stolen() -> Lists {
-    Lists::new().deny_keys(["stolen"]).expect("lists")
+    Lists::new().deny_keys("api", ["stolen"]).expect("lists")
 }
 
 #[test]
@@ -382,10 +389,10 @@ fn a_range_within_the_trusted_proxies_cannot_be_allowed() {
         trusting(Lists::new()).allow_ips(["8.0.0.0/6"]),
         trusting(Lists::new()).allow_ips(["2001:db9::/32"]),
         by_peer.allow_ips(["10.1.0.0/16"]),
-        Lists::new().allow_keys(["ann"]),
+        Lists::new().allow_keys("api", ["ann"]),
         Ok(Lists::new()),
     ] {
-        let builder = RateLimitLayer::builder().policy(api());
+        let builder = RateLimitLayer::builder().policy(by_key());
         assert!(builder.lists(lists.expect("lists")).build().is_ok());
     }
 }
@@ -395,10 +402,10 @@ fn a_range_within_the_trusted_proxies_cannot_be_allowed() {
 #[test]
 fn a_request_sees_all_former_entries_or_all_new_ones() {
     let lists = Lists::new().client_address(key::peer());
-    let by_key = || Lists::new().allow_keys(["ann"]).expect("lists");
+    let by_key = || Lists::new().allow_keys("api", ["ann"]).expect("lists");
     let by_address = || {
         let lists = Lists::new().allow_ips([OTHER]).expect("lists");
-        lists.deny_keys(["ann"]).expect("lists")
+        lists.deny_keys("api", ["ann"]).expect("lists")
     };
     lists.replace(by_key()).expect("lists");
     let layer = layer(&lists);
@@ -414,4 +421,32 @@ fn a_request_sees_all_former_entries_or_all_new_ones() {
         }
     });
     assert_eq!(results(&layer), [("exempt", 5_000)].into());
+}
+
+#[test]
+fn keys_of_a_policy_that_is_not_there_are_an_error_and_replace_none() {
+    let start = r#"keys are listed for "apis", and no policy of that name here has a key;"#;
+    let misspelled = || Lists::new().deny_keys("apis", ["ann"]).expect("lists");
+    assert_cannot_be_applied(misspelled(), &stolen(), "list-policy", start);
+    // All callers have one bucket.
+    let built = RateLimitLayer::builder().policy(api()).lists(stolen());
+    assert_config_error(built.build(), "list-policy", "keys are listed for \"api\",");
+    assert_config_error(
+        Lists::new().deny_keys("", ["ann"]),
+        "policy-name",
+        "policy name",
+    );
+
+    // Two layers with other policies divide what one file has.
+    let all = stolen().deny_keys("apis", ["ann"]).expect("lists");
+    assert_eq!(all.policies(), ["api", "apis"]);
+    let second = Policy::new("apis", FixedWindow::per_day(1)).key(key::header("x-api-key"));
+    for (name, policy, denied) in [("api", by_key(), "stolen"), ("apis", second, "ann")] {
+        let lists = all.for_policies([name]);
+        let (layer, _) = layer_with([policy], |builder| builder.lists(lists));
+        for key in ["stolen", "ann"] {
+            let is_denied = ask(&layer, of(OTHER, key)).status == 403;
+            assert_eq!(is_denied, key == denied, "{key}");
+        }
+    }
 }

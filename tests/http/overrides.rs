@@ -125,7 +125,7 @@ async fn lists_by_hand_stand_beside_those_of_the_layer() {
     let (layer, control, _) = layer([plan(1)], |builder| builder.lists(lists));
     control.allow_ip("198.51.100.9").await.expect("an entry");
     control.deny_ip("203.0.113.0/24").await.expect("an entry");
-    control.deny_key("bob").await.expect("an entry");
+    control.deny_key("plan", "bob").await.expect("an entry");
     ban_ann(&control).await;
     for (peer, key, status) in [
         ("198.51.100.9", "a", 200),
@@ -143,17 +143,18 @@ async fn lists_by_hand_stand_beside_those_of_the_layer() {
     // A layer that reads no addresses ignores those that are listed.
     let (layer, control, _) = self::layer([plan(1)], |builder| builder);
     control.deny_ip("203.0.113.0/24").await.expect("an entry");
-    control.deny_key("bob").await.expect("an entry");
+    control.deny_key("plan", "bob").await.expect("an entry");
     assert_eq!(["ann", "bob"].map(|key| admitted(&layer, key)), [1, 0]);
 }
 
 #[tokio::test]
 async fn keys_stay_listed_while_their_policy_or_another_is_off() {
     let other = Policy::new("other", FixedWindow::per_hour(1)).key(key::header("x-other"));
-    let lists = Lists::new().deny_keys(["stolen"]).expect("a key");
-    let lists = lists.allow_keys(["partner"]).expect("a key");
+    let lists = Lists::new().deny_keys("plan", ["stolen"]).expect("a key");
+    let lists = lists.allow_keys("plan", ["partner"]).expect("a key");
     let (layer, control, _) = layer([plan(1), other], |builder| builder.lists(lists));
-    control.deny_key("by hand").await.expect("an entry");
+    let by_hand = control.deny_key("plan", "by hand").await;
+    by_hand.expect("an entry");
     let request = |key| get([("x-api-key", key), ("x-other", "bob")]);
     let seen =
         || ["stolen", "by hand", "partner"].map(|key| ask(&layer, request(key)).status.as_u16());

@@ -87,8 +87,8 @@ fn a_credential_that_is_sent_twice_leaves_no_bucket() {
 /// Also where the policy denies nothing.
 #[test]
 fn a_key_that_is_sent_twice_is_on_no_list_and_passes_none() {
-    let denied = || Lists::new().deny_keys(["known"]).expect("lists");
-    let allowed = || Lists::new().allow_keys(["known"]).expect("lists");
+    let denied = || Lists::new().deny_keys("api", ["known"]).expect("lists");
+    let allowed = || Lists::new().allow_keys("api", ["known"]).expect("lists");
     for (name, policy, lines) in ambiguous() {
         for (policy, lists) in [
             (policy.clone(), denied()),
@@ -104,16 +104,26 @@ fn a_key_that_is_sent_twice_is_on_no_list_and_passes_none() {
     }
 }
 
-/// A login name is chosen by whoever guesses.
+/// A client that guesses passwords chooses the login name. The same text is an API key that is listed.
 #[test]
-fn the_name_of_an_allowed_key_does_not_open_other_limits() {
-    let lists = Lists::new().allow_keys(["monitoring"]).expect("lists");
-    let by_name = Policy::new("name", FixedWindow::per_hour(3)).key(key::header("x-login"));
-    let by_peer = Policy::new("peer", FixedWindow::per_hour(10)).key(key::peer());
-    let (layer, _) = layer_with([by_name, by_peer], |builder| builder.lists(lists));
-    let guess = || ask(&layer, of([192, 0, 2, 1], &[("x-login", "monitoring")]));
-    let passed = (0..500).filter(|_| guess().status == 200).count();
-    assert_eq!(passed, 10);
+fn an_entry_for_a_key_of_one_policy_is_none_for_the_same_text_of_another() {
+    let api = || Policy::new("api", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
+    let api = || api().on_missing_key(OnMissingKey::Skip);
+    let logins = || Policy::new("logins", FixedWindow::per_hour(5)).key(key::header("x-login"));
+    let logins = || logins().on_missing_key(OnMissingKey::Skip);
+    let lists = || Lists::new().client_address(key::peer());
+    let allowed = lists().allow_keys("api", ["monitoring"]).expect("lists");
+    let denied = lists().deny_keys("api", ["monitoring"]).expect("lists");
+    for (lists, of_api) in [(allowed, 500), (denied, 0)] {
+        for policies in [[api(), logins()], [logins(), api()]] {
+            let (layer, _) = layer_with(policies, |builder| builder.lists(lists.clone()));
+            let passed = |field| {
+                let ask = || ask(&layer, of([192, 0, 2, 1], &[(field, "monitoring")]));
+                (0..500).filter(|_| ask().status == 200).count()
+            };
+            assert_eq!([passed("x-login"), passed("x-api-key")], [5, of_api]);
+        }
+    }
 }
 
 /// The recipe of docs/authentication.md.

@@ -1,8 +1,8 @@
 //! What may be on lists, their files, and the lists of a limiter.
 
-use std::{fs, net::IpAddr, process};
+use std::{collections::BTreeSet, fs, net::IpAddr, process};
 
-use tower_throttle::{List, Lists};
+use tower_throttle::{LimiterBuilder, List, Lists};
 
 use crate::support::prelude::*;
 
@@ -37,7 +37,7 @@ fn entries_that_mean_something_else_are_errors_that_say_what_was_meant() {
         assert_config_error(Lists::new().allow_ips([entry]), code, &start);
         assert_config_error(Lists::new().deny_ips([entry]), code, &start);
     }
-    let everyone = Lists::new().deny_keys([Key::everyone()]);
+    let everyone = Lists::new().deny_keys("api", [Key::everyone()]);
     let start = "the key of all callers is listed;";
     assert_config_error(everyone, "lists-every-caller", start);
 }
@@ -53,11 +53,20 @@ fn an_entry_is_listed_once() {
     }
     let single = Lists::new().allow_ips(["10.0.0.1", "10.0.0.1/32"]);
     assert_config_error(single, "listed-twice", r#""10.0.0.1/32" is listed twice;"#);
-    let keys = Lists::new().deny_keys(["s3cret", "s3cret"]);
+    let keys = Lists::new().deny_keys("api", ["s3cret", "s3cret"]);
     assert_config_error(keys, "listed-twice", "a key is listed twice;");
-    let keys = Lists::new().deny_keys([7_u64]).expect("lists");
+    let keys = Lists::new().deny_keys("api", [7_u64]).expect("lists");
     let start = "a key is on the allow list and on the deny list;";
-    assert_config_error(keys.allow_keys([7_i32]), "listed-twice", start);
+    assert_config_error(
+        keys.clone().allow_keys("api", [7_i32]),
+        "listed-twice",
+        start,
+    );
+    // The same number is another caller of another policy.
+    let keys = keys.allow_keys("jobs", [7]).expect("lists");
+    let list_of = |policy| keys.find_key(policy, &Key::from(7));
+    let expected = [Some(List::Deny), Some(List::Allow), None];
+    assert_eq!(["api", "jobs", "others"].map(list_of), expected);
 
     // A range inside of another one is another entry.
     let nested = denied().allow_ips(["10.1.0.0/16"]).expect("lists");
@@ -81,7 +90,10 @@ fn a_text_has_one_entry_on_each_line() {
     let start = "line 5: no entry of a list; write `allow` or `deny`, and then";
     assert_config_error(Lists::new().from_text(FILE), "list-line", start);
     let text = FILE.replace("48#", "48 #no");
-    let text = format!("{text}allow key a#b\ndeny number 7\ndeny number -7\ndeny key 8");
+    let text = format!(
+        "{text}allow key api a#b\ndeny key api number:7\ndeny key api number:-7\n\
+         deny key api 8\ndeny key jobs text:ann number:9\nallow key jobs AAAAAAAAAAAAAAAAAAAAAA"
+    );
     let lists = Lists::new().from_text(&text).expect("lists");
     for (address, list) in [
         ("192.0.2.255", Some(List::Allow)),
@@ -99,8 +111,14 @@ fn a_text_has_one_entry_on_each_line() {
         (Key::from("8"), Some(List::Deny)),
         (Key::from(8), None),
     ] {
-        assert_eq!(lists.find_key(&key), list, "{key:?}");
+        assert_eq!(lists.find_key("api", &key), list, "{key:?}");
+        assert_eq!(lists.find_key("jobs", &key), None, "{key:?}");
     }
+    let several = Key::from(("ann", 9));
+    assert_eq!(lists.find_key("jobs", &several), Some(List::Deny));
+    // Lists know keys, and no fingerprints.
+    let text = Key::from("AAAAAAAAAAAAAAAAAAAAAA");
+    assert_eq!(lists.find_key("jobs", &text), Some(List::Allow));
 }
 
 #[test]
@@ -113,9 +131,15 @@ fn an_error_in_a_text_has_the_number_of_its_line_and_no_key() {
         ("deny s3cret", "list-line"),
         ("s3cret", "list-line"),
         ("deny key", "list-line"),
-        ("deny key s3cret s3cret", "list-line"),
-        ("deny number s3cret", "list-line"),
-        ("deny key s3cret\ndeny key s3cret", "listed-twice"),
+        ("deny key s3cret", "list-line"),
+        ("deny key api text:", "list-line"),
+        ("deny key api number:s3cret", "list-line"),
+        (
+            "deny key api fingerprint:AAAAAAAAAAAAAAAAAAAAAA",
+            "list-line",
+        ),
+        ("deny key \u{e4} s3cret", "policy-name"),
+        ("deny key api s3cret\ndeny key api s3cret", "listed-twice"),
         ("deny 10.0.0.1/8", "list-host-bits"),
         ("deny ::/0", "lists-every-address"),
         ("deny 203.0.113.0/24", "listed-twice"),
@@ -135,12 +159,15 @@ fn a_file_is_named_in_its_errors() {
     let path = std::env::temp_dir().join(format!("tower-throttle-{}-lists", process::id()));
     let read = |bytes: &[u8]| {
         fs::write(&path, bytes).expect("a file");
-        let lists = Lists::new().deny_keys(["mallory"]).expect("lists");
+        let lists = Lists::new().deny_keys("api", ["mallory"]).expect("lists");
         lists.from_file(&path)
     };
     let lists = read(b"deny 198.51.100.0/24\n").expect("lists");
     assert_eq!(lists.find_ip(ip("198.51.100.7")), Some(List::Deny));
-    assert_eq!(lists.find_key(&Key::from("mallory")), Some(List::Deny));
+    assert_eq!(
+        lists.find_key("api", &Key::from("mallory")),
+        Some(List::Deny)
+    );
 
     let start = format!("{}:2: no entry of a list;", path.display());
     let bad = read(b"deny 198.51.100.0/24\nallow \xff\n");
@@ -155,23 +182,23 @@ fn a_file_is_named_in_its_errors() {
 
 #[test]
 fn lists_show_no_key() {
-    let lists = Lists::new().deny_keys(["s3cret"]).expect("lists");
+    let lists = Lists::new().deny_keys("api", ["s3cret"]).expect("lists");
     let lists = lists.allow_ips(["192.0.2.0/24"]).expect("lists");
     assert_eq!(format!("{lists:?}"), "Lists { networks: 1, keys: 1, .. }");
 }
 
-fn limiter(policy: impl Into<Policy>, lists: &Lists) -> Limiter {
+fn limiter(policy: Policy, lists: &Lists) -> Limiter {
     let limiter = Limiter::builder().policy(policy).lists(lists.clone());
     limiter.build().expect("a limiter")
 }
 
-fn two() -> TokenBucket {
-    TokenBucket::per_day(2)
+fn two() -> Policy {
+    Policy::new("two", TokenBucket::per_day(2))
 }
 
 fn staff_and_mallory() -> Lists {
-    let lists = Lists::new().allow_keys(["staff"]).expect("lists");
-    lists.deny_keys(["mallory"]).expect("lists")
+    let lists = Lists::new().allow_keys("two", ["staff"]).expect("lists");
+    lists.deny_keys("two", ["mallory"]).expect("lists")
 }
 
 #[tokio::test]
@@ -237,13 +264,12 @@ async fn a_limiter_denies_a_denied_key() -> Result<(), Box<dyn std::error::Error
 #[tokio::test]
 async fn a_listed_key_holds_no_permit_and_no_units() -> Result<(), Box<dyn std::error::Error>> {
     let lists = staff_and_mallory();
-    let permits = limiter(Concurrency::new(1), &lists);
+    let permits = limiter(Policy::new("two", Concurrency::new(1)), &lists);
     let held = [(); 2].map(|()| at_once(acquire(&permits, "staff", Duration::ZERO)));
     assert!(held.iter().all(Permit::is_allowed));
     assert_eq!(permits.metrics().store.held_units, 0);
 
-    let tokens = Policy::new("tokens", two()).hold_for(ms(60_000));
-    let limiter = limiter(tokens, &lists);
+    let limiter = limiter(two().hold_for(ms(60_000)), &lists);
     let staff = limiter.reserve("staff", 9).await?;
     let mallory = limiter.reserve("mallory", 1).await?;
     assert!(staff.is_allowed() && !mallory.is_allowed());
@@ -265,5 +291,53 @@ fn a_limiter_needs_no_reader_of_addresses() -> Result<(), ConfigError> {
     let limiter = limiter(two(), &lists);
     let decision = limiter.check_now(ip("10.0.0.1")).expect("in memory");
     assert!(decision.is_allowed());
+    Ok(())
+}
+
+/// As in a layer: an entry is about one policy.
+#[tokio::test]
+async fn the_other_policies_of_a_limiter_charge_an_allowed_key() -> Result<(), ConfigError> {
+    let lists = staff_and_mallory();
+    let day = || Policy::new("day", TokenBucket::per_day(5));
+    let all = || Policy::new("all", TokenBucket::per_day(9)).shared();
+    let build = |policies: Vec<Policy>| {
+        let builder = Limiter::builder().lists(lists.clone());
+        policies
+            .into_iter()
+            .fold(builder, LimiterBuilder::policy)
+            .build()
+    };
+    for policies in [vec![two(), day(), all()], vec![all(), day(), two()]] {
+        let limiter = build(policies)?;
+        let charged = async |key: &str| {
+            let asked = limiter.check(key).await.expect("in memory");
+            let names = asked.policies().map(|policy| policy.name().to_owned());
+            (asked.is_allowed(), names.collect::<BTreeSet<_>>().len())
+        };
+        assert_eq!(charged("ann").await, (true, 3));
+        assert_eq!(charged("staff").await, (true, 2));
+        assert_eq!(charged("mallory").await, (false, 0));
+        let staff = limiter.buckets("staff");
+        assert_eq!(staff.peek().await.expect("in memory").policies().len(), 2);
+        let debit = staff.debit(3).await.expect("in memory");
+        assert_eq!(debit.policies().len(), 2);
+        let permit = limiter.acquire("staff", Duration::ZERO).await;
+        assert!(permit.expect("in memory").is_allowed());
+        // The day is over for it.
+        assert_eq!(charged("staff").await, (false, 2));
+        assert_eq!(
+            limiter.metrics().policy("two").map(|two| two.allowed),
+            Some(1)
+        );
+        // A reset forgets what it has used of all policies.
+        staff.reset().await.expect("in memory");
+        assert_eq!(charged("staff").await, (true, 2));
+    }
+    // A limiter with nothing but shared buckets has no key that could be listed.
+    assert_config_error(
+        build(vec![all()]),
+        "list-policy",
+        "keys are listed for \"two\",",
+    );
     Ok(())
 }

@@ -15,8 +15,7 @@ fn version(number: u64) -> (RateLimitLayerBuilder, LimiterBuilder) {
     let stays = || Policy::new("stays", TokenBucket::per_second(limit)).shared();
     let path = format!("/{number}/");
     let comes_and_goes = Policy::new(format!("of-{number}"), SlidingWindow::per_minute(limit));
-    let comes_and_goes = comes_and_goes.shared();
-    let lists = Lists::new().deny_keys([format!("caller-{number}")]);
+    let lists = Lists::new().deny_keys(&format!("of-{number}"), [format!("caller-{number}")]);
     let layer = RateLimitLayer::builder()
         .policy(stays())
         .policy(comes_and_goes.when(move |head| head.uri().path().starts_with(&path)))

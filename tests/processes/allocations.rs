@@ -229,7 +229,8 @@ fn long_lists() -> Lists {
     let lists = Lists::new().client_address(key::peer());
     let lists = lists.allow_ips(["172.16.0.0/12"]).expect("lists");
     let lists = lists.deny_ips(v4.chain(v6)).expect("lists");
-    lists.deny_keys(1_000_000..1_010_000_u64).expect("lists")
+    let keys = 1_000_000..1_010_000_u64;
+    lists.deny_keys("api", keys).expect("lists")
 }
 
 fn lists_allocate_nothing_for_callers_that_they_do_not_deny() {

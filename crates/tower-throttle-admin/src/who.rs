@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tower_throttle::plain_text;
+
 /// The name of a visitor with access: the author of its changes.
 ///
 /// It is at most 256 bytes of plain text. The rest is cut off, and control characters are replaced:
@@ -16,7 +18,7 @@ impl Who {
     /// Names a visitor: a user of the application, for example.
     #[must_use]
     pub fn new(name: impl AsRef<str>) -> Self {
-        let mut plain = name.as_ref().replace(is_hidden, "\u{fffd}");
+        let mut plain = plain_text(name.as_ref()).into_owned();
         while plain.len() > LONGEST {
             plain.pop();
         }
@@ -27,12 +29,6 @@ impl Who {
     pub fn name(&self) -> &str {
         &self.0
     }
-}
-
-/// Returns whether a character ends a line, changes the direction of a text, or is not seen.
-pub(crate) fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! What a command prints, and its exit code.
 
 use std::{
+    borrow::Cow,
     io::{self, Write},
     process::ExitCode,
 };
 
 use serde_json::{Value, json};
+use tower_throttle::plain_text;
 use tower_throttle_config::ConfigErrors;
 
 use crate::{error::Result, time::span};
@@ -45,16 +47,30 @@ pub(crate) fn print(answered: Result<Answer>, is_json: bool) -> ExitCode {
             (message, json, 2)
         }
     };
+    let text = text.trim_end().split('\n').map(plain_text);
+    let text = text.collect::<Vec<_>>().join("\n");
     let printed = match (is_json, code) {
-        (true, _) => writeln!(io::stdout(), "{json}"),
-        (false, 2) => writeln!(io::stderr(), "{}", text.trim_end()),
-        (false, _) => writeln!(io::stdout(), "{}", text.trim_end()),
+        (true, _) => writeln!(io::stdout(), "{}", escaped(&json)),
+        (false, 2) => writeln!(io::stderr(), "{text}"),
+        (false, _) => writeln!(io::stdout(), "{text}"),
     };
     match printed {
         // The reader had enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(2),
         _ => ExitCode::from(code),
     }
+}
+
+/// Writes JSON in which characters that a terminal must not get are escaped.
+fn escaped(json: &Value) -> String {
+    let mut text = String::new();
+    for character in json.to_string().chars() {
+        match plain_text(character.encode_utf8(&mut [0; 4])) {
+            Cow::Borrowed(plain) => text += plain,
+            Cow::Owned(_) => text += &format!("\\u{:04x}", u32::from(character)),
+        }
+    }
+    text
 }
 
 /// Returns the mistakes of a file for programs.
@@ -91,7 +107,7 @@ pub(crate) fn rows(heading: &str, list: &[Value], names: &[&str]) -> String {
 fn fields<'a>(json: &Value, names: &[&'a str]) -> impl Iterator<Item = (&'a str, String)> {
     names.iter().filter_map(|name| match json.get(name)? {
         Value::Null => None,
-        Value::String(text) => Some((*name, text.clone())),
+        Value::String(text) => Some((*name, plain_text(text).into_owned())),
         Value::Array(texts) => {
             let texts: Vec<_> = texts.iter().filter_map(Value::as_str).collect();
             (!texts.is_empty()).then(|| (*name, texts.join(", ")))

@@ -7,6 +7,7 @@ use std::{
 
 use clap::Args;
 use serde_json::{Value, json};
+use tower_throttle::plain_text;
 use tower_throttle_config::{Change, Config, ConfigErrors, Effect, ReaderName};
 
 use crate::{
@@ -63,7 +64,8 @@ impl Check {
             "needs": needs.collect::<Vec<_>>(),
         });
         let names = lines(&json, &["policies", "layers", "limiters", "needs"]);
-        let text = format!("{}: ok\n{names}", file.display());
+        let file = file.display().to_string();
+        let text = format!("{}: ok\n{names}", plain_text(&file));
         Ok(Answer::fine(text, json))
     }
 }

@@ -184,9 +184,16 @@ pub(crate) fn entry_json(entry: &Entry) -> Value {
             json!({ "kind": "mode", "policy": policy, "mode": mode.name() })
         }
         Action::ListIp { list, range, .. } => json!({ "kind": list.name(), "ip": range }),
-        Action::ListKey { list, key, .. } => {
-            json!({ "kind": list.name(), "fingerprint": key.to_string() })
-        }
+        Action::ListKey {
+            list,
+            policy,
+            caller,
+            ..
+        } => json!({
+            "kind": list.name(),
+            "policy": policy,
+            "fingerprint": caller.to_string(),
+        }),
         _ => json!({ "kind": "other" }),
     };
     json["until"] = entry.until.map(moment).into();

@@ -20,7 +20,7 @@ use tower_throttle_config::{FoundCondition, FoundPolicy, ReaderName};
 use crate::{
     answer::{Answer, lines},
     error::Result,
-    readers::{parse_value, read_file},
+    readers::{key_of, parse_value, read_file},
 };
 
 #[derive(Args, Debug)]
@@ -174,9 +174,12 @@ impl Explain {
         let request = self.request();
         let headers = request.headers().values();
         let headers = headers.filter_map(|value| value.to_str().ok());
-        let readers = self.readers.iter().map(|(_, value)| &**value);
+        let mut readers = self.readers.iter().map(|(_, value)| &**value);
+        if let Some(value) = readers.find(|value| key_of(value).is_ok_and(|of| of == *key)) {
+            return Some(value.to_owned());
+        }
         let peer = self.peer.map(|peer| peer.to_string());
-        let texts = headers.chain(readers).chain(peer.as_deref());
+        let texts = headers.chain(peer.as_deref());
         let mut parts =
             texts.flat_map(|text| iter::once(text).chain(text.split([',', ';', ' ', '='])));
         let is_key = |text: &&str| {

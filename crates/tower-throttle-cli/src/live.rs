@@ -130,8 +130,8 @@ impl OneCaller {
     /// code.
     pub(crate) async fn open(&self, quota: Option<Quota>) -> Result<(Live, Fingerprint)> {
         let policy = &*self.policy;
-        let live = self.place.open(Some(policy), quota).await?;
         let caller = Caller::parse(&self.caller)?;
+        let live = self.place.open(Some(policy), quota).await?;
         let fingerprint = live.inspect.fingerprint(&caller, policy);
         let fingerprint = fingerprint
             .ok_or("no such policy")?

@@ -7,7 +7,9 @@ use std::{
 };
 
 use http::Response;
-use tower_throttle::{Clock, Key, MemoryStore, RequestHead, key, metrics::Observe, settle};
+use tower_throttle::{
+    Clock, Key, MemoryStore, RequestHead, control::Caller, key, metrics::Observe, settle,
+};
 use tower_throttle_config::{Config, ReaderName, Readers};
 
 use crate::error::Result;
@@ -25,6 +27,13 @@ pub(crate) fn parse_name(text: &str) -> Result<ReaderName, String> {
 pub(crate) fn parse_value(text: &str) -> Result<(ReaderName, String), String> {
     let (name, value) = text.split_once('=').ok_or("write KIND:NAME=VALUE")?;
     Ok((parse_name(name)?, value.to_owned()))
+}
+
+/// Returns the key that a reader returns, in the words in which other commands name its caller.
+pub(crate) fn key_of(value: &str) -> Result<Key> {
+    let caller = Caller::parse(&[value]).map_err(|error| format!("--reader: {error}"))?;
+    let key = caller.key();
+    Ok(key.ok_or("--reader: write the key itself, and no part of a request")?)
 }
 
 /// Reads a file, with stand-ins for the readers that it names: only the application has them.
@@ -52,7 +61,7 @@ fn add(readers: Readers, reader: &ReaderName, value: Option<&str>) -> Result<Rea
     Ok(match (*kind, value) {
         // Without a value, only the application knows who this is.
         ("key", _) => {
-            let key = value.map(Key::from);
+            let key = value.map(key_of).transpose()?;
             readers.key(name, move |_: &RequestHead<'_>| key.clone())
         }
         ("quota", _) => {

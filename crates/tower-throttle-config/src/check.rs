@@ -11,7 +11,7 @@ use super::{
     tables::VERSION,
     variables,
 };
-use crate::suggest::{intended, is_word, not_a_quota, proposal, quoted};
+use crate::suggest::{intended, is_word, not_a_quota, proposal, quoted, unknown_policy};
 use tower_throttle::{Quota, parse_duration};
 
 /// The most mistakes that have a proposal, because finding one takes time.
@@ -103,9 +103,23 @@ impl Check<'_> {
                         format!("expected {expected} with {fields}, found a table without them");
                     return self.report("wrong-type", message);
                 }
+                if name == "ListedKeys" {
+                    self.keys_of_policies(entries);
+                }
                 self.table(entries, form);
             }
             Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Checks a table whose fields have the names of policies.
+    fn keys_of_policies(&mut self, entries: &Map<String, Value>) {
+        for name in entries.keys() {
+            if !self.known.contains(&**name) {
+                let proposal = self.proposal(name, &self.policies);
+                let (code, message) = unknown_policy(name, &proposal);
+                self.report_name(name, code, message);
+            }
         }
     }
 
@@ -133,7 +147,7 @@ impl Check<'_> {
             "Variables" => variables::expand(text, |_| Some(String::new())).err(),
             "PolicyName" if !self.known.contains(text) => {
                 let proposal = self.proposal(text, &self.policies);
-                Some(("unknown-policy", format!("no policy {text:?}{proposal}")))
+                Some(unknown_policy(text, &proposal))
             }
             _ if words.iter().any(|word| is_word(word, text)) => None,
             _ if !words.is_empty() => {

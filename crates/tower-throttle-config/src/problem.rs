@@ -5,7 +5,7 @@ use std::{error::Error, fmt, path::Path, sync::Arc};
 use toml::de::DeTable;
 
 use super::{place::FilePlace, wording};
-use tower_throttle::ConfigError;
+use tower_throttle::{ConfigError, plain_text};
 
 /// One mistake in a configuration file.
 ///
@@ -67,7 +67,7 @@ impl ConfigProblem {
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
-            write!(f, "{file}:")?;
+            write!(f, "{}:", plain_text(file))?;
         }
         if let Some((line, column)) = self.place {
             write!(f, "{line}:{column}:")?;
@@ -76,9 +76,9 @@ impl fmt::Display for ConfigProblem {
             f.write_str(" ")?;
         }
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", plain_text(&self.path))?;
         }
-        write!(f, "{} ({})", self.message, self.code)
+        write!(f, "{} ({})", plain_text(&self.message), self.code)
     }
 }
 

@@ -44,6 +44,11 @@ pub(crate) fn proposal(word: &str, among: &[&str]) -> String {
     }
 }
 
+/// Returns the code and the message for a policy that the file does not have.
+pub(crate) fn unknown_policy(name: &str, proposal: &str) -> (&'static str, String) {
+    ("unknown-policy", format!("no policy {name:?}{proposal}"))
+}
+
 /// Lists alternatives in quotes: `"a", "b" or "c"`.
 pub(crate) fn quoted<'w>(words: impl Iterator<Item = &'w str>) -> String {
     let mut words = words.map(|word| format!("{word:?}"));

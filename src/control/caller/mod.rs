@@ -30,6 +30,8 @@ use crate::{
 /// | `header:x-api-key=k1`, `cookie:session=s1`, `bearer:TOKEN`, `method:GET` | parts of a request, from which a policy reads its key. `ip:203.0.113.9` may be added to them |
 ///
 /// A text of 22 characters that is a fingerprint is taken for one; `text:` before it makes it a text.
+/// No part may be empty: it usually comes from a variable that a script did not set. The empty key is
+/// named by its fingerprint.
 ///
 /// **The danger**: never read what a client sends as a `Caller`, as it may name any other. A key of
 /// a request is `Key::from(text)`.

@@ -40,15 +40,23 @@ fn add(request: &mut Request<()>, part: &str) -> Option<()> {
         }
         "header" => {
             let (name, value) = value.split_once('=')?;
-            (name.parse::<HeaderName>().ok()?, value.to_owned())
+            (name.parse::<HeaderName>().ok()?, given(value)?.to_owned())
         }
-        "cookie" => (header::COOKIE, value.to_owned()),
-        "bearer" => (header::AUTHORIZATION, format!("Bearer {value}")),
+        "cookie" => {
+            let (name, value) = value.split_once('=')?;
+            (header::COOKIE, format!("{name}={}", given(value)?))
+        }
+        "bearer" => (header::AUTHORIZATION, format!("Bearer {}", given(value)?)),
         _ => return None,
     };
     let value = HeaderValue::from_str(&value).ok()?;
     request.headers_mut().append(name, value);
     Some(())
+}
+
+/// Returns a value, unless it is empty: without it, another part would name the caller.
+fn given(value: &str) -> Option<&str> {
+    (!value.trim().is_empty()).then_some(value)
 }
 
 /// Lets a request come from an address.

@@ -9,6 +9,7 @@ use super::{FIRST, HOUR, Shelf, callers, fingerprint, made, mode, modes, quota, 
 use crate::{
     Key, List, ManualClock,
     control::{Action, Mode},
+    overrides::LoadedLists,
 };
 
 #[tokio::test]
@@ -25,7 +26,7 @@ async fn every_kind_of_change_is_made_and_taken_back() {
     made(control.ban("plan", "bob", HOUR)).await;
     made(control.set_mode("burst", Mode::Shadow)).await;
     made(control.allow_ip("192.0.2.1")).await;
-    made(control.deny_key(bob)).await;
+    made(control.deny_key("plan", bob)).await;
     assert_eq!(control.status().version, FIRST + 4);
 
     let entries = control.entries();
@@ -50,19 +51,20 @@ async fn every_kind_of_change_is_made_and_taken_back() {
     assert_eq!(callers(&control, "plan"), expected.into());
     assert_eq!(mode(&control, "burst"), Some(Mode::Shadow));
     let overrides = control.held().overrides();
-    let lists = &overrides.lists;
+    let lists = LoadedLists::new(None, Some(&overrides)).expect("entries");
     assert_eq!(
-        lists.addresses.find_address("192.0.2.1".parse().unwrap()),
+        lists.find_address("192.0.2.1".parse().unwrap()),
         Some(List::Allow)
     );
-    assert_eq!(lists.keys[&bob], List::Deny);
+    let list_of = |policy| lists.find_key(policy, &Key::from("bob"), |_| bob);
+    assert_eq!(["plan", "burst"].map(list_of), [Some(List::Deny), None]);
 
     assert!(made(control.clear_override("plan", "ann")).await);
     assert!(!made(control.clear_override("plan", "ann")).await);
     assert!(made(control.unban("plan", bob)).await);
     assert!(made(control.clear_mode("burst")).await);
     assert!(made(control.unlist_ip("192.0.2.1/32")).await);
-    assert!(made(control.unlist_key("bob")).await);
+    assert!(made(control.unlist_key("plan", "bob")).await);
     assert_eq!(
         (control.entries(), control.status().version),
         (Vec::new(), FIRST + 9)
@@ -88,7 +90,7 @@ async fn what_cannot_be_written_is_an_error_and_writes_nothing() {
         control.set_mode("plan", Mode::Off).author("a\u{7}").await,
         control.deny_ip("0.0.0.0/0").await,
         control.deny_ip("10.0.0.1/8").await,
-        control.allow_key(Key::everyone()).await,
+        control.allow_key("plan", Key::everyone()).await,
     ];
     let errors = errors.map(|error| error.expect_err("an error").to_string());
     for (error, expected) in errors.iter().zip([
@@ -138,6 +140,7 @@ async fn a_ban_whose_end_no_clock_can_express_can_be_read_again() {
     assert_eq!(control.status().problem, None);
     let entries = control.entries();
     assert!(entries[0].until > Some(start() + 365 * 24 * HOUR));
-    control.deny_key("bob").await.expect("the next one, too");
+    let next = control.deny_key("plan", "bob").await;
+    next.expect("the next one, too");
     assert_eq!(control.entries().len(), 2);
 }

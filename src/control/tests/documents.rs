@@ -90,7 +90,8 @@ fn the_text_of_format_1_stays() {
             created: at(NOW_MS + 4),
             ..entry(Action::ListKey {
                 list: List::Deny,
-                key: ann,
+                policy: policy(),
+                caller: ann,
             })
         },
     ];
@@ -100,7 +101,7 @@ fn the_text_of_format_1_stays() {
         Subject::Ban("gone".to_owned(), ann),
         Subject::Mode("gone".to_owned()),
         Subject::Ip("192.0.2.7/32".to_owned()),
-        Subject::Key(fingerprint("bob")),
+        Subject::Key("gone".to_owned(), fingerprint("bob")),
     ];
     for (ms, subject) in (NOW_MS + 5..).zip(removed) {
         document.changes.insert(subject, Last::Removed { ms });
@@ -119,14 +120,15 @@ fn the_text_of_format_1_stays() {
             r#""changed_ms":1767225600001,"until_ms":1767229200000},"#,
             r#"{"kind":"mode","policy":"plan","changed_ms":1767225600002,"mode":"shadow"},"#,
             r#"{"kind":"allow","ip":"192.0.2.0/24","changed_ms":1767225600003},"#,
-            r#"{"kind":"deny","key":"w2numTtQHsvhgOhwcNYq4Q","changed_ms":1767225600004},"#,
+            r#"{"kind":"deny","policy":"plan","key":"w2numTtQHsvhgOhwcNYq4Q","#,
+            r#""changed_ms":1767225600004},"#,
             r#"{"kind":"override","policy":"gone","key":"w2numTtQHsvhgOhwcNYq4Q","#,
             r#""changed_ms":1767225600005,"removed":true},"#,
             r#"{"kind":"ban","policy":"gone","key":"w2numTtQHsvhgOhwcNYq4Q","#,
             r#""changed_ms":1767225600006,"removed":true},"#,
             r#"{"kind":"mode","policy":"gone","changed_ms":1767225600007,"removed":true},"#,
             r#"{"kind":"listed","ip":"192.0.2.7/32","changed_ms":1767225600008,"removed":true},"#,
-            r#"{"kind":"listed","key":"BOB","changed_ms":1767225600009,"removed":true}]}"#,
+            r#"{"kind":"listed","policy":"gone","key":"BOB","changed_ms":1767225600009,"removed":true}]}"#,
         )
         .replace("BOB", &fingerprint("bob").to_string())
     );
@@ -228,6 +230,10 @@ fn what_is_no_document_of_this_format_is_named() {
             other_kind,
         ),
         (listed(r#""changed_ms":1"#), other_kind),
+        (
+            listed(r#""key":"AAAAAAAAAAAAAAAAAAAAAA","changed_ms":1"#),
+            other_kind,
+        ),
         (
             listed(r#""ip":"10.0.0.1/8","changed_ms":1"#),
             "has bits set",
@@ -353,7 +359,11 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         (policy, caller.clone()).prop_map(|(policy, caller)| Action::Ban { policy, caller }),
         (policy, mode).prop_map(|(policy, mode)| Action::Mode { policy, mode }),
         (list.clone(), ip).prop_map(|(list, range)| Action::ListIp { list, range }),
-        (list, caller).prop_map(|(list, key)| Action::ListKey { list, key }),
+        (list, policy, caller).prop_map(|(list, policy, caller)| Action::ListKey {
+            list,
+            policy,
+            caller,
+        }),
     ];
     let ms = prop_oneof![1_u64..4, 1_u64..4_000_000_000_000];
     let any_text = prop::option::of("\\PC{0,40}");

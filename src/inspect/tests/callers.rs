@@ -275,7 +275,7 @@ async fn lists_of_code_and_documents_are_seen() {
     let lists = Lists::new()
         .client_address(key::peer())
         .deny_ips(["2001:db8::/32"])
-        .and_then(|lists| lists.deny_keys(["k1"]))
+        .and_then(|lists| lists.deny_keys("plan", ["k1"]))
         .expect("lists");
     let builder = RateLimitLayer::builder()
         .store(Arc::clone(&world.store))
@@ -301,7 +301,18 @@ async fn lists_of_code_and_documents_are_seen() {
     ] {
         assert_eq!(listed(typed).await, expected, "{typed:?}");
     }
-    made(world.control.allow_key("k1")).await;
+    // Of a fingerprint that the layer has listed, it knows the key.
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let peer = PeerAddr("192.0.2.1:1".parse().expect("an address"));
+    let request = Request::get("/").header("x-api-key", "k1").extension(peer);
+    let request = request.body(()).expect("a request");
+    let answer = service.oneshot(request).await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+    let fingerprint = world.control.fingerprint("k1").to_string();
+    assert_eq!(listed(&[&*fingerprint]).await, (denied, denied));
+    made(world.control.allow_key("plan", "k1")).await;
     // Of the policy whose key it is, and not at a denied address.
     assert_eq!(listed(&[key_1, "ip:192.0.2.1"]).await, (allowed, None));
     assert_eq!(listed(&[key_1, "ip:2001:db8::1"]).await, (denied, denied));

@@ -34,7 +34,7 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
         )
         .await;
         made(control.ban("other", "k1", HOUR)).await;
-        made(control.deny_key("k1")).await;
+        made(control.deny_key("plan", "k1")).await;
         made(control.allow_ip("203.0.113.0/24")).await;
 
         let state = seen(layer.inspect(), &["k1"]).await;

@@ -46,9 +46,7 @@ pub fn header(name: &str) -> Extractor {
                 Err(_) => Err(missing(Lack::Headers)),
             };
         }
-        let lines = head.headers().get_all(name).iter();
-        let values = lines.map(|line| line.as_bytes().trim_ascii());
-        match only(values, missing(Lack::Headers))? {
+        match only(head.lines(name), missing(Lack::Headers))? {
             None | Some([]) => Err(missing(Lack::Header)),
             Some(value) => Ok(Key::from(value)),
         }
@@ -96,8 +94,7 @@ fn only<T: PartialEq>(
 pub fn bearer_token() -> Extractor {
     let error = |source| KeyError::missing_from(source, Some("authorization"));
     Extractor::new(KeySource::BearerToken, move |head| {
-        let lines = head.headers().get_all(AUTHORIZATION).iter();
-        let tokens = lines.map(|line| token_of(line.as_bytes()));
+        let tokens = head.lines(&AUTHORIZATION).map(token_of);
         match only(tokens, error(Lack::BearerTokens))?.flatten() {
             None => Err(error(Lack::BearerToken)),
             Some(token) if token.iter().all(u8::is_ascii_graphic) => Ok(Key::from(token)),
@@ -112,7 +109,7 @@ fn token_of(credentials: &[u8]) -> Option<&[u8]> {
 
     let (scheme, rest) = credentials.split_at_checked(SCHEME.len())?;
     let is_bearer = scheme.eq_ignore_ascii_case(SCHEME) && matches!(rest, [b' ' | b'\t', ..]);
-    let token = rest.trim_ascii();
+    let token = rest.trim_ascii_start();
     (is_bearer && !token.is_empty()).then_some(token)
 }
 
@@ -152,9 +149,9 @@ fn cookie_value(
     head: &RequestHead<'_>,
 ) -> Result<Key, KeyError> {
     let missing = |source| KeyError::missing_from(source, kept_name);
-    let lines = head.headers().get_all(COOKIE).iter();
-    let mut values = lines
-        .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
+    let mut values = head
+        .lines(&COOKIE)
+        .flat_map(|line| line.split(|byte| *byte == b';'))
         .filter_map(|pair| {
             let equals = pair.iter().position(|byte| *byte == b'=')?;
             let (found, value) = pair.split_at(equals);

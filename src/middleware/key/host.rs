@@ -41,8 +41,9 @@ impl<'a> Host<'a> {
         let without_user = |text: &'a str| text.rsplit_once('@').map_or(text, |(_, host)| host);
         let target = head.uri().authority();
         let target = target.map(|authority| without_user(authority.as_str()));
-        let fields = head.headers().get_all(HOST).into_iter();
-        let fields = fields.map(|field| field.to_str().ok());
+        let fields = head
+            .lines(&HOST)
+            .map(|field| std::str::from_utf8(field).ok());
         let hosts = target.map(Some).into_iter().chain(fields);
         let mut first = None;
         for host in hosts {

@@ -83,8 +83,8 @@ mod host;
 mod known;
 pub(crate) mod request_head;
 mod source;
+mod typed;
 
-pub(crate) use self::address::key_of_address;
 #[cfg(feature = "axum")]
 pub use self::known::matched_route;
 pub use self::{
@@ -98,8 +98,10 @@ pub use self::{
     source::KeySource,
 };
 pub(crate) use self::{
+    address::key_of_address,
     known::known_method,
     request_head::{HeadReader, RequestHead},
+    typed::{typed_address, typed_key},
 };
 use crate::ConfigError;
 pub(crate) use crate::caller_key::Key;

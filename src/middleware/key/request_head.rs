@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request::Parts};
+use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, request::Parts};
 
 use crate::middleware::erased::Erased;
 
@@ -45,6 +45,13 @@ impl<'a> RequestHead<'a> {
     /// Returns the headers.
     pub const fn headers(&self) -> &'a HeaderMap {
         self.headers
+    }
+
+    /// Returns the values of a header field, one for each line, without blanks around them. HTTP/1
+    /// servers remove these blanks; HTTP/2 ones pass them on.
+    pub(super) fn lines(&self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let lines = self.headers.get_all(name).into_iter();
+        lines.map(|line| line.as_bytes().trim_ascii())
     }
 
     /// Returns the extensions, in which the server and earlier layers put values.

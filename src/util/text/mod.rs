@@ -1,12 +1,14 @@
 //! Texts that people write into files, variables and commands: words, whole numbers and times.
 
 mod duration;
+mod plain;
 mod suggest;
 mod words;
 
 use std::ops::Range;
 
 pub(crate) use self::duration::duration;
+pub use self::plain::plain_text;
 pub(crate) use self::{duration::duration_text, suggest::choice, words::Words};
 
 /// What is wrong with a text, and where.

@@ -85,7 +85,7 @@ pub(crate) fn subject(entry: &Entry) -> (&'static str, Option<&str>, Option<Fing
         Action::Override { policy, caller, .. } => ("override", Some(policy), Some(*caller)),
         Action::Ban { policy, caller, .. } => ("ban", Some(policy), Some(*caller)),
         Action::Mode { policy, .. } => ("mode", Some(policy), None),
-        Action::ListKey { key, .. } => ("list", None, Some(*key)),
+        Action::ListKey { policy, caller, .. } => ("list", Some(policy), Some(*caller)),
         Action::ListIp { .. } => ("list", None, None),
         _ => ("other", None, None),
     }

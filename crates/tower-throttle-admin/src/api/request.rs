@@ -67,10 +67,6 @@ fn caller<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Caller>, D::Error
 }
 
 pub(crate) fn parse_caller(parts: &[impl AsRef<str>]) -> Result<Caller, String> {
-    // An empty text is mostly a value that a script did not find.
-    if parts.iter().all(|part| part.as_ref().is_empty()) {
-        return Err("it is empty; write \"text:\" if you mean the empty key".to_owned());
-    }
     Caller::parse(parts).map_err(|error| {
         let what = error.to_string();
         what.strip_prefix("caller: ").unwrap_or(&what).to_owned()

@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use maud::{Markup, html};
 use serde::Serialize;
+use tower_throttle::plain_text;
 
 use super::words::{ago, ahead};
-use crate::{time::epoch_ms, who::is_hidden};
+use crate::time::epoch_ms;
 
 /// The most characters that a name or a reason shows.
 const MOST_SHOWN: usize = 60;
@@ -86,5 +87,5 @@ pub(super) fn remarks(all: &[Option<String>]) -> Markup {
 /// Returns markup as it is sent: characters that are not seen, or that turn the direction of what is
 /// around them, are replaced.
 pub(super) fn written(markup: Markup) -> String {
-    markup.into_string().replace(is_hidden, "\u{fffd}")
+    plain_text(&markup.into_string()).into_owned()
 }

@@ -222,3 +222,28 @@ layer = {{ api = {{ partition_key_secret = "${{NOT_SET_WHERE_THIS_RUNS}}" }} }}
         file.run("reset FILE all everyone:", 0);
     }
 }
+
+/// A variable of the shell that is not set. No server is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_key_names_no_caller() {
+    let (file, _) = fleet("redis://127.0.0.1:1/");
+    for caller in [
+        r#""""#,
+        "text:",
+        r#""" k1"#,
+        "header:x-api-key= ip:203.0.113.9",
+        "bearer:",
+    ] {
+        for command in [
+            "peek FILE day CALLER",
+            "reset FILE day CALLER",
+            "ban FILE day CALLER --for 1h",
+            "unban FILE day CALLER",
+            "override FILE day CALLER --quota \"5 per hour\"",
+            "clear FILE day CALLER",
+        ] {
+            let run = file.run(&command.replace("CALLER", caller), 2);
+            assert!(run.err.starts_with("caller: "), "{run:?}");
+        }
+    }
+}

@@ -111,3 +111,23 @@ async fn a_mode_is_set_and_taken_back() {
     file.run("mode FILE plan sleepy", 2);
     file.run("mode FILE plam off", 2).says(&["it has plan"]);
 }
+
+/// A label that is pasted from elsewhere, or chosen by the caller that it names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_cannot_control_a_terminal() {
+    let server = RedisServer::start();
+    let file = file(&server);
+    let label = "Bob\u{202e}\u{2028}bob: fine";
+    let made = file.run(&format!("ban FILE plan k1 --for 1h --label \"{label}\""), 0);
+    for run in [
+        made,
+        file.run("control FILE", 0),
+        file.run("peek FILE plan k1", 1),
+    ] {
+        run.says(&["label Bob\u{fffd}\u{fffd}bob: fine,"]);
+        assert!(!run.out.contains(['\u{202e}', '\u{2028}']), "{run:?}");
+    }
+    let json = file.run("control --json FILE", 0);
+    assert!(!json.out.contains(['\u{202e}', '\u{2028}']), "{json:?}");
+    json.has(&json!({ "entries": [{ "label": label }] }));
+}

@@ -130,3 +130,37 @@ fn the_schema_is_json() {
     assert!(schema["$schema"].is_string(), "{schema}");
     assert_eq!(schema, run("schema --json").with_code(0).json());
 }
+
+/// A file of others has a name that would turn the direction of the line, and end it.
+#[test]
+fn a_path_cannot_control_a_terminal() {
+    let hostile = "li\u{1b}[31m\u{202e}mits\n\u{2028}all: ok";
+    let shown = "li\u{fffd}[31m\u{fffd}mits\u{fffd}\u{fffd}all: ok";
+    for (text, code) in [(GOOD, 0), (BAD, 1)] {
+        let file = File::new(text);
+        let folder = std::path::Path::new(file.path())
+            .parent()
+            .expect("a folder");
+        let other = folder.join(hostile);
+        std::fs::copy(file.path(), &other).expect("a file");
+        let other = other.display();
+        let run = run(&format!("check \"{other}\"")).with_code(code);
+        run.says(&[shown]);
+        let is_plain = |line: &str| tower_throttle::plain_text(line) == line;
+        assert!(run.out.lines().all(is_plain), "{run:?}");
+        // Programs read the name as it is.
+        let json = super::run::run(&format!("check --json \"{other}\"")).with_code(code);
+        assert!(
+            json.out
+                .trim_end()
+                .chars()
+                .all(|one| is_plain(&one.to_string()))
+        );
+        if code == 1 {
+            assert_eq!(json.json()[0]["problems"][0]["file"], other.to_string());
+        }
+    }
+    let absent = run(&format!("check \"{hostile}\"")).with_code(2);
+    absent.says(&[shown]);
+    assert!(!absent.err.contains(['\u{1b}', '\u{202e}', '\u{2028}']));
+}

@@ -66,6 +66,31 @@ fn readers_return_what_the_user_says() {
     explain(&file, "--reader key:tennant=1", 2).says(&["names no key reader"]);
 }
 
+/// As `peek` names it.
+#[test]
+fn a_reader_returns_the_caller_that_other_commands_name() {
+    let file = File::new(FILE);
+    let ann = Fingerprint::from(&Key::from("ann"));
+    let address: std::net::IpAddr = "203.0.113.9".parse().expect("an address");
+    for (typed, key) in [
+        ("ann", Key::from("ann")),
+        ("text:ann", Key::from("ann")),
+        ("1", Key::from("1")),
+        ("number:1", Key::from(1)),
+        ("ip:203.0.113.9", Key::from(address)),
+        (&format!("fingerprint:{ann}"), Key::from("ann")),
+        (&ann.to_string(), Key::from("ann")),
+    ] {
+        let fingerprint = Fingerprint::from(&key).to_string();
+        let expected = json!({ "key": typed, "fingerprint": fingerprint });
+        let run = explain(&file, &format!("--json --reader key:tenant={typed}"), 0);
+        run.has(&json!({ "policies": [{}, {}, expected] }));
+    }
+    for typed in ["", "text:", "number:ann", "header:x-api-key=k1"] {
+        explain(&file, &format!("--reader key:tenant={typed}"), 2).says(&["--reader: "]);
+    }
+}
+
 #[test]
 fn lists_and_missing_keys_deny() {
     let file = File::new(FILE);

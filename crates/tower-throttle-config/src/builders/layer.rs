@@ -22,7 +22,9 @@ pub(crate) type Limiters = BTreeMap<String, LimiterBuilder>;
 macro_rules! build {
     ($reading:ident, $all:ident, $at:ident, $name:ident, $table:ident, $of:ident, $builder:ident) => {{
         let ((policies, lists), table, mut builder) = ($all, $table, $builder);
-        let chosen = chosen_by(table.policies.as_deref(), policies).into_iter();
+        let chosen = chosen_by(table.policies.as_deref(), policies);
+        let names: Vec<_> = chosen.iter().map(|policy| policy.name()).collect();
+        let chosen = chosen.into_iter();
         let chosen = chosen.map(|chosen| Some(chosen.policies.as_ref()?.$of.clone()));
         let chosen: Option<Vec<Policy>> = chosen.collect();
         let is_complete = chosen.is_some();
@@ -33,7 +35,9 @@ macro_rules! build {
         }
         set!(
             builder,
-            lists = lists.filter(|_| table.lists != Some(false)).cloned(),
+            lists = lists
+                .filter(|_| table.lists != Some(false))
+                .map(|lists| lists.for_policies(names.iter().filter(|_| is_complete))),
             on_store_failure = table.on_store_failure.map(OnStoreFailure::from),
             max_waiting = table.max_waiting,
             observe = reader!($reading, $at, table, observe),

@@ -1,6 +1,9 @@
 //! The table `[lists]`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     addresses::Addresses,
@@ -8,7 +11,8 @@ use super::{
 };
 use crate::{
     place::FilePlace,
-    tables::{self, ClientAddress, ListedKey, Text},
+    suggest::{proposal, unknown_policy},
+    tables::{self, ClientAddress, ListedKey, ListedKeys, Text},
 };
 use tower_throttle::{
     Key, List, Lists,
@@ -34,6 +38,7 @@ pub(super) fn read(reading: &mut Reading<'_>, addresses: &Addresses) -> Option<L
         let more = lists.clone().from_file(path);
         let more = more.and_then(|more| more.validate().map(|()| more.clone()));
         lists = reading.keep(&at.to("file"), more).unwrap_or(lists);
+        report_unknown(reading, &at.to("file"), &lists);
     }
     if matches!(table.client_address, None | Some(ClientAddress::ClientIp)) {
         report_proxies(reading, &at, table, &lists);
@@ -130,22 +135,39 @@ fn add_keys(
         (List::Deny, "deny_keys", &table.deny_keys),
     ];
     for (list, name, keys) in both {
-        for (index, key) in keys.iter().flatten().enumerate() {
-            let key = match key {
-                ListedKey::Text(text) => Key::from(&text.0),
-                ListedKey::Number(number) => Key::from(*number),
-            };
-            let message = match listed.insert(key, list) {
-                None => continue,
-                Some(other) if other == list => "a key is listed twice; remove one",
-                Some(_) => "a key is on the allow list and on the deny list; remove one",
-            };
-            reading.report(&at.to(&name).to(&index), "listed-twice", message);
+        for (policy, keys) in keys.iter().flat_map(|ListedKeys(keys)| keys) {
+            let at = at.to(&name).to(policy);
+            for (index, key) in keys.iter().enumerate() {
+                let key = match key {
+                    ListedKey::Text(text) => Key::from(&text.0),
+                    ListedKey::Number(number) => Key::from(*number),
+                };
+                let message = match listed.insert((policy, key), list) {
+                    None => continue,
+                    Some(other) if other == list => "a key is listed twice; remove one",
+                    Some(_) => "a key is on the allow list and on the deny list; remove one",
+                };
+                reading.report(&at.to(&index), "listed-twice", message);
+            }
         }
     }
-    let keys = |of: List| listed.iter().filter(move |(_, list)| **list == of);
-    let keys = |of| keys(of).map(|(key, _)| key.clone());
-    let added = lists.clone().allow_keys(keys(List::Allow));
-    let added = added.and_then(|lists| lists.deny_keys(keys(List::Deny)));
+    let mut listed = listed.into_iter();
+    let added = listed.try_fold(lists.clone(), |lists, ((policy, key), list)| match list {
+        List::Allow => lists.allow_keys(policy, [key]),
+        _ => lists.deny_keys(policy, [key]),
+    });
     reading.keep(at, added).unwrap_or(lists)
+}
+
+/// Reports policies in the file of lists that the configuration does not have.
+fn report_unknown(reading: &mut Reading<'_>, at: &FilePlace, lists: &Lists) {
+    let policies = &reading.file().policy;
+    let known: Vec<&str> = policies.iter().map(|policy| &*policy.name.0).collect();
+    let names: HashSet<&str> = known.iter().copied().collect();
+    let listed = lists.policies().into_iter();
+    let unknown = listed.filter(|name| !names.contains(&**name));
+    for name in unknown.take(MOST_REPORTED) {
+        let (code, message) = unknown_policy(&name, &proposal(&name, &known));
+        reading.report(at, code, message);
+    }
 }

@@ -121,7 +121,7 @@ fn no_secret_is_shown() {
     let api = policy("quota = \"10 per day\"");
     let with = |secret| {
         format!(
-            "{api}[store]\nredis = \"redis://{secret}@a\"\n[lists]\ndeny_keys = [\"{secret}\"]\n\
+            "{api}[store]\nredis = \"redis://{secret}@a\"\n[lists]\ndeny_keys = {{ api = [\"{secret}\"] }}\n\
              [layer.default]\npartition_key_secret = \"{secret}\"\n"
         )
     };

@@ -22,8 +22,8 @@ pub(crate) use self::{
     layer::{Layer, Limiter},
     policy::{Cost, Mode, ModeWord, Policy, QuotaOrTiers, SettleBy, StoreFailure},
     requests::{
-        ClientAddress, ClientIp, HeaderValue, Key, KeyTable, KeyWord, ListedKey, Lists, Peer,
-        ProxyHeader, When,
+        ClientAddress, ClientIp, HeaderValue, Key, KeyTable, KeyWord, ListedKey, ListedKeys, Lists,
+        Peer, ProxyHeader, When,
     },
     store::Store,
 };

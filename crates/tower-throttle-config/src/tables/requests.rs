@@ -129,10 +129,11 @@ pub(crate) struct Lists {
     pub(crate) allow_ips: Option<Vec<Text>>,
     /// Addresses and ranges that are denied. Default: none.
     pub(crate) deny_ips: Option<Vec<Text>>,
-    /// Keys that are not limited: texts, or numbers. Default: none.
-    pub(crate) allow_keys: Option<Vec<ListedKey>>,
-    /// Keys that are denied: texts, or numbers. Default: none.
-    pub(crate) deny_keys: Option<Vec<ListedKey>>,
+    /// Keys that a policy does not limit: for the name of each policy, texts or numbers. Default:
+    /// none.
+    pub(crate) allow_keys: Option<ListedKeys>,
+    /// Keys that are denied: for the name of each policy, texts or numbers. Default: none.
+    pub(crate) deny_keys: Option<ListedKeys>,
     /// A file with more entries, one on each line. Its path is relative to the folder of this file.
     /// Default: none.
     pub(crate) file: Option<Text>,
@@ -140,6 +141,11 @@ pub(crate) struct Lists {
     /// otherwise `peer`.
     pub(crate) client_address: Option<ClientAddress>,
 }
+
+/// The keys of each policy.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(title = "a table with a list of keys for each policy")]
+pub(crate) struct ListedKeys(pub(crate) BTreeMap<String, Vec<ListedKey>>);
 
 /// A key on a list.
 #[derive(Deserialize, JsonSchema)]

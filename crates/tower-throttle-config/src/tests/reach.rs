@@ -30,6 +30,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("RateLimitLayerBuilder::control", "the limits of a file follow the document of their store"),
     ("Lists::new", "every table `[lists]` is new"),
     ("Lists::from_text", "the other fields of `[lists]` say the same"),
+    ("Lists::for_policies", "each layer of a file has the entries of its policies"),
+    ("Lists::policies", "while the application runs"),
     ("Lists::replace", "while the application runs"),
     ("Lists::find_ip", "while the application runs"),
     ("Lists::find_key", "while the application runs"),

@@ -112,7 +112,10 @@ fn large_files_take_time_in_proportion_to_their_length() {
     };
     let one_line = |count| {
         let line = many(|number| format!("{number},"), count);
-        (0, format!("{SMALL}[lists]\nallow_keys = [{line}]\n"))
+        (
+            0,
+            format!("{SMALL}[lists]\nallow_keys = {{ burst = [{line}] }}\n"),
+        )
     };
     let unknown_names = |count| {
         let (_, known) = policies(1_000);

@@ -91,7 +91,11 @@ mode           "policy":"p","mode":"loud" => `mode`: expected one of `enforce`, 
 override       "policy":"a","policy":"b" => duplicate field `policy`
 override       "policy":"plan" => missing field `caller`
 override       "caller":7 => `caller`: it has to be a text, or a list of texts
-override       "caller":[] => `caller`: it is empty
+override       "caller":[] => `caller`: no caller is named
+override       "caller":"" => `caller`: it is empty; write a key such as
+override       "caller":"text:" => `caller`: it is empty
+override       "caller":["k1",""] => `caller`: it is empty
+override       "caller":["header:x-api-key=","ip:192.0.2.1"] => `caller`: one of them is no part of a request
 override       "caller":"ip:nowhere" => `caller`:
 override       "caller":"header:x" => `caller`: one of them is no part of a request
 override       "caller":"k1" => missing field `policy`

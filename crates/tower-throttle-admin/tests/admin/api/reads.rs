@@ -81,7 +81,7 @@ async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
     let off = control.set_mode("mails", Mode::Off);
     off.because("outage").await.expect("made");
     control.deny_ip("203.0.113.0/24").await.expect("made");
-    control.allow_key("k1").await.expect("made");
+    control.allow_key("plan", "k1").await.expect("made");
     let policies = ann.get("policies").await;
     assert_eq!(
         policies[0],
@@ -117,7 +117,7 @@ async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
             "deny",
             "203.0.113.0/24"
         ],
-        ["list", null, k1, null, null, null, "allow", null],
+        ["list", "plan", k1, null, null, null, "allow", null],
     ]);
     let names = "kind policy fingerprint until_ms quota author list range";
     assert_parts(&entries, names, &expected);

@@ -48,7 +48,7 @@ fn whole(field: &str, text: &str) -> String {
         Some("store") => format!("{policy}[store]\n{fields}"),
         Some("limiter") => format!(
             "policy = [{{ {api} }}, {{ name = 'day', quota = '3 per day' }}]\n\
-             lists = {{ allow_keys = ['a'] }}\nlayer = {{ all = {{}} }}\n[limiter.jobs]\n{fields}"
+             lists = {{ allow_keys = {{ api = ['a'] }} }}\nlayer = {{ all = {{}} }}\n[limiter.jobs]\n{fields}"
         ),
         _ if fields.is_empty() => policy,
         _ => format!("{beside}\npolicy = [{{ {api}, {fields} }}]"),

@@ -6,12 +6,15 @@ use super::{Folder, assert_rejected, assert_standing, of, poll_twice, unique};
 use crate::{Limits, tests::log::logged};
 
 fn with_lists(limit: u64) -> String {
-    format!("{}[lists]\nfile = \"lists.txt\"\n", of(limit))
+    let keyed = "[[policy]]\nname = \"keyed\"\nquota = \"9 per day\"\nkey = \"header:x-api-key\"\n\
+        on_missing_key = \"skip\"\n";
+    let policies = of(limit);
+    format!("{policies}{keyed}[lists]\nfile = \"lists.txt\"\n")
 }
 
 fn deployed() -> (Folder, Limits) {
     let folder = Folder::new();
-    folder.write("lists.txt", "deny key mallory\n");
+    folder.write("lists.txt", "deny key keyed mallory\n");
     folder.write("limits.toml", &with_lists(10));
     let limits = folder.limits();
     poll_twice(&limits);
@@ -22,7 +25,7 @@ fn deployed() -> (Folder, Limits) {
 fn the_file_of_lists_is_watched_too() {
     let (folder, limits) = deployed();
     assert_standing(&limits, (1, false, 10));
-    for (lists, is_rejected) in [("deny key trudy\n", false), ("refuse trudy\n", true)] {
+    for (lists, is_rejected) in [("deny key keyed trudy\n", false), ("refuse trudy\n", true)] {
         folder.write("lists.txt", lists);
         poll_twice(&limits);
         assert_standing(&limits, (2, is_rejected, 10));
@@ -49,7 +52,7 @@ fn lists_that_change_at_each_reading_keep_no_change_of_the_file_away() {
     let warnings = |times: usize| {
         let mut log = logged(|| {
             for _ in 0..times {
-                folder.write("lists.txt", &format!("deny key {}\n", unique()));
+                folder.write("lists.txt", &format!("deny key keyed {}\n", unique()));
                 limits.shared.poll();
             }
         });

@@ -101,15 +101,15 @@ pub(super) const CASES: &[Case] = &[
             listed(lists.deny_ips(["203.0.113.0/24"]).expect("lists"))
         }),
     ("lists.allow_keys", "GET / x-api-key=a; GET / x-api-key=b; GET / x-api-key=7",
-        r#"key = "header:x-api-key" | lists = { allow_ips = ["192.0.2.0/24"]⟦, allow_keys = ["a", 7]¦⟧ }"#, |_| {
+        r#"key = "header:x-api-key" | lists = { allow_ips = ["192.0.2.0/24"]⟦, allow_keys = { api = ["a", 7] }¦⟧ }"#, |_| {
             let lists = Lists::new().allow_ips([ALLOW]).expect("lists");
-            let lists = lists.allow_keys([Key::from("a"), Key::from(7)]).expect("lists");
+            let lists = lists.allow_keys("api", [Key::from("a"), Key::from(7)]).expect("lists");
             keyed(key::header("x-api-key")).lists(lists.client_address(key::peer()))
         }),
     ("lists.deny_keys", "GET / x-api-key=a; GET / x-api-key=b",
-        r#"key = "header:x-api-key" | lists = { allow_ips = ["192.0.2.0/24"]⟦, deny_keys = ["a"]¦⟧ }"#, |_| {
+        r#"key = "header:x-api-key" | lists = { allow_ips = ["192.0.2.0/24"]⟦, deny_keys = { api = ["a"] }¦⟧ }"#, |_| {
             let lists = Lists::new().allow_ips([ALLOW]).expect("lists");
-            let lists = lists.deny_keys(["a"]).expect("lists");
+            let lists = lists.deny_keys("api", ["a"]).expect("lists");
             keyed(key::header("x-api-key")).lists(lists.client_address(key::peer()))
         }),
     ("lists.client_address", "GET / 10.0.0.1 x-forwarded-for=192.0.2.1; GET / 192.0.2.1",

@@ -65,7 +65,7 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
     fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("limits.toml");
     let text = format!(
-        "{ONE_POLICY}lists = {{ allow_ips = [\"192.0.2.0/24\"], deny_keys = [\"k1\"], file = \"more.txt\" }}\n"
+        "{ONE_POLICY}lists = {{ allow_ips = [\"192.0.2.0/24\"], deny_keys = {{ api = [\"k1\"] }}, file = \"more.txt\" }}\n"
     );
     fs::write(&path, text).expect("a file");
     let read = |more: &str| {
@@ -73,14 +73,14 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
         Builders::read(&Config::from_path(&path).expect("the form"))
     };
 
-    let built =
-        read("# of the office\ndeny 198.51.100.0/24\nallow number 7\n").expect("no mistake");
+    let built = read("# of the office\ndeny 198.51.100.0/24\nallow key api number:7\n")
+        .expect("no mistake");
     let layer = built.layers["default"].clone().build().expect("a layer");
     let shown = format!("{layer:?}");
     let expected = "Lists { networks: 2, keys: 2, .. }";
     assert!(shown.contains(expected), "{shown}");
 
-    let errors = read("deny 198.51.100.0/24\nallow key k1\n").expect_err("a mistake");
+    let errors = read("deny 198.51.100.0/24\nallow key api k1\n").expect_err("a mistake");
     let more = folder.join("more.txt");
     let shown = errors.to_string();
     let start = format!("{}:3:", path.display());
@@ -88,5 +88,11 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
     let place = format!("{}:2: ", more.display());
     let is_so = shown.contains(&place) && shown.ends_with("(listed-twice)");
     assert!(is_so, "{shown}");
+
+    let shown = read("deny key apy k1\n")
+        .expect_err("a mistake")
+        .to_string();
+    let end = r#"lists.file: no policy "apy"; did you mean "api"? (unknown-policy)"#;
+    assert!(shown.ends_with(end), "{shown}");
     fs::remove_dir_all(&folder).expect("it is there");
 }

@@ -4,15 +4,16 @@
 //! that ends makes a new one, too. A request reads one version from start to end, and compares no
 //! times except the ends of bans.
 
+mod listed;
+
 use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::Guard;
 
+pub(crate) use self::listed::LoadedLists;
 use crate::{
-    Clock, Fingerprint, Lists, PolicyDecision, Quota, clock,
-    lists::{ListsByHand, LoadedLists},
-    policy_name::Name,
-    util::interned::Interned,
+    Clock, Fingerprint, List, Lists, PolicyDecision, Quota, clock, lists::Entries,
+    policy_name::Name, util::interned::Interned,
 };
 
 /// The overrides of a control document, which have precedence over code and files. By default:
@@ -20,7 +21,10 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Overrides {
     policies: HashMap<Box<str>, PolicyOverrides>,
-    pub(crate) lists: ListsByHand,
+    /// Listed addresses.
+    pub(crate) addresses: Entries,
+    /// Whether a caller of any policy is on a list.
+    lists_callers: bool,
 }
 
 /// The version of a document that one request uses from start to end. Empty without a document.
@@ -33,6 +37,8 @@ pub(crate) struct PolicyOverrides {
     pub(crate) mode: Option<Mode>,
     /// The callers that it names, by their fingerprints.
     pub(crate) callers: HashMap<Fingerprint, Override>,
+    /// Whether one of these callers is on a list.
+    lists_callers: bool,
 }
 
 /// Whether a policy denies, whatever code and files set for its enforcement.
@@ -90,6 +96,7 @@ impl Ban {
 pub(crate) struct Override {
     pub(crate) quota: Option<Interned<Quota>>,
     pub(crate) ban: Option<Ban>,
+    list: Option<List>,
 }
 
 impl Overrides {
@@ -100,6 +107,23 @@ impl Overrides {
 
     pub(crate) fn policy_mut(&mut self, name: &str) -> &mut PolicyOverrides {
         self.policies.entry(name.into()).or_default()
+    }
+
+    /// Returns the overrides of a caller of a policy.
+    pub(crate) fn caller_mut(&mut self, policy: &str, caller: Fingerprint) -> &mut Override {
+        self.policy_mut(policy).callers.entry(caller).or_default()
+    }
+
+    /// Puts a caller of a policy on a list.
+    pub(crate) fn list(&mut self, list: List, policy: &str, caller: Fingerprint) {
+        self.lists_callers = true;
+        let given = self.policy_mut(policy);
+        given.lists_callers = true;
+        given.callers.entry(caller).or_default().list = Some(list);
+    }
+
+    fn has_lists(&self) -> bool {
+        self.lists_callers || self.addresses.has_networks()
     }
 }
 
@@ -112,7 +136,6 @@ impl SeenOverrides {
     /// Returns the lists of a layer or limiter together with those of the document. `None` if
     /// neither has any.
     pub(crate) fn lists(&self, own: Option<&Lists>) -> Option<LoadedLists<'_>> {
-        let by_hand = self.0.as_ref().map(|version| &version.lists);
-        LoadedLists::new(own, by_hand.filter(|by_hand| !by_hand.is_empty()))
+        LoadedLists::new(own, self.0.as_ref().map(|version| &***version))
     }
 }

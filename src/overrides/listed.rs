@@ -1,34 +1,22 @@
-//! Lists of a control document, together with those of a layer or limiter.
+//! Lists of a layer or limiter, together with those of a control document.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use arc_swap::Guard;
 
-use super::{Entries, List, Lists};
-use crate::{Fingerprint, Key, key::AddressReader};
-
-/// The lists of a control document.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ListsByHand {
-    pub(crate) addresses: Entries,
-    pub(crate) keys: HashMap<Fingerprint, List>,
-}
+use super::{Overrides, PolicyOverrides};
+use crate::{Fingerprint, Key, List, Lists, key::AddressReader, lists::Entries};
 
 /// The lists of a layer or limiter at one moment, together with those of a control document.
 pub(crate) struct LoadedLists<'a> {
     own: Option<Guard<Arc<Entries>>>,
-    by_hand: Option<&'a ListsByHand>,
-}
-
-impl ListsByHand {
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.addresses.has_networks() && self.keys.is_empty()
-    }
+    by_hand: Option<&'a Overrides>,
 }
 
 impl<'a> LoadedLists<'a> {
     /// Returns `None` without any lists.
-    pub(crate) fn new(own: Option<&Lists>, by_hand: Option<&'a ListsByHand>) -> Option<Self> {
+    pub(crate) fn new(own: Option<&Lists>, by_hand: Option<&'a Overrides>) -> Option<Self> {
+        let by_hand = by_hand.filter(|by_hand| by_hand.has_lists());
         let is_any = own.is_some() || by_hand.is_some();
         is_any.then(|| Self {
             own: own.map(Lists::load),
@@ -59,21 +47,35 @@ impl<'a> LoadedLists<'a> {
         stronger(all.filter_map(|entries| entries.find_address(address)))
     }
 
+    /// Returns whether keys of any policy are listed.
     pub(crate) fn has_keys(&self) -> bool {
         let has_own = self.own.as_ref().is_some_and(|own| own.has_keys());
-        has_own || self.by_hand.is_some_and(|by_hand| !by_hand.keys.is_empty())
+        has_own || self.by_hand.is_some_and(|by_hand| by_hand.lists_callers)
     }
 
-    /// Returns the list of a key. `fingerprint`: the store's name for the key.
+    /// Returns whether keys of this policy are listed.
+    pub(crate) fn has_keys_of(&self, policy: &str) -> bool {
+        let mut own = self.own.iter();
+        own.any(|own| own.has_keys_of(policy)) || self.by_hand_of(policy).is_some()
+    }
+
+    /// Returns the entries of the document for callers of a policy, if one of them is on a list.
+    fn by_hand_of(&self, policy: &str) -> Option<&PolicyOverrides> {
+        let by_hand = self.by_hand?.policy(policy);
+        by_hand.filter(|given| given.lists_callers)
+    }
+
+    /// Returns the list of a key of a policy. `fingerprint`: the store's name for the key.
     pub(crate) fn find_key(
         &self,
+        policy: &str,
         key: &Key,
         fingerprint: impl FnOnce(&Key) -> Fingerprint,
     ) -> Option<List> {
-        let own = self.own.as_ref().and_then(|own| own.find_key(key));
-        let by_hand = self.by_hand.filter(|by_hand| !by_hand.keys.is_empty());
-        let by_hand = by_hand.and_then(|by_hand| by_hand.keys.get(&fingerprint(key)));
-        stronger(own.into_iter().chain(by_hand.copied()))
+        let own = self.own.as_ref().and_then(|own| own.find_key(policy, key));
+        let by_hand = self.by_hand_of(policy);
+        let by_hand = by_hand.and_then(|given| given.callers.get(&fingerprint(key))?.list);
+        stronger(own.into_iter().chain(by_hand))
     }
 }
 
