@@ -258,16 +258,17 @@ impl Arithmetic for WindowParams {
         }
         let ended = (now_ms - ends_ms) / self.window_ms + 1;
         let refilled = self.refill.unwrap_or(0).saturating_mul(ended);
-        let more = level.saturating_add(uncounted).saturating_sub(refilled);
+        let all = level.saturating_add(uncounted);
         if ended < self.windows(level) {
             return BucketState {
                 level: level - refilled,
                 mark: ends_ms + ended * self.window_ms,
-                more,
+                more: all - refilled,
                 ..BucketState::default()
             };
         }
-        let more = if refilled == 0 { 0 } else { more };
+        // What does not count here may count by the numbers of others.
+        let more = all.saturating_sub(refilled.max(level));
         let full_at_ms = self.last_end_ms(ends_ms, self.windows(level));
         if now_ms >= full_at_ms.saturating_add(self.remembered_ms()) {
             return anew(self.initial_used, more, self.initial_used > 0);
@@ -296,7 +297,7 @@ impl Arithmetic for WindowParams {
                     true => Some(stored.no_debt()),
                     false => stored.counted,
                 };
-                let counted = counted.map_or(0, |units| units + 1);
+                let counted = counted.map_or(0, |units| units.saturating_add(1));
                 State::from_slice(&[stored.used, stored.end.ends_ms, counted, at.now_ms()])
             }
             _ if is_plain => State::from_buf_and_len([used, standing.mark, 0], 2),

@@ -165,7 +165,7 @@ impl Stored {
             full_at_ns,
             self.interval_ns,
             written_us - ahead_us,
-            counted.map_or(0, |units| units + 1),
+            counted.map_or(0, |units| units.saturating_add(1)),
         ])
     }
 }

@@ -218,13 +218,18 @@ impl Interval {
             return (known, noted.is_some());
         }
         let ended = (now_ms - ends_ms) / period_ms + 1;
-        let all = (used + uncounted - ended * refill).max(0);
         let periods = up(used, refill).max(1);
         if ended < periods {
             let used = used - ended * refill;
             let next_ms = ends_ms + ended * period_ms;
-            return (with(used, next_ms, all - used, no_debt), false);
+            return (with(used, next_ms, uncounted, no_debt), false);
         }
+        // All that counts is back, and of what counts for others as much as is refilled.
+        let refilled = match spec {
+            Spec::Interval { limit: 0, .. } => used,
+            _ => ended * refill,
+        };
+        let all = (uncounted - (refilled - used)).max(0);
         let full_at_ms = ends_ms + (periods - 1) * period_ms;
         if full_at_ms + remembered_ms(spec) <= now_ms {
             let uncounted = (all - missing).max(0);

@@ -88,12 +88,14 @@ else
       refilled = ended * d
       if d > 0 then
         windows = math.ceil(level / d)
-        more = max(level + uncounted - refilled, 0)
       end
     end
     if ended > 0 and ended < windows then
       level, mark = level - refilled, ends_ms + ended * a
+      more = level + uncounted
     else
+      -- What does not count here may count by the numbers of others.
+      more = max(level + uncounted - max(refilled, level), 0)
       level = 0
       if e > 0 and not (ends_ms and now_ms < ends_ms + max(windows - 1, 0) * a + f) then
         level, unsaved = e, true
