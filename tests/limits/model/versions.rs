@@ -187,7 +187,7 @@ impl Chain<'_> {
     }
 }
 
-/// Two versions of one form. Each pair has another order of its numbers.
+/// Returns two versions of one form, each with numbers of its own.
 fn any_versions(number: u64, random: &mut Random) -> (Form, [Quota; 2]) {
     let form = FORMS[number as usize % FORMS.len()];
     (form, [any_quota(form, random), any_quota(form, random)])
