@@ -1,10 +1,10 @@
 //! [`Buckets`]: debits, credits, strikes, bans and resets of one caller.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::{Charges, Engine};
 use crate::{
-    Algorithm, Decision, Key, List, Quota, Refund, StoreError,
+    Algorithm, Decision, Key, List, Quota, Refund, Source, StoreError,
     charge::{Charge, Demand, Operation},
     quota::penalty::whole_ms,
     store::checked::Checked,
@@ -125,6 +125,35 @@ impl Buckets {
         answer.wait().await.map(Refund::new)
     }
 
+    /// Refunds what `decision` has taken from this caller's buckets, for a request that is not made
+    /// after all. A place in a queue stays taken if the caller has waited for it, and so do units that
+    /// this process granted while the store failed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm the refund. It may have run.
+    pub async fn undo(&self, decision: &Decision) -> Result<Refund, StoreError> {
+        let mut taken = Charges::default();
+        if decision.is_allowed() && decision.source() == Source::Store {
+            for charge in &self.charges.enforced {
+                let is_held = charge.demand.quota.is_concurrency();
+                let name = charge.policy();
+                let mut policies = decision.policies().filter(|policy| policy.name() == name);
+                let Some(policy) = policies.next().filter(|policy| policy.delay().is_zero()) else {
+                    continue;
+                };
+                let mut demand = charge.demand.of_units(policy.cost());
+                policy.refund(&mut demand);
+                if !is_held && demand.level > 0 {
+                    let refunded = charge.with_demand(Cow::Owned(demand));
+                    taken.enforced.push(refunded.into_owned());
+                }
+            }
+        }
+        let answer = self.engine.ask(Operation::Refund, &taken, 0);
+        answer.wait().await.map(Refund::new)
+    }
+
     /// Charges or refunds units, whatever the cost of a check.
     fn debit_or_refund(&self, operation: Operation, units: u64) -> Checked {
         let is_debit = operation == Operation::Debit;
@@ -170,7 +199,7 @@ impl Buckets {
     /// number of bans.
     ///
     /// ```
-    /// use std::time::Duration;
+    /// use std::{borrow::Cow, time::Duration};
     /// use http::Request;
     /// use tower_throttle::{Penalty, Policy, RateLimitLayer, RequestHead, key};
     ///
@@ -209,6 +238,17 @@ impl Buckets {
         let time_ms = whole_ms(time).saturating_add(1);
         let paused = self.penalize(Operation::Ban, Algorithm::Pause, time_ms);
         paused.await.map(drop)
+    }
+
+    /// Returns whether this process knows that the caller is paused. Asks no server: a pause that
+    /// another process began may be unknown here, and one that another process ended may be known still.
+    #[must_use]
+    pub fn knows_pause(&self) -> bool {
+        let pauses = self
+            .charges
+            .with_demands(Quota::is_pause, |charge| Demand::clone(&charge.demand));
+        let is_limited = self.list.is_none() && !pauses.enforced.is_empty();
+        is_limited && self.engine.store.knows_ban(&pauses.enforced)
     }
 
     /// Ends a [pause](Self::pause) early.

@@ -88,6 +88,15 @@ impl StoreHandle {
         self.memory.as_ref()
     }
 
+    /// Returns whether a ban of one of these charges is known without asking a server.
+    pub(crate) fn knows_ban(&self, charges: &[Charge<'_>]) -> bool {
+        let Some(memory) = &self.memory else {
+            return false;
+        };
+        let answer = memory.check(&Check::new(Operation::Peek, charges));
+        matches!(answer, Answer::Now(Ok(decision)) if !decision.is_allowed())
+    }
+
     pub(crate) fn check(&self, check: &Check<'_>) -> Checked {
         let answer = match self.shared.store.check(check) {
             Answer::Now(answer) => answer,
