@@ -276,9 +276,15 @@ impl Buckets {
         }
         let demand = |charge: &Charge<'_>| Demand::new(charge.demand.quota.clone(), cost);
         let charges = self.charges.with_demands(is_meant, demand);
-        let answer = self.engine.ask(operation, &charges, 0);
-        drop(charges);
-        let decision = answer.wait().await?;
+        let store = &self.engine.store;
+        if operation == Operation::Ban {
+            store.state_bans(&charges.enforced);
+        }
+        let answer = self.engine.ask(operation, &charges, 0).wait().await;
+        if operation == Operation::Debit {
+            store.keep_strikes(&charges.enforced, &answer);
+        }
+        let decision = answer?;
         self.engine.recorder.bans_started(&decision);
         Ok(decision)
     }
