@@ -3,7 +3,10 @@
 use tokio::time::Instant;
 use tower::service_fn;
 
-use crate::prelude::*;
+use crate::{
+    prelude::*,
+    support::refusals::{self, Refusal},
+};
 
 fn limiter(server: &RedisServer) -> Limiter {
     // Redis must make each decision.
@@ -60,43 +63,16 @@ async fn an_error_of_redis_is_quoted() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let url = user_with(&server, &["+@all"]);
     let unused = Port::claim();
-    let run = |line: &str| server.command(&line.split('|').collect::<Vec<_>>());
-    for (word, refuse, permit) in [
-        ("OOM", "CONFIG|SET|maxmemory|1", "CONFIG|SET|maxmemory|0"),
-        (
-            "NOPERM",
-            "ACL|SETUSER|app|-psetex|-incrby",
-            "ACL|SETUSER|app|+psetex|+incrby",
-        ),
-        ("NOPERM", "ACL|SETUSER|app|-get", "ACL|SETUSER|app|+get"),
-        (
-            "READONLY",
-            &format!("REPLICAOF|127.0.0.1|{unused}"),
-            "REPLICAOF|NO|ONE",
-        ),
-        (
-            "NOREPLICAS",
-            "CONFIG|SET|min-replicas-to-write|1",
-            "CONFIG|SET|min-replicas-to-write|0",
-        ),
-        ("MISCONF", "CONFIG|SET|save|3600 1", "CONFIG|SET|save|"),
-    ] {
+    let get = Refusal::new("NOPERM", "ACL|SETUSER|app|-get", "ACL|SETUSER|app|+get");
+    for refusal in refusals::all(&unused).into_iter().chain([get]) {
+        let word = refusal.word;
         // A store of its own each time, so that no breaker is open.
         let store = store_at(&url);
         let limiter = denying(store, TokenBucket::per_hour(3));
         assert_eq!(count_admitted(&limiter, word, 1).await, 1, "{word}");
-        run(refuse);
-        if word == "MISCONF" {
-            std::fs::remove_dir_all(server.folder()).expect("its folder");
-            server.command(&["BGSAVE"]);
-            eventually("a save that failed", || {
-                let info = server.command(&["INFO", "persistence"]);
-                info.contains("rdb_last_bgsave_status:err")
-            });
-        }
-        let is_refused = word != "NOREPLICAS" || RedisServer::holds_scripts_to_min_replicas();
+        let is_refused = refusal.begin(&server);
         let checked = limiter.check(word).await;
-        run(permit);
+        refusal.end(&server);
         server.command(&["FLUSHALL"]);
         if !is_refused {
             assert!(checked.expect(word).is_allowed());
