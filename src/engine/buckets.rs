@@ -187,7 +187,8 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store could not decide, and one with
+    /// Returns an error if the store could not decide. This process then keeps the strikes, and sends
+    /// them again, unless the error [may have run](StoreError::may_have_run). It is
     /// [`StoreError::is_unsupported`] if no policy is a penalty, whether it applies or not.
     pub async fn strike(&self, strikes: u64) -> Result<Decision, StoreError> {
         self.penalize(Operation::Debit, Algorithm::Penalty, strikes)
@@ -219,7 +220,8 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store does not confirm the ban, which may hold then. It is
+    /// Returns an error if the store does not confirm the ban. It holds in this process then, which
+    /// sends it until the store has confirmed it, or it has ended. The error is
     /// [`StoreError::is_unsupported`] if no policy is a penalty, whether it applies or not.
     pub async fn ban(&self, time: Duration) -> Result<(), StoreError> {
         let banned = self.penalize(Operation::Ban, Algorithm::Penalty, whole_ms(time));
@@ -231,7 +233,8 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store does not confirm the pause, which may hold then. It is
+    /// Returns an error if the store does not confirm the pause. It holds in this process then, which
+    /// sends it until the store has confirmed it, or it has ended. The error is
     /// [`StoreError::is_unsupported`] if no policy is a pause, whether it applies or not.
     pub async fn pause(&self, time: Duration) -> Result<(), StoreError> {
         // It begins at a whole millisecond, and must not end early.
