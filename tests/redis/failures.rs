@@ -410,3 +410,34 @@ fn crafted(random: &mut Random) -> Vec<u8> {
         }
     }
 }
+
+/// A server that is far away. The text of the script and its name arrive together, so the first check
+/// takes one round trip.
+#[tokio::test]
+async fn the_first_check_takes_one_round_trip() {
+    let seen = Arc::<Mutex<Vec<&str>>>::default();
+    let its = Arc::clone(&seen);
+    let port = fake::answer(move |_, words| {
+        let mut seen = its.lock().expect("no panic");
+        if fake::is_load(words) {
+            seen.push("text");
+            // The reply is still on its way when the name arrives.
+            return Vec::new();
+        }
+        if !fake::is_script(words) {
+            return b"+OK\r\n".to_vec();
+        }
+        seen.push("name");
+        let nonce = fake::nonce(words);
+        let loaded = fake::reply(&[0.0, 1.0]);
+        let decided = fake::reply(&[nonce, 1_795_242_000_000_000.0, 1.0, 0.0]);
+        match seen.first() {
+            Some(&"text") => [loaded, decided].concat(),
+            _ => b"-NOSCRIPT no such script\r\n".to_vec(),
+        }
+    });
+    let store = store_at(&url_of(port));
+    let limiter = denying(store, TokenBucket::per_hour(3));
+    assert!(check(&limiter, "ann").await.is_allowed());
+    assert_eq!(*seen.lock().expect("no panic"), ["text", "name"]);
+}
