@@ -68,7 +68,6 @@ impl Fallback {
     }
 
     /// Returns what this process knows of bans, pauses and strikes.
-    #[cfg(feature = "redis")]
     pub(super) fn bans(&self) -> &Arc<Bans> {
         &self.0.context.bans
     }
@@ -136,7 +135,7 @@ impl Fallback {
             answer => return answer,
         };
         let is_lost = error.may_have_run() || error.is_foreign_reply();
-        let bans = &self.0.context.bans;
+        let bans = self.bans();
         if let Some(denied) = bans.denial_known(check) {
             return Ok(denied.made_locally(is_lost));
         }
@@ -203,7 +202,7 @@ impl Fallback {
             if let Some(charge) =
                 charge.filter(|charge| charge.demand.strikes.is_some() && !was_banned)
             {
-                self.0.context.bans.keep_strikes(charge, strikes);
+                self.bans().keep_strikes(charge, strikes);
             }
         }
     }

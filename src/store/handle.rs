@@ -37,7 +37,7 @@ impl StoreHandle {
         // Any other store that may fail has a fallback.
         let is_remote = memory.is_none() && fallback.is_some();
         let fallback = fallback.unwrap_or_default();
-        fallback.0.context.bans.attach(&store);
+        fallback.bans().attach(&store);
         Self {
             memory,
             shared: SharedStore {

@@ -10,7 +10,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     fmt, mem, slice,
     sync::{
-        Arc, Mutex, MutexGuard, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -139,7 +139,8 @@ impl Bans {
         clock::read(&*self.clock) / 1_000
     }
 
-    fn unlock(&self, state: MutexGuard<'_, State>) {
+    /// Records how much is known, after each change of the state.
+    fn record_counts(&self, state: &State) {
         self.known.store(state.known.len(), Ordering::Release);
         self.unconfirmed
             .store(state.unconfirmed.len(), Ordering::Release);
@@ -168,7 +169,8 @@ impl Bans {
             let entry = state.unconfirmed.entry(id);
             entry.or_insert_with(|| Unconfirmed::new(charge));
         }
-        self.unlock(state);
+        self.record_counts(&state);
+        drop(state);
         self.start_sending();
     }
 
@@ -190,7 +192,8 @@ impl Bans {
         let kept = &mut unconfirmed.strikes;
         kept.store = kept.store.saturating_add(strikes.store);
         kept.local = kept.local.saturating_add(strikes.local);
-        self.unlock(state);
+        self.record_counts(&state);
+        drop(state);
         self.start_sending();
     }
 
@@ -281,7 +284,7 @@ impl Bans {
             let until_ms = now_ms + ends_ms.saturating_sub(decided_us / 1_000);
             state.learn(id, is_banned.then_some(until_ms), decided_us, now_ms);
         }
-        self.unlock(state);
+        self.record_counts(&state);
     }
 
     /// Forgets the bans and strikes of these buckets, which are reset.
@@ -292,7 +295,7 @@ impl Bans {
             state.known.remove(&id);
             state.unconfirmed.remove(&id);
         }
-        self.unlock(state);
+        self.record_counts(&state);
     }
 
     /// Starts the task that sends what the store has not confirmed, unless there is one.
@@ -337,7 +340,7 @@ impl Bans {
             is_banned || !unconfirmed.strikes.are_none() && unconfirmed.until_ms > now_ms
         });
         let ids = unconfirmed.keys().copied().collect();
-        self.unlock(state);
+        self.record_counts(&state);
         ids
     }
 
