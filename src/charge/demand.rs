@@ -35,6 +35,8 @@ pub(crate) struct Demand {
     /// strike. The number is that of the strikes that come first, for denials that this process
     /// repeated on its own.
     pub(crate) strikes: Option<u64>,
+    /// The strikes of its caller that the store has not counted, and counts before the check.
+    pub(crate) kept_strikes: u64,
 }
 
 impl Demand {
@@ -48,6 +50,7 @@ impl Demand {
             taken_at: 0,
             hold: None,
             strikes: None,
+            kept_strikes: 0,
         }
     }
 
@@ -218,6 +221,11 @@ impl Demand {
         penalty.map_or(0, |penalty| u64::from(!penalty.is_banned(before)))
     }
 
+    /// Returns the strikes that come before the check is decided.
+    pub(crate) fn strikes_before(&self) -> u64 {
+        self.strikes.unwrap_or(0).saturating_add(self.kept_strikes)
+    }
+
     /// Returns whether a [`TakeUpTo`](Operation::TakeUpTo) takes nothing: under a penalty.
     pub(crate) fn grants_nothing(&self) -> bool {
         self.quota.penalty().is_some()
@@ -249,7 +257,7 @@ impl Demand {
                 _ => 0,
             },
             strikes: match operation {
-                Operation::Take => self.strikes.unwrap_or(0),
+                Operation::Take => self.strikes_before(),
                 _ => 0,
             },
             ban_ms: match operation {

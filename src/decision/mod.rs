@@ -152,7 +152,6 @@ impl Decision {
     }
 
     /// Marks the decision as a cached denial.
-    #[cfg(feature = "redis")]
     pub(crate) const fn cached(mut self) -> Self {
         self.source = Source::Cache;
         self

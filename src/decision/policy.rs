@@ -327,7 +327,6 @@ impl PolicyDecision {
     }
 
     /// Returns the quota, and the state of the bucket.
-    #[cfg(feature = "redis")]
     pub(crate) fn standing(&self) -> (Interned<Quota>, BucketState) {
         (self.quota.clone(), self.standing)
     }

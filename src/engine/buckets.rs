@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Charges, Engine, Listed};
 use crate::{
-    Algorithm, Decision, Key, List, Quota, Refund, StoreError,
+    Algorithm, Decision, Key, List, Quota, Refund, Source, StoreError,
     charge::{Charge, Demand, Operation},
     policy_name::Name,
     quota::penalty::whole_ms,
@@ -142,6 +142,35 @@ impl Buckets {
         answer.wait().await.map(Refund::new)
     }
 
+    /// Refunds what `decision` has taken from this caller's buckets, for a request that is not made
+    /// after all. A place in a queue stays taken if the caller has waited for it, and so do units that
+    /// this process granted while the store failed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm the refund. It may have run.
+    pub async fn undo(&self, decision: &Decision) -> Result<Refund, StoreError> {
+        let mut taken = Charges::default();
+        if decision.is_allowed() && decision.source() == Source::Store {
+            for charge in &self.charges.enforced {
+                let is_held = charge.demand.quota.is_concurrency();
+                let name = charge.policy();
+                let mut policies = decision.policies().filter(|policy| policy.name() == name);
+                let Some(policy) = policies.next().filter(|policy| policy.delay().is_zero()) else {
+                    continue;
+                };
+                let mut demand = charge.demand.of_units(policy.cost());
+                policy.refund(&mut demand);
+                if !is_held && demand.level > 0 {
+                    let refunded = charge.with_demand(Cow::Owned(demand));
+                    taken.enforced.push(refunded.into_owned());
+                }
+            }
+        }
+        let answer = self.engine.ask(Operation::Refund, &taken, 0);
+        answer.wait().await.map(Refund::new)
+    }
+
     /// Charges or refunds units, whatever the cost of a check.
     fn debit_or_refund(&self, operation: Operation, units: u64) -> Checked {
         let is_debit = operation == Operation::Debit;
@@ -176,7 +205,8 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store could not decide, and one with
+    /// Returns an error if the store could not decide. This process then keeps the strikes, and sends
+    /// them again, unless the error [may have run](StoreError::may_have_run). It is
     /// [`StoreError::is_unsupported`] if no policy is a penalty, whether it applies or not.
     pub async fn strike(&self, strikes: u64) -> Result<Decision, StoreError> {
         self.penalize(Operation::Debit, Algorithm::Penalty, strikes)
@@ -188,7 +218,7 @@ impl Buckets {
     /// number of bans.
     ///
     /// ```
-    /// use std::time::Duration;
+    /// use std::{borrow::Cow, time::Duration};
     /// use http::Request;
     /// use tower_throttle::{Penalty, Policy, RateLimitLayer, RequestHead, key};
     ///
@@ -208,7 +238,8 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store does not confirm the ban, which may hold then. It is
+    /// Returns an error if the store does not confirm the ban. It holds in this process then, which
+    /// sends it until the store has confirmed it, or it has ended. The error is
     /// [`StoreError::is_unsupported`] if no policy is a penalty, whether it applies or not.
     pub async fn ban(&self, time: Duration) -> Result<(), StoreError> {
         let banned = self.penalize(Operation::Ban, Algorithm::Penalty, whole_ms(time));
@@ -220,13 +251,25 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store does not confirm the pause, which may hold then. It is
+    /// Returns an error if the store does not confirm the pause. It holds in this process then, which
+    /// sends it until the store has confirmed it, or it has ended. The error is
     /// [`StoreError::is_unsupported`] if no policy is a pause, whether it applies or not.
     pub async fn pause(&self, time: Duration) -> Result<(), StoreError> {
         // It begins at a whole millisecond, and must not end early.
         let time_ms = whole_ms(time).saturating_add(1);
         let paused = self.penalize(Operation::Ban, Algorithm::Pause, time_ms);
         paused.await.map(drop)
+    }
+
+    /// Returns whether this process knows that the caller is paused. Asks no server: a pause that
+    /// another process began may be unknown here, and one that another process ended may be known still.
+    #[must_use]
+    pub fn knows_pause(&self) -> bool {
+        let pauses = self
+            .charges
+            .with_demands(Quota::is_pause, |charge| Demand::clone(&charge.demand));
+        let is_limited = self.list.is_none() && !pauses.enforced.is_empty();
+        is_limited && self.engine.store.knows_ban(&pauses.enforced)
     }
 
     /// Ends a [pause](Self::pause) early.
@@ -254,9 +297,15 @@ impl Buckets {
         }
         let demand = |charge: &Charge<'_>| Demand::new(charge.demand.quota.clone(), cost);
         let charges = self.charges.with_demands(is_meant, demand);
-        let answer = self.engine.ask(operation, &charges, 0);
-        drop(charges);
-        let decision = answer.wait().await?;
+        let store = &self.engine.store;
+        if operation == Operation::Ban {
+            store.state_bans(&charges.enforced);
+        }
+        let answer = self.engine.ask(operation, &charges, 0).wait().await;
+        if operation == Operation::Debit {
+            store.keep_strikes(&charges.enforced, &answer);
+        }
+        let decision = answer?;
         self.engine.recorder.bans_started(&decision);
         Ok(decision)
     }

@@ -9,7 +9,7 @@ mod reserved;
 #[allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod tests;
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -19,7 +19,11 @@ use crate::{
     Decision, Source, StoreError,
     charge::{Charge, Operation},
     metrics::Recorder,
-    store::{Answer, context::unsettled::Held, handle::StoreHandle},
+    store::{
+        Answer,
+        context::{SharedStore, unsettled::Held},
+        handle::StoreHandle,
+    },
 };
 
 /// The units that one request holds. Clones share them. When the last clone is dropped, unsettled
@@ -50,23 +54,26 @@ impl Holds {
         recorder: &Arc<Recorder>,
     ) -> Option<Self> {
         let mut all = SmallVec::new();
-        let held = |store: &StoreHandle, charge: &Charge<'_>, recorder: Option<&Arc<Recorder>>| {
+        let held = |shared: &SharedStore, charge: &Charge<'_>, recorder: Option<&Arc<Recorder>>| {
             let (debt, is_debited) = terms(charge);
             let recorder = recorder.filter(|_| is_debited).cloned();
             let is_settled = charge.demand.hold.is_some() || is_debited;
-            is_settled
-                .then(|| Held::new(&store.shared, charge.clone().into_owned(), debt, recorder))
+            is_settled.then(|| Held::new(shared, charge.clone().into_owned(), debt, recorder))
         };
         // A request that is denied may have been admitted by a shadow policy.
         for (charge, outcome) in shadows.iter().zip(decision.shadows()) {
-            if let Some(held) = held(store, charge, None) {
+            if let Some(held) = held(&store.shared, charge, None) {
                 all.push(Arc::clone(&held));
                 outcome.when_known(move |decided| held.known(decided));
             }
         }
-        let mut add = |store: &StoreHandle, charges: &[Charge<'_>]| {
-            for (charge, decided) in charges.iter().zip(decision.policies()) {
-                if let Some(held) = held(store, charge, Some(recorder)) {
+        let mut add = |shared: &SharedStore, charges: &[Charge<'_>], asked: &[&Charge<'_>]| {
+            let asked = asked.iter().map(Some).chain(iter::repeat(None));
+            for ((charge, decided), asked) in charges.iter().zip(decision.policies()).zip(asked) {
+                if let Some(mut held) = held(shared, charge, Some(recorder)) {
+                    if let (Some(asked), Some(held)) = (asked, Arc::get_mut(&mut held)) {
+                        held.keep_strikes_for(&store.shared, asked);
+                    }
                     held.known(Some(decided));
                     all.push(held);
                 }
@@ -74,11 +81,13 @@ impl Holds {
         };
         match decision.source() {
             _ if !decision.is_allowed() => {}
-            Source::Store => add(store, charges),
+            Source::Store => add(&store.shared, charges, &[]),
             Source::Local => {
                 let local = charges.iter();
-                let local = local.filter_map(|charge| charge.local(Operation::Take));
-                add(&store.local(), &local.collect::<Vec<_>>());
+                let local =
+                    local.filter_map(|charge| Some((charge.local(Operation::Take)?, charge)));
+                let (local, asked): (Vec<_>, Vec<_>) = local.unzip();
+                add(&store.local().shared, &local, &asked);
             }
             Source::List | Source::Cache | Source::Lease | Source::StoreFailure => {}
         }

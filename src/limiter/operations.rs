@@ -120,7 +120,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store could not decide, and one with
+    /// Returns an error if the store could not decide. This process then keeps the strikes, and sends
+    /// them again, unless the error [may have run](StoreError::may_have_run). It is
     /// [`StoreError::is_unsupported`] if no policy is a penalty.
     pub async fn strike(&self, key: impl Into<Key>, strikes: u64) -> Result<Decision, StoreError> {
         self.buckets(key).strike(strikes).await
@@ -157,7 +158,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store does not confirm the ban, which may hold then. It is
+    /// Returns an error if the store does not confirm the ban. It holds in this process then, which
+    /// sends it until the store has confirmed it, or it has ended. The error is
     /// [`StoreError::is_unsupported`] if no policy is a penalty.
     pub async fn ban(&self, key: impl Into<Key>, time: Duration) -> Result<(), StoreError> {
         self.buckets(key).ban(time).await
@@ -194,7 +196,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Returns an error if the store does not confirm the pause, which may hold then. It is
+    /// Returns an error if the store does not confirm the pause. It holds in this process then, which
+    /// sends it until the store has confirmed it, or it has ended. The error is
     /// [`StoreError::is_unsupported`] if no policy is a pause.
     pub async fn pause(&self, key: impl Into<Key>, time: Duration) -> Result<(), StoreError> {
         self.buckets(key).pause(time).await

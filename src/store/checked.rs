@@ -79,7 +79,7 @@ impl Future for Undecided {
             if let Some((fallback, operation, charges)) = self.instead.take() {
                 if let Ok(decision) = &answer {
                     fallback.0.context.health.answered(decision);
-                    fallback.keep_bans(decision, &charges);
+                    fallback.bans().learn(&charges, decision);
                 } else {
                     answer = fallback.decide_instead(answer, &Check::new(operation, &charges));
                 }

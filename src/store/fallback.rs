@@ -1,7 +1,6 @@
 //! Decides in this process while a store fails.
 
 use std::{
-    borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, OnceLock, Weak},
 };
@@ -11,13 +10,16 @@ use tokio::runtime::Handle;
 
 use super::{
     Answer, Charge, Check, Operation, Store,
-    context::{SharedStore, StoreContext, permits::Take},
+    context::{
+        SharedStore, StoreContext,
+        bans::{Bans, Strikes},
+        permits::Take,
+    },
     memory::buckets::Buckets,
 };
 use crate::{
-    Clock, Decision, OnStoreFailure, Quota, Source, StoreError, charge::Demand, clock::SystemClock,
-    metrics::store::StoreMetrics, policy::Compiled, policy_name::Name, quota::penalty::whole_ms,
-    telemetry, util::lock::lock,
+    Clock, Decision, OnStoreFailure, Quota, StoreError, clock::SystemClock,
+    metrics::store::StoreMetrics, policy::Compiled, policy_name::Name, telemetry, util::lock::lock,
 };
 
 /// Decides while a store fails. It holds buckets in this process, what was logged about the
@@ -57,10 +59,17 @@ impl Fallback {
     /// own.
     #[must_use]
     pub fn with_clock(clock: Arc<impl Clock>) -> Self {
+        let clock: Arc<dyn Clock> = clock;
         Self(Arc::new(Inner {
+            context: Arc::new(StoreContext::new(Some(Arc::clone(&clock)))),
             clock: Some(clock),
             ..Inner::default()
         }))
+    }
+
+    /// Returns what this process knows of bans, pauses and strikes.
+    pub(super) fn bans(&self) -> &Arc<Bans> {
+        &self.0.context.bans
     }
 
     /// Returns the buckets of this process. Their answers do not count for the store's health.
@@ -125,12 +134,14 @@ impl Fallback {
             Err(error) if !error.is_unsupported() => error,
             answer => return answer,
         };
-        let choices = || check.charges().iter().map(|charge| charge.on_store_failure);
-        if check.operation() == Operation::Ban {
-            self.pause_locally(check.charges());
-            return Err(error);
+        let is_lost = error.may_have_run() || error.is_foreign_reply();
+        let bans = self.bans();
+        if let Some(denied) = bans.denial_known(check) {
+            return Ok(denied.made_locally(is_lost));
         }
+        let choices = || check.charges().iter().map(|charge| charge.on_store_failure);
         if check.operation().is_of_taken()
+            || check.operation() == Operation::Ban
             || error.is_corrupt_state()
             || choices().any(|choice| choice == OnStoreFailure::Deny)
             || error.is_overloaded() && choices().any(|choice| choice == OnStoreFailure::Allow)
@@ -146,20 +157,25 @@ impl Fallback {
         let Some(mut charges) = charges.collect::<Option<SmallVec<[Charge<'_>; 2]>>>() else {
             return Err(error);
         };
-        let is_lost = error.may_have_run() || error.is_foreign_reply();
         if charges.is_empty() {
             let units = check.charges().first().map_or(0, Charge::cost);
             return Ok(Decision::unchecked(units, is_lost));
         }
         let mut takes = SmallVec::<[Take; 1]>::new();
         if operation == Operation::Take {
+            for charge in &mut charges {
+                match bans.take_strikes(charge, |strikes| &mut strikes.local) {
+                    0 => {}
+                    strikes => charge.demand.to_mut().kept_strikes = strikes,
+                }
+            }
             let permits = charges.iter_mut();
             let permits = permits.filter(|charge| charge.demand.quota.is_concurrency());
             takes.extend(permits.map(|charge| self.local().take_permit(charge)));
         }
-        let check = Check::new(operation, &charges);
         // The memory store always answers at once.
-        let Answer::Now(Ok(decision)) = self.local().store.check(&check) else {
+        let answer = self.local().store.check(&Check::new(operation, &charges));
+        let Answer::Now(Ok(decision)) = answer else {
             return Err(error);
         };
         let runtime = Handle::try_current().ok();
@@ -170,44 +186,24 @@ impl Fallback {
                 false => take.denied(),
             }
         }
+        if operation == Operation::Take && !decision.is_allowed() {
+            self.keep_denial(&decision, check.charges());
+        }
         Ok(decision.made_locally(is_lost))
     }
 
-    /// Pauses keys in the buckets of this process, which decide while the store fails: a partner
-    /// has asked this process for it.
-    fn pause_locally(&self, charges: &[Charge<'_>]) {
-        let pauses = charges
-            .iter()
-            .filter(|charge| charge.demand.quota.is_pause());
-        let local = pauses.filter_map(|charge| charge.local(Operation::Ban));
-        for charge in local {
-            let check = [charge];
-            // The memory store answers at once.
-            drop(
-                self.local()
-                    .store
-                    .check(&Check::new(Operation::Ban, &check)),
-            );
-        }
-    }
-
-    /// Keeps the bans that the store reported, so that they last while it fails.
-    pub(super) fn keep_bans(&self, decision: &Decision, charges: &[Charge<'_>]) {
-        if decision.is_allowed() || decision.source() != Source::Store {
-            return;
-        }
-        let bans = decision.denied_by();
-        for banned in bans.filter(|policy| policy.is_of_penalty()) {
+    /// Keeps the strikes that a denial in this process is, so that the store counts them, too.
+    fn keep_denial(&self, denied: &Decision, charges: &[Charge<'_>]) {
+        let strikes = Strikes { store: 1, local: 0 };
+        for policy in denied.policies() {
+            let was_banned = policy.is_banned() && !policy.has_started_ban();
             let mut charges = charges.iter();
-            let charge = charges.find(|charge| charge.policy == *banned.interned_name());
-            let local = charge.and_then(|charge| charge.local(Operation::Ban));
-            let (Some(local), Some(time)) = (local, banned.retry_after()) else {
-                continue;
-            };
-            let demand = Demand::new(local.demand.quota.clone(), whole_ms(time));
-            let ban = [local.with_demand(Cow::Owned(demand))];
-            // The memory store answers at once.
-            drop(self.local().store.check(&Check::new(Operation::Ban, &ban)));
+            let charge = charges.find(|charge| charge.policy == *policy.interned_name());
+            if let Some(charge) =
+                charge.filter(|charge| charge.demand.strikes.is_some() && !was_banned)
+            {
+                self.bans().keep_strikes(charge, strikes);
+            }
         }
     }
 }

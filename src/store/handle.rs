@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::{
     Answer, Charge, Check, MemoryStore, Store,
     checked::{Checked, Undecided},
-    context::SharedStore,
+    context::{SharedStore, bans::Strikes},
     fallback::Fallback,
     shadow::Shadows,
 };
 use crate::{
-    ConfigError, Decision, Fingerprint, Key, List, PolicyDecision, Quota,
+    ConfigError, Decision, Fingerprint, Key, List, PolicyDecision, Quota, Source, StoreError,
     charge::Operation,
     control::Control,
     metrics::{Recorder, store::StoreMetrics},
@@ -37,6 +37,7 @@ impl StoreHandle {
         // Any other store that may fail has a fallback.
         let is_remote = memory.is_none() && fallback.is_some();
         let fallback = fallback.unwrap_or_default();
+        fallback.bans().attach(&store);
         Self {
             memory,
             shared: SharedStore {
@@ -88,7 +89,25 @@ impl StoreHandle {
         self.memory.as_ref()
     }
 
+    /// Returns whether a ban of one of these charges is known without asking a server.
+    pub(crate) fn knows_ban(&self, charges: &[Charge<'_>]) -> bool {
+        let check = Check::new(Operation::Peek, charges);
+        let Some(memory) = &self.memory else {
+            return self.shared.context.bans.denial_known(&check).is_some();
+        };
+        let answer = memory.check(&check);
+        matches!(answer, Answer::Now(Ok(decision)) if !decision.is_allowed())
+    }
+
     pub(crate) fn check(&self, check: &Check<'_>) -> Checked {
+        let bans = &self.shared.context.bans;
+        if let Some(denied) = bans.denial_unconfirmed(check) {
+            let denied = match self.shared.context.health.is_up() {
+                true => denied.cached(),
+                false => denied.made_locally(false),
+            };
+            return Checked::Now(Ok(denied));
+        }
         let answer = match self.shared.store.check(check) {
             Answer::Now(answer) => answer,
             Answer::Later(answer) => {
@@ -97,6 +116,9 @@ impl StoreHandle {
         };
         if let Ok(decision) = &answer {
             self.shared.context.health.answered(decision);
+            if self.memory.is_none() {
+                bans.learn(check.charges(), decision);
+            }
             return Checked::Now(answer);
         }
         Checked::Now(self.fallback.decide_instead(answer, check))
@@ -147,8 +169,43 @@ impl StoreHandle {
         charges.iter().map(|_| outcomes.next().flatten()).collect()
     }
 
+    /// Keeps what this process states about bans and strikes until the store has confirmed it. Call it
+    /// before bans are asked for: they hold in this process from then on.
+    pub(crate) fn state_bans(&self, charges: &[Charge<'_>]) {
+        if self.memory.is_none() {
+            self.shared.context.bans.ban(charges);
+        }
+    }
+
+    /// Keeps strikes that the store did not count.
+    pub(crate) fn keep_strikes(
+        &self,
+        charges: &[Charge<'_>],
+        answer: &Result<Decision, StoreError>,
+    ) {
+        for charge in charges {
+            let strikes = match answer {
+                Err(error) => Strikes::of_failed(charge.cost(), error),
+                Ok(decision) if decision.is_lost() => continue,
+                Ok(decision) => match decision.source() {
+                    Source::Local => Strikes {
+                        store: charge.cost(),
+                        local: 0,
+                    },
+                    Source::StoreFailure => Strikes {
+                        store: charge.cost(),
+                        local: charge.cost(),
+                    },
+                    _ => continue,
+                },
+            };
+            self.shared.context.bans.keep_strikes(charge, strikes);
+        }
+    }
+
     /// Resets buckets, in the store and in this process.
     pub(crate) fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.shared.context.bans.forget(charges);
         if let Some(local) = self.fallback.used_local() {
             // The memory store answers at once.
             drop(local.reset(charges));

@@ -36,6 +36,7 @@ mod lost_connection;
 mod lost_state;
 mod network;
 mod refusals;
+mod refused_writes;
 mod roles;
 mod rolling_deploy;
 mod script_flush;

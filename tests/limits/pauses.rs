@@ -213,7 +213,6 @@ async fn pauses_and_penalties_do_not_touch_each_other() {
     assert_eq!(quota.algorithm(), Algorithm::Pause);
 }
 
-/// A ban by hand is an error then, and has no effect.
 #[tokio::test(start_paused = true)]
 async fn while_the_store_fails_a_pause_holds_in_its_process() {
     let limiter = limiter_of(Down, [pauses()]);

@@ -106,7 +106,7 @@ async fn failures_are_counted_by_kind_and_the_store_comes_back_up() {
     };
     redis.set_connected(false);
     let found = fail(3).await;
-    assert_eq!(found.failures, failures(|kinds| kinds.unavailable = 3));
+    assert_eq!(found.failures, failures(|kinds| kinds.not_connected = 3));
     assert_eq!((found.is_up, found.breakers_open), (false, Some(0)));
 
     // Five are late, and the breaker is open for two.
@@ -114,7 +114,7 @@ async fn failures_are_counted_by_kind_and_the_store_comes_back_up() {
     redis.set_delay(ms(30));
     let found = fail(7).await;
     let expected = failures(|kinds| {
-        (kinds.unavailable, kinds.timeout, kinds.not_sent) = (3, 5, 2);
+        (kinds.not_connected, kinds.timeout, kinds.not_sent) = (3, 5, 2);
     });
     assert_eq!(found.failures, expected);
     assert_eq!((found.is_up, found.breakers_open), (false, Some(1)));
@@ -229,8 +229,8 @@ async fn a_store_whose_numbers_panic_leaves_what_its_limiters_count() {
         assert_eq!((found.failures.total(), found.is_up), (1, false));
     }
     panics.store(false, Ordering::Relaxed);
-    // The call without a reply is counted, too.
-    assert_eq!(calls(&limiters[1]), 3);
+    // The check without a connection was not sent.
+    assert_eq!(calls(&limiters[1]), 2);
     assert_eq!(of(&limiters[1]).in_flight, Some(0));
 }
 

@@ -91,7 +91,9 @@ async fn the_documented_rights_are_enough_for_everything() {
         store.shutdown().await;
         server.assert_all_keys_expire();
         let shown = server.command(&["ACL", "LOG"]);
-        for right in RIGHTS.split(' ') {
+        // Each connection tries to load the scripts, which may be loaded already.
+        let has_right = |right: &&str| !is_loaded || *right != "+eval";
+        for right in RIGHTS.split(' ').filter(has_right) {
             let command = format!("object\n{}\n", &right[1..]);
             assert!(!shown.contains(&command), "{shown}");
         }

@@ -3,7 +3,10 @@
 use tokio::time::Instant;
 use tower::service_fn;
 
-use crate::prelude::*;
+use crate::{
+    prelude::*,
+    support::refusals::{self, Refusal},
+};
 
 fn limiter(server: &RedisServer) -> Limiter {
     // Redis must make each decision.
@@ -59,43 +62,16 @@ async fn an_error_of_redis_is_quoted() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let url = user_with(&server, &["+@all"]);
     let unused = Port::claim();
-    let run = |line: &str| server.command(&line.split('|').collect::<Vec<_>>());
-    for (word, refuse, permit) in [
-        ("OOM", "CONFIG|SET|maxmemory|1", "CONFIG|SET|maxmemory|0"),
-        (
-            "NOPERM",
-            "ACL|SETUSER|app|-psetex",
-            "ACL|SETUSER|app|+psetex",
-        ),
-        ("NOPERM", "ACL|SETUSER|app|-get", "ACL|SETUSER|app|+get"),
-        (
-            "READONLY",
-            &format!("REPLICAOF|127.0.0.1|{unused}"),
-            "REPLICAOF|NO|ONE",
-        ),
-        (
-            "NOREPLICAS",
-            "CONFIG|SET|min-replicas-to-write|1",
-            "CONFIG|SET|min-replicas-to-write|0",
-        ),
-        ("MISCONF", "CONFIG|SET|save|3600 1", "CONFIG|SET|save|"),
-    ] {
+    let get = Refusal::new("NOPERM", "ACL|SETUSER|app|-get", "ACL|SETUSER|app|+get");
+    for refusal in refusals::all(&unused).into_iter().chain([get]) {
+        let word = refusal.word;
         // A store of its own each time, so that no breaker is open.
         let store = store_at(&url);
         let limiter = denying(store, TokenBucket::per_hour(3));
         assert_eq!(count_admitted(&limiter, word, 1).await, 1, "{word}");
-        run(refuse);
-        if word == "MISCONF" {
-            std::fs::remove_dir_all(server.folder()).expect("its folder");
-            server.command(&["BGSAVE"]);
-            eventually("a save that failed", || {
-                let info = server.command(&["INFO", "persistence"]);
-                info.contains("rdb_last_bgsave_status:err")
-            });
-        }
-        let is_refused = word != "NOREPLICAS" || RedisServer::holds_scripts_to_min_replicas();
+        let is_refused = refusal.begin(&server);
         let checked = limiter.check(word).await;
-        run(permit);
+        refusal.end(&server);
         server.command(&["FLUSHALL"]);
         if !is_refused {
             assert!(checked.expect(word).is_allowed());
@@ -439,4 +415,35 @@ fn crafted(random: &mut Random) -> Vec<u8> {
             bytes
         }
     }
+}
+
+/// A server that is far away. The text of the script and its name arrive together, so the first check
+/// takes one round trip.
+#[tokio::test]
+async fn the_first_check_takes_one_round_trip() {
+    let seen = Arc::<Mutex<Vec<&str>>>::default();
+    let its = Arc::clone(&seen);
+    let port = fake::answer(move |_, words| {
+        let mut seen = its.lock().expect("no panic");
+        if fake::is_load(words) {
+            seen.push("text");
+            // The reply is still on its way when the name arrives.
+            return Vec::new();
+        }
+        if !fake::is_script(words) {
+            return b"+OK\r\n".to_vec();
+        }
+        seen.push("name");
+        let nonce = fake::nonce(words);
+        let loaded = fake::reply(&[0.0, 1.0]);
+        let decided = fake::reply(&[nonce, 1_795_242_000_000_000.0, 1.0, 0.0]);
+        match seen.first() {
+            Some(&"text") => [loaded, decided].concat(),
+            _ => b"-NOSCRIPT no such script\r\n".to_vec(),
+        }
+    });
+    let store = store_at(&url_of(port));
+    let limiter = denying(store, TokenBucket::per_hour(3));
+    assert!(check(&limiter, "ann").await.is_allowed());
+    assert_eq!(*seen.lock().expect("no panic"), ["text", "name"]);
 }

@@ -135,6 +135,9 @@ async fn unexpected_data_is_an_error_until_it_expires() {
     let keys = limiter.storage_keys("ann");
     let [digits, signs] = ["9".repeat(45), "-1".repeat(15)];
     for junk in ["", "7", "x", "1795318406000", &digits, &signs] {
+        // A process of its own each time, as it keeps the ban that Redis did not confirm.
+        let (store, _) = connect(&server, Duration::ZERO);
+        let limiter = self::limiter(&store, striking());
         server.command(&["SET", &keys[1], junk]);
         let error = limiter.check("ann").await.expect_err("unexpected data");
         assert!(error.is_corrupt_state(), "{junk}: {error}");

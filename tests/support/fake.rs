@@ -74,10 +74,15 @@ fn read_length(reader: &mut impl BufRead) -> Result<usize> {
     digits.parse().map_err(no_number)
 }
 
-/// Returns whether a command runs a script.
+/// Returns whether a command runs a script that decides checks.
 pub fn is_script(words: &[Vec<u8>]) -> bool {
     let name = words.first().map(|name| name.to_ascii_uppercase());
-    name.is_some_and(|name| name == b"EVALSHA" || name == b"EVAL")
+    name.is_some_and(|name| name == b"EVALSHA" || name == b"EVAL") && !is_load(words)
+}
+
+/// Returns whether a command is a script without checks, which loads its text.
+pub fn is_load(words: &[Vec<u8>]) -> bool {
+    words.get(2).is_some_and(|keys| keys == b"0")
 }
 
 /// Returns the number that the reply to a script must start with.

@@ -16,6 +16,7 @@ pub mod port;
 pub mod prelude;
 pub mod random;
 pub mod rate;
+pub mod refusals;
 pub mod sentinel;
 pub mod signals;
 pub mod stores;

@@ -6,20 +6,23 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Request, Response};
+use tokio::time::{Instant, sleep};
 use tower::Service;
-use tower_throttle::RequestHead;
+use tower_throttle::{Key, Limiter, RequestHead};
 
 use crate::{OutboundBody, OutboundError, error::is_paused, settings::Settings};
 
 /// A client whose calls wait for room: see [`OutboundLayer`](crate::OutboundLayer).
 ///
-/// It is always ready. A call waits in its future, for room and then for the client, so that a call
-/// that waits for room takes no connection. If the client was not ready at once, the call asks whether
-/// the partner asked for a pause meanwhile. A future that is dropped while it waits for room takes
-/// nothing. Later, its units stay taken, as the call may be under way.
+/// It is always ready. A call waits in its future, for room and then for a clone of the client, so that
+/// a call that waits for room holds nothing of the client: no connection, no permit, no place in a
+/// buffer. If the client is not ready at once, the call looks for a pause each second and when the
+/// client is ready. In a pause, it refunds its units and waits for room again. A future that is dropped
+/// while it waits for room takes nothing. Later, its units stay taken, as the call may be under way.
 #[derive(Clone)]
 pub struct Outbound<S> {
     client: S,
@@ -53,13 +56,14 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let (mut client, settings) = (self.client.clone(), Arc::clone(&self.settings));
+        let (client, settings) = (self.client.clone(), Arc::clone(&self.settings));
         let head = RequestHead::from(&request);
         let key = (settings.key)(&head);
         let units = settings.cost.as_ref().map(|cost| cost(&head));
         Box::pin(async move {
-            let (limiter, wait) = (&settings.limiter, settings.max_wait);
-            let permit = loop {
+            let (limiter, begin) = (&settings.limiter, Instant::now());
+            let (mut client, permit) = loop {
+                let wait = settings.max_wait.saturating_sub(begin.elapsed());
                 let permit = match units {
                     Some(units) => limiter.acquire_n(key.clone(), units, wait).await,
                     None => limiter.acquire(key.clone(), wait).await,
@@ -68,21 +72,13 @@ where
                 if !permit.is_allowed() {
                     return Err(OutboundError::no_room(permit.decision()));
                 }
-                let mut has_waited = false;
-                let ready = poll_fn(|cx| {
-                    let ready = client.poll_ready(cx);
-                    has_waited |= ready.is_pending();
-                    ready
-                });
-                ready.await.map_err(OutboundError::client)?;
-                if !has_waited {
-                    break permit;
+                let ready = ready(client.clone(), limiter, &key).await;
+                if let Some(ready) = ready.map_err(OutboundError::client)? {
+                    break (ready, permit);
                 }
-                // The partner may have asked for a pause meanwhile. It is boxed, as few calls need it.
-                let found = Box::pin(limiter.peek(key.clone())).await;
-                if !found.is_ok_and(|found| is_paused(&found)) {
-                    break permit;
-                }
+                // If the refund fails, the units stay taken. It is boxed, as few calls need it.
+                let buckets = limiter.buckets(key.clone());
+                let _ = Box::pin(buckets.undo(permit.decision())).await;
             };
             let response = client.call(request).await;
             let response = response.map_err(OutboundError::client)?;
@@ -93,6 +89,43 @@ where
             }
             Ok(response.map(|body| OutboundBody::new(body, permit)))
         })
+    }
+}
+
+/// How long a call that waits for the client may overlook a pause that another process began.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Returns a client that is ready. `None` if calls pause: then nothing is held of the client.
+async fn ready<S, Q>(mut client: S, limiter: &Limiter, key: &Key) -> Result<Option<S>, S::Error>
+where
+    S: Service<Q> + Send,
+    S::Error: Send,
+{
+    let mut is_ready_at_once = true;
+    let mut paused = None;
+    let ready = poll_fn(|cx| {
+        if let Poll::Ready(ready) = client.poll_ready(cx) {
+            return Poll::Ready(ready.map(|()| true));
+        }
+        is_ready_at_once = false;
+        // It is boxed, as few calls need it.
+        let paused = paused.get_or_insert_with(|| Box::pin(pause_began(limiter, key)));
+        paused.as_mut().poll(cx).map(|()| Ok(false))
+    });
+    let is_ready = ready.await?;
+    // What is held of a ready client would be missing to other calls while this one asks a server.
+    let may_send = is_ready && (is_ready_at_once || !limiter.buckets(key.clone()).knows_pause());
+    Ok(may_send.then_some(client))
+}
+
+/// Waits until a look finds a pause.
+async fn pause_began(limiter: &Limiter, key: &Key) {
+    loop {
+        sleep(LOOK_INTERVAL).await;
+        let found = limiter.peek(key.clone()).await;
+        if found.is_ok_and(|found| is_paused(&found)) {
+            return;
+        }
     }
 }
 

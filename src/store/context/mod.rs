@@ -1,5 +1,6 @@
 //! The state that the users of a store share in this process.
 
+pub(crate) mod bans;
 pub(crate) mod permits;
 pub(crate) mod unsettled;
 
@@ -13,9 +14,9 @@ use std::{
 
 use tokio::runtime::Handle;
 
-use self::{permits::Holders, unsettled::Unsettled};
+use self::{bans::Bans, permits::Holders, unsettled::Unsettled};
 use super::{Answer, Check, Store, health::Health, tasks::Tasks};
-use crate::Decision;
+use crate::{Clock, Decision};
 
 pub(crate) struct StoreContext {
     /// A number that no other store of the process has or had. An address is not enough: a later
@@ -27,6 +28,8 @@ pub(crate) struct StoreContext {
     pub(super) holders: Holders,
     /// The units that requests of this process hold.
     pub(super) unsettled: Unsettled,
+    /// The bans, pauses and strikes that it knows.
+    pub(super) bans: Arc<Bans>,
 }
 
 /// A store, and what its users share about it.
@@ -55,16 +58,25 @@ impl SharedStore {
     }
 }
 
-impl Default for StoreContext {
-    fn default() -> Self {
+impl StoreContext {
+    /// Creates the context of a store with a clock. `None`: that of the system.
+    pub(super) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let tasks = Tasks::default();
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             health: Health::default(),
-            tasks: Tasks::default(),
+            bans: Bans::new(clock, tasks.clone()),
+            tasks,
             holders: Holders::default(),
             unsettled: Unsettled::default(),
         }
+    }
+}
+
+impl Default for StoreContext {
+    fn default() -> Self {
+        Self::new(None)
     }
 }
 

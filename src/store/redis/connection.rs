@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -31,6 +31,7 @@ use super::{
     },
     reply::Integers,
     request::ScriptCall,
+    script::Script,
 };
 use crate::{StoreError, control::HEAD_BYTES, error::StoreErrorKind};
 
@@ -61,6 +62,8 @@ pub(super) struct Connection {
     quiet_ticks: AtomicU32,
     /// Whether a call had no reply in time, and none has come since, nor a tick.
     is_stalled: AtomicBool,
+    /// The scripts that were loaded over this connection: a bit for each set of algorithms.
+    loaded: AtomicU64,
     replacement: Notify,
     /// Replies in place of Redis.
     #[cfg(feature = "testing")]
@@ -74,6 +77,7 @@ impl Connection {
             has_replied: AtomicBool::new(false),
             quiet_ticks: AtomicU32::new(1),
             is_stalled: AtomicBool::new(false),
+            loaded: AtomicU64::new(0),
             replacement: Notify::new(),
             #[cfg(feature = "testing")]
             double: None,
@@ -152,7 +156,10 @@ impl Connection {
         let script = call.script(sha1_hash);
         let run = |name, script| self.run(name, script_words(script, call), mode, deadline);
         let asked_at = Instant::now();
-        let mut reply = run("EVALSHA", &script.name).await;
+        let mut reply = match self.begin_loading(script) {
+            true => Box::pin(self.load_and_run(script, call, mode, deadline)).await,
+            false => run("EVALSHA", &script.name).await,
+        };
         if is_unknown_script(&reply) {
             // Nothing ran. One call at a time sends the text, which loads the script for all.
             // A caller that holds the lock and is never polled again must not block the others.
@@ -169,6 +176,36 @@ impl Connection {
             }
         }
         reply.map_err(store_error)
+    }
+
+    /// Returns whether this connection is asked for the script for the first time.
+    fn begin_loading(&self, script: &Script) -> bool {
+        let bit = 1 << script.algorithms;
+        // After the first time, a value that many threads read and none writes.
+        self.loaded.load(Ordering::Relaxed) & bit == 0
+            && self.loaded.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Runs a script by its name, right behind a call without checks that loads its text. A server
+    /// that is far away then knows it after one round trip in place of two.
+    async fn load_and_run(
+        &self,
+        script: &Script,
+        call: &ScriptCall<'_>,
+        mode: SendMode,
+        deadline: Instant,
+    ) -> Result<Integers, FredError> {
+        let no_checks = Value::Bytes(Bytes::from_static(&[0; 16]));
+        let words = vec![
+            Value::Bytes(script.text.clone()),
+            Value::Integer(0),
+            no_checks,
+        ];
+        let load = self.run("EVAL", words, SendMode::Alone, deadline);
+        let run = self.run("EVALSHA", script_words(&script.name, call), mode, deadline);
+        // Without the right to send texts, the script may be known all the same.
+        let (_, reply) = tokio::join!(load, run);
+        reply
     }
 
     async fn run(

@@ -138,7 +138,8 @@ use crate::{
 ///
 /// `+eval` grants nothing else, because a script has only the rights of its user. It is needed
 /// because Redis forgets scripts when it restarts or fails over. Without it, an operator must load
-/// the scripts beforehand, and again after each start: [`scripts`](Self::scripts).
+/// the scripts beforehand, and again after each start: [`scripts`](Self::scripts). Each connection then
+/// tries once for each script, which `ACL LOG` lists.
 ///
 /// # A cluster
 ///

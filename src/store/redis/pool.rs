@@ -18,6 +18,7 @@ use super::connection::ServerDouble;
 use super::{
     connect::Settings,
     connection::Connection,
+    script,
     shared::Shared,
     supervisor::{ConnectState, Supervisor, not_yet},
 };
@@ -54,7 +55,8 @@ impl Pool {
         let server = settings.name();
         let supervisor = Arc::new(Supervisor {
             settings,
-            queue: shared.max_in_flight,
+            // Each script may be on its way to be loaded.
+            queue: shared.max_in_flight.saturating_add(script::COUNT),
             report,
             first_grace,
             reported: Default::default(),

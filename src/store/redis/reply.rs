@@ -1,5 +1,7 @@
 //! The reply to a script call, and what it means for each check.
 
+use std::iter;
+
 use smallvec::SmallVec;
 
 use super::request::{Repeated, ScriptCall, ScriptRequest, algorithm, max_verdict};
@@ -133,6 +135,22 @@ pub(crate) fn decode(integers: &[i64], call: &ScriptCall<'_>) -> Result<ScriptRe
 pub(super) fn is_refused(reply: &ScriptReply) -> bool {
     let mut results = reply.iter();
     results.all(|result| result.as_ref().is_err_and(StoreError::is_refused))
+}
+
+/// Returns whether a penalty has written its state because the call [writes](ScriptCall::writes).
+pub(super) fn has_written(call: &ScriptCall<'_>, reply: &ScriptReply) -> bool {
+    let times = |check: &Repeated<'_>| usize::try_from(check.times).unwrap_or(usize::MAX);
+    let requests = call.checks.iter();
+    let mut results = requests
+        .flat_map(|check| iter::repeat_n(check.request, times(check)))
+        .zip(reply);
+    call.writes
+        && results.any(|(request, result)| {
+            let is_take = request.operation == Operation::Take;
+            let mut charges = request.charges.iter();
+            let has_penalty = charges.any(|charge| charge.demand.quota.penalty().is_some());
+            is_take && has_penalty && result.as_ref().is_ok_and(|found| found.fitting > 0)
+        })
 }
 
 /// The rest of a reply.

@@ -52,6 +52,8 @@ pub(crate) struct ScriptCall<'a> {
     pub(crate) nonce: i64,
     /// The time to decide by; 0 for the server's own clock.
     pub(crate) now_us: u64,
+    /// Whether penalties write although they need only read: the server refused to write last.
+    pub(crate) writes: bool,
 }
 
 impl ScriptCall<'_> {
@@ -81,7 +83,7 @@ impl ScriptCall<'_> {
             let start = numbers.len();
             push(&mut numbers, 1.0);
             push(&mut numbers, check.times as f64);
-            write_numbers(check.request.operation, part, &mut numbers);
+            write_numbers(check.request.operation, part, self.writes, &mut numbers);
             let (before, these) = numbers.split_at(start);
             if before.get(run_at + size_of::<f64>()..) == these.get(size_of::<f64>()..) {
                 numbers.truncate(start);
@@ -161,7 +163,7 @@ pub(super) fn max_verdict(operation: Operation, part: &[Charge<'_>]) -> u64 {
 }
 
 /// Appends the numbers of its charges, as `engine.lua` describes them.
-fn write_numbers(operation: Operation, part: &[Charge<'_>], to: &mut Vec<u8>) {
+fn write_numbers(operation: Operation, part: &[Charge<'_>], writes: bool, to: &mut Vec<u8>) {
     let last = part.len().saturating_sub(1);
     for (place, charge) in part.iter().enumerate() {
         let demand = &*charge.demand;
@@ -182,7 +184,7 @@ fn write_numbers(operation: Operation, part: &[Charge<'_>], to: &mut Vec<u8>) {
         push(to, demand.level as f64);
         push(to, demand.quota.level_of_capacity() as f64);
         push(to, extra);
-        for number in own_numbers(charge) {
+        for number in own_numbers(charge, writes) {
             // One of them may be negative.
             push(to, number as i64 as f64);
         }
@@ -214,7 +216,7 @@ pub(crate) fn algorithm(charge: &Charge<'_>) -> u8 {
 
 /// Returns the numbers that only the charge's algorithm has. A negative one is in two's
 /// complement.
-fn own_numbers(charge: &Charge<'_>) -> ArrayVec<u64, 6> {
+fn own_numbers(charge: &Charge<'_>, writes: bool) -> ArrayVec<u64, 6> {
     let mut own = ArrayVec::new();
     match &charge.demand.quota.0 {
         Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } => {
@@ -239,10 +241,9 @@ fn own_numbers(charge: &Charge<'_>) -> ArrayVec<u64, 6> {
         }
         Params::Penalty(rule) => {
             own.extend([rule.window_ms, rule.first_ms, rule.longest_ms]);
-            let strikes = charge.demand.strikes;
-            let strikes_on_denial = u64::from(strikes.is_some());
-            let flags = strikes_on_denial + 2 * u64::from(rule.prolongs);
-            own.extend([rule.forgiven_ms, strikes.unwrap_or(0), flags]);
+            let strikes_on_denial = u64::from(charge.demand.strikes.is_some());
+            let flags = strikes_on_denial + 2 * u64::from(rule.prolongs) + 4 * u64::from(writes);
+            own.extend([rule.forgiven_ms, charge.demand.strikes_before(), flags]);
         }
         Params::Concurrency(rule) => {
             own.push(rule.lifetime_ms);
@@ -317,6 +318,7 @@ mod tests {
             names: &KeyNames::new("tt".to_owned(), Default::default()).expect("names"),
             nonce: 7,
             now_us: 0,
+            writes: false,
         };
         let (_, key_ends, numbers) = call.arguments();
         assert_eq!(key_ends.len(), asked.len());

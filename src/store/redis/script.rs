@@ -19,9 +19,14 @@ const ALGORITHMS: [&str; 6] = [
 /// The marks of an algorithm's parts: in the engine, and in its own file.
 const PARTS: [&str; 3] = ["--@numbers\n", "--@read\n", "--@write\n"];
 
+/// How many scripts there are.
+pub(super) const COUNT: usize = (1 << ALGORITHMS.len()) - 1;
+
 /// A script, and the name by which Redis knows it.
 #[derive(Debug)]
 pub(super) struct Script {
+    /// The set of its algorithms, as bits.
+    pub(super) algorithms: usize,
     pub(super) text: Bytes,
     pub(super) name: Bytes,
 }
@@ -69,6 +74,7 @@ pub(super) fn with_algorithms(
     script.get_or_init(|| {
         let text = assemble(in_use);
         Script {
+            algorithms: in_use,
             name: hash(&text).into(),
             text: text.into(),
         }

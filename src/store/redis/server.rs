@@ -46,6 +46,8 @@ pub(super) struct Server {
     is_failing: AtomicBool,
     /// Calls that got an answer.
     answers: AtomicU64,
+    /// Whether it refused a command that writes, and has not written since.
+    refuses_writes: AtomicBool,
 }
 
 impl Server {
@@ -59,6 +61,7 @@ impl Server {
             calls: Arc::default(),
             is_failing: AtomicBool::new(false),
             answers: AtomicU64::new(0),
+            refuses_writes: AtomicBool::new(false),
         }
     }
 
@@ -106,6 +109,7 @@ impl Server {
             names: &self.shared.names,
             nonce: self.shared.next_nonce(),
             now_us: self.shared.clock.as_deref().map_or(0, clock::read),
+            writes: self.refuses_writes.load(Ordering::Relaxed),
         };
         let is_refund = checks.iter().all(|check| check.request.is_refund());
         let wire = self.pool.next();
@@ -134,6 +138,9 @@ impl Server {
                 self.record_latency(&reply, took, deadline);
             }
         }
+        if let Ok(results) = &reply {
+            self.record_writes(&call, results);
+        }
         let outcome = match &reply {
             // The server may be well, so this does not count. While a probe is under way, no refund
             // is sent.
@@ -149,6 +156,17 @@ impl Server {
             reply => CallOutcome::of_server(reply, wire.is_connected()),
         };
         self.finish(wire, permit, reply, outcome)
+    }
+
+    /// Records whether the server refused to write. Then checks of penalties write, although they need
+    /// only read, until one of them has written: strikes that cannot be stored must not go unnoticed.
+    fn record_writes(&self, call: &ScriptCall<'_>, results: &ScriptReply) {
+        let mut results_of = results.iter();
+        if results_of.any(|result| result.as_ref().is_err_and(StoreError::is_refused)) {
+            self.refuses_writes.store(true, Ordering::Relaxed);
+        } else if reply::has_written(call, results) {
+            self.refuses_writes.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Records how long a call took that was sent.

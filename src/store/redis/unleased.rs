@@ -1,7 +1,7 @@
 //! A check that no lease decides: a cached denial, or one round trip.
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{Arc, Mutex, PoisonError, RwLock, Weak},
     time::Duration,
 };
@@ -19,6 +19,7 @@ use crate::{
     metrics::store::StoreMetrics,
     store::{
         Answer, Charge, Check, Fallback, Store,
+        context::bans::{Bans, Strikes},
         denial_cache::{DenialCache, Lookup, PendingCheck, record_decision},
         in_runtime::InRuntime,
     },
@@ -77,13 +78,15 @@ impl Unleased {
     }
 
     fn send(&self, check: &Check<'_>, mut asking: Option<PendingCheck>) -> Answer<Decision> {
-        let request = request(check, asking.as_mut());
+        let mut request = request(check, asking.as_mut());
+        let kept = KeptStrikes::take(&self.fallback, &mut request);
         let deadline = Instant::now() + self.patience(check);
         let dispatcher = match self.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
             Ok(Servers::One(dispatcher)) => dispatcher,
             Ok(Servers::Cluster { cluster, .. }) => {
-                return self.later(cluster.check(request, deadline, asking));
+                let answer = cluster.check(request, deadline, asking);
+                return self.later(KeptStrikes::sent_with(kept, answer));
             }
         };
         let room = match dispatcher.admit(request.is_refund()) {
@@ -91,14 +94,14 @@ impl Unleased {
             Err(error) => return Answer::Now(Err(error)),
         };
         let request = Arc::new(request);
-        self.later(async move {
+        self.later(KeptStrikes::sent_with(kept, async move {
             let found = dispatcher
                 .submit(Arc::clone(&request), room, deadline)
                 .await?;
             let decision = request.decision(&found);
             record_decision(asking, &decision);
             Ok(decision)
-        })
+        }))
     }
 
     /// Returns how long a check waits for its answer. Extensions and settlements deny no caller, so
@@ -136,6 +139,58 @@ fn request(check: &Check<'_>, asking: Option<&mut PendingCheck>) -> ScriptReques
         charge.demand.to_mut().strikes = Some(strikes);
     }
     request
+}
+
+/// Strikes that the store has not counted, which a check of their caller states first. They are kept
+/// again if it surely did not run.
+struct KeptStrikes {
+    bans: Arc<Bans>,
+    strikes: Vec<(Charge<'static>, u64)>,
+}
+
+impl KeptStrikes {
+    /// Adds the kept strikes of its callers to a request. `None`: there are none.
+    fn take(fallback: &Fallback, request: &mut ScriptRequest) -> Option<Self> {
+        let bans = fallback.bans();
+        if request.operation != Operation::Take || !bans.has_unconfirmed() {
+            return None;
+        }
+        let mut strikes = Vec::new();
+        for charge in &mut request.charges {
+            let kept = bans.take_strikes(charge, |strikes| &mut strikes.store);
+            if kept > 0 {
+                strikes.push((charge.clone(), kept));
+                charge.demand.to_mut().kept_strikes = kept;
+            }
+        }
+        let bans = Arc::clone(bans);
+        (!strikes.is_empty()).then_some(Self { bans, strikes })
+    }
+
+    async fn sent_with(
+        kept: Option<Self>,
+        answer: impl Future<Output = Result<Decision, StoreError>>,
+    ) -> Result<Decision, StoreError> {
+        let Some(mut kept) = kept else {
+            return answer.await;
+        };
+        // From now on, it may have run.
+        let strikes = mem::take(&mut kept.strikes);
+        let answer = answer.await;
+        if answer.as_ref().is_err_and(|error| !error.may_have_run()) {
+            kept.strikes = strikes;
+        }
+        answer
+    }
+}
+
+impl Drop for KeptStrikes {
+    fn drop(&mut self) {
+        for (charge, store) in mem::take(&mut self.strikes) {
+            let strikes = Strikes { store, local: 0 };
+            self.bans.keep_strikes(&charge, strikes);
+        }
+    }
 }
 
 impl Store for Unleased {

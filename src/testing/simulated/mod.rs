@@ -184,7 +184,7 @@ impl SimulatedRedis {
         Box::pin(async move {
             let runtime = Handle::try_current().map_err(StoreError::not_sent)?;
             let Some(there) = redis.delay() else {
-                return Err(StoreError::unavailable("there is no connection"));
+                return Err(StoreError::unavailable("there is no connection").not_connected());
             };
             let call = async move {
                 (redis.timer)(Instant::now() + there).await;

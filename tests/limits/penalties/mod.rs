@@ -5,6 +5,8 @@ mod counted;
 mod errors;
 #[cfg(feature = "testing")]
 mod fleet;
+#[cfg(feature = "testing")]
+mod losses;
 mod rules;
 
 use crate::support::prelude::*;

@@ -3,4 +3,5 @@
 mod calls;
 mod fleet;
 mod partner;
+mod readiness;
 mod retries;

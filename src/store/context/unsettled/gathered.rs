@@ -21,7 +21,7 @@ use tokio::{
 
 use super::held::{Bucket, Held};
 use crate::{
-    Decision, PolicyDecision,
+    Decision, PolicyDecision, StoreError,
     charge::Operation,
     metrics::settlements::SettlementResult,
     store::Answer,
@@ -166,7 +166,13 @@ impl Group {
     /// Sends it. Returns its answer, for which a caller waits.
     pub(super) fn send_awaited(self) -> Answer<Option<Decision>> {
         let answer = self.ask();
-        answer.map(|answer| Ok(Some(self.answered(answer?))))
+        answer.map(|answer| match answer {
+            Ok(decision) => Ok(Some(self.answered(decision))),
+            Err(error) => {
+                self.keep_strikes(&error);
+                Err(error)
+            }
+        })
     }
 
     fn ask(&self) -> Answer<Decision> {
@@ -181,6 +187,7 @@ impl Group {
         loop {
             match answer.wait().await {
                 Ok(decision) => return drop(self.answered(decision)),
+                Err(error) if self.first.is_of_penalty() => return self.keep_strikes(&error),
                 Err(error) if error.may_have_run() || !error.is_unavailable() => return,
                 Err(_) if runtime_with_timers().is_none() || since.elapsed() > MAX_AGE => return,
                 Err(_) => sleep(PAUSE).await,
@@ -189,9 +196,19 @@ impl Group {
         }
     }
 
+    /// Keeps the strikes that the store did not count.
+    fn keep_strikes(mut self, error: &StoreError) {
+        if self.first.keep_strikes(self.used, error) {
+            for (request, ..) in mem::take(&mut self.of) {
+                request.count(SettlementResult::Charged);
+            }
+        }
+    }
+
     /// Ends all settlements. Returns the decision, as the caller of a single one gets it.
     fn answered(mut self, mut decision: Decision) -> Decision {
         self.first.count_bans(&decision);
+        self.first.learn(&decision);
         let mut found = decision
             .policies()
             .next()

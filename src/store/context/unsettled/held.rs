@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    slice,
     sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
     time::Duration,
 };
@@ -14,7 +15,10 @@ use crate::{
     charge::{Charge, Check, Operation},
     metrics::{Recorder, settlements::SettlementResult},
     quota::hold::{HoldDemand, start_us},
-    store::{Answer, context::SharedStore},
+    store::{
+        Answer,
+        context::{SharedStore, bans::Strikes},
+    },
     util::{lock::lock, time::later},
 };
 
@@ -40,6 +44,8 @@ pub(crate) struct Held {
     debt: u64,
     /// Counts the bans that settlements start, if the policy is an enforced penalty.
     recorder: Option<Arc<Recorder>>,
+    /// The store that failed, and its charge, if its settlement is strikes that this process counts.
+    failed: Option<(SharedStore, Charge<'static>)>,
     /// The units that are settled: those that were held at first.
     pub(crate) units: u64,
     /// Where it was taken. `None`: outside a runtime.
@@ -85,6 +91,7 @@ impl Held {
             charge,
             debt,
             recorder,
+            failed: None,
             runtime: Handle::try_current().ok(),
             state: Mutex::new(State {
                 settled: None,
@@ -97,6 +104,35 @@ impl Held {
                 is_lost: false,
             }),
         })
+    }
+
+    /// Keeps its strikes until `store`, which failed, has counted them under the charge that it was
+    /// asked for.
+    pub(crate) fn keep_strikes_for(&mut self, store: &SharedStore, asked: &Charge<'_>) {
+        if !self.holds() {
+            self.failed = Some((store.clone(), asked.clone().into_owned()));
+        }
+    }
+
+    /// Keeps strikes that its store did not count. Returns whether they will be counted.
+    pub(super) fn keep_strikes(&self, strikes: u64, error: &StoreError) -> bool {
+        let is_of_penalty = self.is_of_penalty();
+        if is_of_penalty {
+            let strikes = Strikes::of_failed(strikes, error);
+            self.store.context.bans.keep_strikes(&self.charge, strikes);
+        }
+        is_of_penalty && !error.may_have_run()
+    }
+
+    /// Returns whether its settlement is strikes.
+    pub(super) fn is_of_penalty(&self) -> bool {
+        self.charge.demand.quota.penalty().is_some()
+    }
+
+    /// Learns of a ban that its strikes started.
+    pub(super) fn learn(&self, decision: &Decision) {
+        let charges = slice::from_ref(&self.charge);
+        self.store.context.bans.learn(charges, decision);
     }
 
     /// Takes over what a decision holds. A denial holds nothing, so nothing is settled. What an
@@ -274,6 +310,13 @@ impl Held {
         if used == 0 && held == 0 && lapsed == 0 {
             self.count(SettlementResult::Released);
             return Some(Answer::Now(Ok(None)));
+        }
+        if let Some((store, charge)) = &self.failed {
+            let strikes = Strikes {
+                store: used,
+                local: 0,
+            };
+            store.context.bans.keep_strikes(charge, strikes);
         }
         let due = Group::new(self, units, (held, generation), used, is_urgent);
         if is_awaited {

@@ -11,7 +11,7 @@ use std::{future::poll_fn, mem, pin::pin, sync::Arc, task::Poll, time::Duration}
 use tokio::{
     sync::oneshot,
     task::JoinSet,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{Dispatcher, Job};
@@ -31,6 +31,9 @@ pub(super) const MIN_CHECKS: usize = 16;
 /// A refund is kept and sent for this long after its deadline, so that units get back in
 /// any flood.
 const REFUND_TIME: Duration = Duration::from_secs(1);
+
+/// After this time without a reply to refunds, another worker sends those that came meanwhile.
+const SILENCE: Duration = Duration::from_millis(200);
 
 /// Serves a queue until it is empty.
 pub(super) struct Worker {
@@ -65,7 +68,13 @@ impl Worker {
             if jobs.is_empty() {
                 break;
             }
-            self.send(jobs).await;
+            let mut sending = pin!(self.send(jobs));
+            if self.of_refunds && timeout(SILENCE, &mut sending).await.is_ok() {
+                continue;
+            }
+            // A reply may be lost, and the refunds behind it need not wait for its deadline.
+            let _aside = self.of_refunds.then(|| Aside::step(&self.dispatcher));
+            sending.await;
         }
     }
 
@@ -169,6 +178,27 @@ impl Worker {
             job.answer_too_late(server);
         }
         jobs
+    }
+}
+
+/// Lets another worker serve the queue of refunds until this is dropped.
+struct Aside(Arc<Dispatcher>);
+
+impl Aside {
+    fn step(dispatcher: &Arc<Dispatcher>) -> Self {
+        let mut state = dispatcher.state();
+        state.refunds.workers -= 1;
+        match state.refunds.jobs.is_empty() {
+            true => drop(state),
+            false => dispatcher.start_worker(state, true),
+        }
+        Self(Arc::clone(dispatcher))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.0.state().refunds.workers += 1;
     }
 }
 

@@ -8,7 +8,8 @@
 -- ARGV     capacity: with so many strikes a ban begins; a: the window of strikes, b: the
 --          first ban, c: the longest ban, d: the time after which bans no longer count,
 --          all in milliseconds; e: strikes that the sender counted by itself; f: 1 if a
---          denial is a strike, plus 2 if requests and strikes prolong a ban
+--          denial is a strike, plus 2 if requests and strikes prolong a ban, plus 4 if task 0
+--          writes the state in any case, as the server refused to write before
 --          For task 7 the cost is how long the caller is banned, in milliseconds.
 -- Reply    level, mark: the end of the ban, or else of the window of strikes, or 0;
 --          more: how many bans count. All after the strikes in e and after task 7.
@@ -36,6 +37,12 @@ else
       end
       -- The end of the last ban, from which on the time counts until it is forgiven.
       kept = more > 0 and until_ms or 0
+    end
+  end
+  if f >= 4 then
+    f = f - 4
+    if task == 0 then
+      unsaved, is_linear = true, false
     end
   end
   if task == 0 and e > 0 and level <= capacity then
@@ -85,5 +92,5 @@ if level > capacity then
 else
   local until_ms = kept or 0
   value = format('%013d%013d%02d%d', until_ms, mark, more, level)
-  ttl_ms = max(mark, until_ms + forgiven_ms) - now_ms + spare_ms
+  ttl_ms = max(now_ms, mark, until_ms + forgiven_ms) - now_ms + spare_ms
 end
