@@ -178,6 +178,7 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
                 names: &names,
                 nonce: NONCE,
                 now_us: 0,
+                writes: false,
             };
             let Ok(reply) = decode(&integers, &call) else {
                 errors += 1;
@@ -237,6 +238,7 @@ fn decoded(operation: Operation, times: u64, reply: &[i64]) -> Result<ScriptRepl
         names: &KeyNames::new("tt".to_owned(), Default::default()).expect("names"),
         nonce: NONCE,
         now_us: 0,
+        writes: false,
     };
     decode(&[&[NONCE, NOW_US], reply].concat(), &call)
 }
