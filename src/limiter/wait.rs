@@ -56,6 +56,10 @@ impl Limiter {
     /// the order in which they came to this process. A release in this process admits the
     /// next one at once; a release in another process is noticed within about a second.
     ///
+    /// Callers of a process that wait for one key are served in the order in which they come, also
+    /// before those that come later. Callers that do not wait may pass them. Poll the future until it is
+    /// done, or drop it: a waiter that was called for a permit and is not polled keeps others from it.
+    ///
     /// At most 65,536 callers of a process wait for one bucket;
     /// [`max_waiting`](crate::LimiterBuilder::max_waiting) changes that.
     ///
