@@ -82,7 +82,7 @@ fn each_picture_changes_with_a_request_and_moves_by_itself() {
                 json!(before)
             ));
         }
-        tab.wait_until("mostBetweenPolls() > 3");
+        tab.wait_until("mostBetweenPolls() > 1");
         tab.evaluate("clearInterval(again)");
     }
     tab.picture("demo-wide", (1440, 1_500));
