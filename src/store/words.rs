@@ -22,8 +22,6 @@ pub struct BucketWords {
     pub(crate) held: Option<Box<Held>>,
     /// Set if the others are new: the instant from which they mean the same as none.
     pub(crate) drained_at_us: Option<u64>,
-    /// That of the words that were read, or 0 if it is not known.
-    pub(crate) kept_until_us: u64,
 }
 
 #[cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
@@ -36,7 +34,7 @@ impl BucketWords {
         Self {
             state: (!words.is_empty()).then(|| State::from_slice(words)),
             held: held.map(Box::new),
-            ..Self::default()
+            drained_at_us: None,
         }
     }
 
@@ -62,9 +60,6 @@ pub(super) trait Bucket {
     /// Takes out the words, which are about to be written again.
     fn take(&mut self) -> Option<State>;
 
-    /// Returns the instant until which the words are kept, or 0.
-    fn kept_until_us(&self) -> u64;
-
     fn write(&mut self, state: State, drained_at_us: u64);
 }
 
@@ -75,10 +70,6 @@ impl Bucket for BucketWords {
 
     fn take(&mut self) -> Option<State> {
         self.state.take()
-    }
-
-    fn kept_until_us(&self) -> u64 {
-        self.kept_until_us
     }
 
     fn write(&mut self, state: State, drained_at_us: u64) {

@@ -12,5 +12,4 @@ mod holds;
 mod permits;
 mod rates;
 mod sliding_error;
-mod versions;
 mod walk;
