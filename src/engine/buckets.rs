@@ -218,7 +218,7 @@ impl Buckets {
     /// number of bans.
     ///
     /// ```
-    /// use std::{borrow::Cow, time::Duration};
+    /// use std::time::Duration;
     /// use http::Request;
     /// use tower_throttle::{Penalty, Policy, RateLimitLayer, RequestHead, key};
     ///
