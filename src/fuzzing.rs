@@ -54,6 +54,7 @@ pub fn reply(
         names: &names,
         nonce,
         now_us: 0,
+        writes: false,
     };
     let decided = decode(&integers, &call)?.into_iter();
     let decided = decided.map(|result| result.map(|found| request.decision(&found)));
