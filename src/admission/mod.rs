@@ -16,6 +16,7 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
+mod lines;
 pub(crate) mod permit;
 pub(crate) mod refund;
 mod to_wait;
@@ -113,7 +114,7 @@ const SHORTEST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
 /// How many callers have come that may wait.
-static COMERS: AtomicU64 = AtomicU64::new(1);
+static ARRIVALS: AtomicU64 = AtomicU64::new(1);
 
 type Admitted = Result<(Decision, HeldPermits), StoreError>;
 
@@ -150,7 +151,7 @@ impl Admission {
         if wait.is_zero() || max_waiting == 0 {
             admission.ask(wait);
         } else {
-            admission.number = COMERS.fetch_add(1, Ordering::Relaxed);
+            admission.number = ARRIVALS.fetch_add(1, Ordering::Relaxed);
             admission.ask_in_turn();
         }
         admission

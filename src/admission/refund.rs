@@ -10,7 +10,6 @@ use super::{
     wait_queue::{
         self, Bucket,
         reservations::{Reservation, TailRefund},
-        windows::{self, Comer},
     },
 };
 use crate::{
@@ -19,10 +18,7 @@ use crate::{
     metrics::Recorder,
     store::{
         checked::{Checked, Undecided},
-        context::{
-            SharedStore,
-            permits::{HeldPermit, PermitWaiter, Take},
-        },
+        context::permits::{HeldPermit, Take},
         handle::StoreHandle,
     },
     util::time::later,
@@ -31,8 +27,8 @@ use crate::{
 /// The charges of a check, to be made again or refunded.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldCharges {
-    store: StoreHandle,
-    charges: Vec<Charge<'static>>,
+    pub(super) store: StoreHandle,
+    pub(super) charges: Vec<Charge<'static>>,
 }
 
 impl HeldCharges {
@@ -44,7 +40,7 @@ impl HeldCharges {
     }
 
     /// Rebinds the charges to the buckets of this process, if the decision was made there.
-    fn rebound_to(mut self, decision: &Decision) -> Self {
+    pub(super) fn rebound_to(mut self, decision: &Decision) -> Self {
         if decision.source() == Source::Local {
             self.store = self.store.local();
             let local = |charge: &Charge<'_>| Some(charge.local(Operation::Take)?.into_owned());
@@ -112,73 +108,6 @@ impl HeldCharges {
                 drop(RefundGuard::new(self, permits, &decision, turn_at, again));
             }
         });
-    }
-
-    /// Returns whether a waiter waits for permits of this policy in the store that decided.
-    pub(crate) fn is_waiting_for(
-        &self,
-        place: &PermitWaiter,
-        policy: &str,
-        decision: &Decision,
-    ) -> bool {
-        let [store, local] = self.store.stores();
-        let decided = match decision.source() {
-            Source::Local => local,
-            _ => store,
-        };
-        decided.is_some_and(|store| place.is_for(store, policy))
-    }
-
-    /// Enters the queue for permits of this policy, unless too many callers wait there.
-    pub(crate) fn enter_queue(
-        &self,
-        policy: &str,
-        decision: &Decision,
-        comer: Comer,
-    ) -> Option<PermitWaiter> {
-        let Self { store, mut charges } = self.clone().rebound_to(decision);
-        let mut charges = charges.iter_mut();
-        let charge = charges.find(|charge| &*charge.policy.text == policy)?;
-        let shared = &store.shared;
-        shared.enter_permit_queue(charge, comer.number, comer.most)
-    }
-
-    /// Returns the first line, except the queue of its own, in which callers wait that came before
-    /// the one of this number.
-    pub(crate) fn line_ahead(
-        &self,
-        number: u64,
-        is_new: bool,
-        own: Option<&PermitWaiter>,
-    ) -> Option<LineAhead> {
-        let (stores, ids) = (self.store.stores(), self.store.ids());
-        let is_ahead = |charge: &Charge<'_>, store: Option<&SharedStore>, id: usize| {
-            if !charge.demand.quota.is_concurrency() {
-                return windows::has_earlier(|| charge.bucket(id), number, is_new);
-            }
-            store.is_some_and(|store| {
-                let is_own = own.is_some_and(|own| own.is_for(store, charge.policy()));
-                !is_own && store.has_earlier(charge, number, is_new)
-            })
-        };
-        let mut charges = self.charges.iter().enumerate();
-        charges.find_map(|(policy, charge)| {
-            let mut lines = stores.into_iter().zip(ids);
-            let store = lines.position(|(store, id)| is_ahead(charge, store, id))?;
-            let is_local = store > 0;
-            Some(LineAhead { policy, is_local })
-        })
-    }
-
-    /// Returns the charge of a line.
-    pub(crate) fn charge_of(&self, line: LineAhead) -> Option<(&SharedStore, Charge<'_>, Bucket)> {
-        let (stores, ids) = (self.store.stores(), self.store.ids());
-        let charge = self.charges.get(line.policy)?;
-        let local = line.is_local.then(|| charge.local(Operation::Take));
-        let store = usize::from(line.is_local);
-        let bucket = charge.bucket(*ids.get(store)?);
-        let charge = local.flatten().unwrap_or_else(|| charge.clone());
-        Some(((*stores.get(store)?)?, charge, bucket))
     }
 
     /// Asks what the buckets have, and checks shadow policies. It takes nothing.
@@ -274,14 +203,6 @@ impl HeldCharges {
     }
 }
 
-/// A line in which callers wait ahead of another: the place of its policy, and whether its bucket is
-/// one of this process's own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LineAhead {
-    pub(crate) policy: usize,
-    is_local: bool,
-}
-
 /// Units of [`Concurrency`](crate::Concurrency) policies that a check asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Takes(SmallVec<[Take; 1]>);
@@ -342,7 +263,7 @@ fn to_hold(charge: &Charge<'_>) -> Charge<'static> {
 }
 
 impl Charge<'_> {
-    fn bucket(&self, store: usize) -> Bucket {
+    pub(super) fn bucket(&self, store: usize) -> Bucket {
         let key = Key::clone(&self.key);
         (store, self.policy.clone(), self.kind(), key)
     }

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Admission, LONGEST_BACKOFF, Stage,
     refund::{HeldCharges, Takes},
-    wait_queue::windows::{Comer, WindowWaiter},
+    wait_queue::{Arrival, windows::WindowWaiter},
 };
 use crate::{
     Decision, PolicyDecision, Source,
@@ -43,9 +43,9 @@ impl Admission {
 
     /// Enters the line of callers that came before this one, if there is one, and if it has time.
     fn wait_behind_others(&mut self, has_time: bool) -> Option<Result<(), TooLate>> {
-        let comer = self.comer();
+        let arrival = self.arrival();
         let held = self.held.as_ref()?;
-        let line = held.line_ahead(comer.number, self.wait.is_none(), self.permit.as_ref())?;
+        let line = held.line_ahead(arrival.number, self.wait.is_none(), self.permit.as_ref())?;
         let (store, mut charge, bucket) = held.charge_of(line)?;
         let policy = charge.policy.clone();
         let late = |retry_after| TooLate {
@@ -57,13 +57,13 @@ impl Admission {
             return Some(Err(late((!is_concurrency).then_some(Duration::ZERO))));
         }
         let entered = if is_concurrency {
-            let place = store.enter_permit_queue(&mut charge, comer.number, comer.most);
+            let place = store.enter_permit_queue(&mut charge, arrival.number, arrival.most);
             place.map(|place| (Some(place), None)).ok_or(None)
         } else if let Some(place) = self.window.take_if(|(_, place)| place.is_for(&bucket)) {
             place.1.stay();
             Ok((None, Some(place)))
         } else {
-            let place = WindowWaiter::behind_others(&bucket, &charge, comer);
+            let place = WindowWaiter::behind_others(&bucket, &charge, arrival);
             let place = place.map(|place| (None, Some((line.policy, place))));
             place.map_err(|opens_at| Some(opens_at.saturating_duration_since(Instant::now())))
         };
@@ -71,8 +71,8 @@ impl Admission {
         Some(entered.map_err(late))
     }
 
-    pub(super) fn comer(&self) -> Comer {
-        Comer {
+    pub(super) fn arrival(&self) -> Arrival {
+        Arrival {
             number: self.number,
             deadline: self.deadline,
             most: self.max_waiting,
@@ -130,7 +130,7 @@ impl Admission {
         let (denied, is_kept) = permits?;
         if !is_kept {
             self.permit = None;
-            self.permit = Some(held.enter_queue(denied.name(), decision, self.comer())?);
+            self.permit = Some(held.enter_queue(denied.name(), decision, self.arrival())?);
         }
         if let Some(permit) = &self.permit {
             // Of permits of this process's own buckets, it is not known.
@@ -163,7 +163,7 @@ impl Admission {
                 return Some(());
             }
         }
-        let place = WindowWaiter::denied_by(&bucket, denied, not_before, self.comer());
+        let place = WindowWaiter::denied_by(&bucket, denied, not_before, self.arrival());
         self.window = Some((policy, place.ok()?));
         Some(())
     }

@@ -52,12 +52,10 @@ impl Limiter {
     /// caller is denied at once if the callers ahead of it need all units that the windows grant
     /// within its `max_wait`. Processes compete for each window.
     ///
-    /// Waiters for permits of a [`Concurrency`](crate::Concurrency) policy are admitted in
-    /// the order in which they came to this process. A release in this process admits the
-    /// next one at once; a release in another process is noticed within about a second.
-    ///
-    /// Callers of a process that wait for one key are served in the order in which they come, also
-    /// before those that come later. Callers that do not wait may pass them. Poll the future until it is
+    /// Callers of a process that wait for one key are served in the order in which they come.
+    /// [`check`](Self::check), which never waits, may pass them. For permits of a
+    /// [`Concurrency`](crate::Concurrency) policy, a release in this process calls the first waiter at
+    /// once; a release in another process is noticed within about a second. Poll the future until it is
     /// done, or drop it: a waiter that was called for a permit and is not polled keeps others from it.
     ///
     /// At most 65,536 callers of a process wait for one bucket;

@@ -13,7 +13,7 @@ use std::{
 use tokio::time::{Instant, Sleep};
 
 use super::{
-    Bucket,
+    Arrival, Bucket,
     line::{Line, Turns},
     registry::{Lines, Place, Queue},
 };
@@ -109,15 +109,6 @@ impl Asker {
     }
 }
 
-/// A caller that may enter a line for a window: its number, the last instant until which it waits,
-/// and how many may wait with it.
-#[derive(Clone, Copy)]
-pub(crate) struct Comer {
-    pub(crate) number: u64,
-    pub(crate) deadline: Instant,
-    pub(crate) most: usize,
-}
-
 /// Returns whether any caller waits for a window.
 pub(crate) fn have_waiters() -> bool {
     LINES.have_waiters(1)
@@ -139,30 +130,30 @@ impl WindowWaiter {
         bucket: &Bucket,
         denied: &PolicyDecision,
         not_before: Instant,
-        comer: Comer,
+        arrival: Arrival,
     ) -> Result<Self, Instant> {
         let asker = Asker {
             quota: denied.quota(),
             cost: denied.cost().max(1),
             not_before,
-            deadline: comer.deadline,
+            deadline: arrival.deadline,
         };
-        Self::enter(bucket, asker, comer, true)
+        Self::enter(bucket, asker, arrival, true)
     }
 
     /// Enters the line for the bucket of a charge, without having asked.
     pub(crate) fn behind_others(
         bucket: &Bucket,
         charge: &Charge<'_>,
-        comer: Comer,
+        arrival: Arrival,
     ) -> Result<Self, Instant> {
         let asker = Asker {
             quota: charge.quota(),
             cost: charge.cost().max(1),
             not_before: Instant::now(),
-            deadline: comer.deadline,
+            deadline: arrival.deadline,
         };
-        Self::enter(bucket, asker, comer, false)
+        Self::enter(bucket, asker, arrival, false)
     }
 
     /// Returns the opening of the window that has units for this caller if too many callers wait, or
@@ -170,25 +161,25 @@ impl WindowWaiter {
     fn enter(
         bucket: &Bucket,
         asker: Asker,
-        comer: Comer,
+        arrival: Arrival,
         is_denied: bool,
     ) -> Result<Self, Instant> {
         let queue = Queue::find_or_add(&LINES, bucket);
         let mut too_late = asker.not_before;
         let place = Place::enter(&queue, |line| {
-            let is_first = line.first().is_none() || !line.has_earlier(comer.number);
+            let is_first = !line.has_earlier(arrival.number);
             if is_denied && is_first && line.turns.opens_at < Some(asker.not_before) {
                 line.turns.open(asker.not_before);
             }
             let ahead = line.wanted;
             ahead.checked_add(asker.cost)?;
             let (opens_at, _) = line.turns.window(&asker, ahead);
-            if queue.len() >= comer.most || opens_at > asker.deadline {
+            if queue.len() >= arrival.most || opens_at > asker.deadline {
                 too_late = opens_at;
                 return None;
             }
-            line.add_at(comer.number, asker.cost, asker);
-            Some(comer.number)
+            line.add_at(arrival.number, asker.cost, asker);
+            Some(arrival.number)
         });
         let place = place.ok_or(too_late)?;
         Ok(Self {

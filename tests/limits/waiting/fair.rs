@@ -1,4 +1,4 @@
-//! Who waits longest is served first, under every algorithm.
+//! Callers are served in the order in which they come, under every algorithm.
 
 use std::{cell::RefCell, rc::Rc};
 
