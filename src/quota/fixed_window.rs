@@ -33,7 +33,8 @@ use crate::ConfigError;
 /// that costs more than 0.
 ///
 /// **Changed numbers.** Used units stay used until the window ends: at its old end, or at
-/// the end of a window that starts now, whichever is sooner. A debt ends with its window.
+/// the end of a window that starts with the first check under the new numbers, whichever is
+/// sooner. A debt ends with its window.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct FixedWindow {

@@ -6,7 +6,7 @@ use super::{
     EXACT, Quota,
     arithmetic::{Arithmetic, BucketState, Change, ReadContext, State, at_rate, until_ms},
     per_period,
-    window::checked_window_ms,
+    window::{StoredEnd, checked_window_ms},
 };
 use crate::ConfigError;
 
@@ -97,6 +97,11 @@ pub(crate) struct SlidingWindowParams {
 }
 
 impl SlidingWindowParams {
+    /// Returns the end of the window that runs at an instant.
+    const fn end_ms(&self, at_ms: u64) -> u64 {
+        (at_ms / self.window_ms + 1) * self.window_ms
+    }
+
     /// Returns the part of `count` that came in the last `left_ms` of its window.
     const fn part(&self, count: u64, left_ms: u64) -> u64 {
         count.saturating_mul(left_ms).div_ceil(self.window_ms)
@@ -121,6 +126,18 @@ impl SlidingWindowParams {
     }
 }
 
+/// Splits stored words: the end of the newer window, its units, and those of the one before. What takes
+/// nothing may have added when a version with shorter windows read it.
+const fn split(words: &[u64]) -> (StoredEnd, u64, u64) {
+    let (ends_ms, current, previous, read_ms) = match *words {
+        [ends_ms, current, previous] => (ends_ms, current, previous, 0),
+        [ends_ms, current, previous, read_ms] => (ends_ms, current, previous, read_ms),
+        _ => (0, 0, 0, 0),
+    };
+    let end = StoredEnd { ends_ms, read_ms };
+    (end, current, previous)
+}
+
 /// `mark` is the end of the present window, `more` the number of units of the previous one.
 impl Arithmetic for SlidingWindowParams {
     fn capacity(&self) -> u64 {
@@ -134,18 +151,15 @@ impl Arithmetic for SlidingWindowParams {
 
     fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let window_ms = self.window_ms;
-        let ends_ms = (at.now_ms() / window_ms + 1) * window_ms;
-        let (current, previous, is_ahead) = match stored {
-            Some(&[stored_ends_ms, current, previous]) => {
-                if stored_ends_ms.saturating_add(window_ms) > ends_ms {
-                    (current, previous, stored_ends_ms > ends_ms)
-                } else if stored_ends_ms.saturating_add(2 * window_ms) > ends_ms {
-                    (0, current, false)
-                } else {
-                    (0, 0, false)
-                }
-            }
-            _ => (0, 0, false),
+        let ends_ms = self.end_ms(at.now_ms());
+        let (end, current, previous) = split(stored.unwrap_or_default());
+        let (stored_ends_ms, is_news) = end.within(at.now_ms(), |at_ms| self.end_ms(at_ms));
+        let (current, previous) = if stored_ends_ms.saturating_add(window_ms) > ends_ms {
+            (current, previous)
+        } else if stored_ends_ms.saturating_add(2 * window_ms) > ends_ms {
+            (0, current)
+        } else {
+            (0, 0)
         };
         // The limit may have been higher when these were stored.
         let (current, previous) = (current.min(self.highest()), previous.min(self.highest()));
@@ -153,25 +167,31 @@ impl Arithmetic for SlidingWindowParams {
             level: current + self.part(previous, ends_ms - at.now_ms()),
             mark: ends_ms,
             more: previous,
-            unsaved: is_ahead,
+            unsaved: is_news,
         }
     }
 
     fn write(
         &self,
-        _: impl FnOnce() -> Option<State>,
+        stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
         at: &ReadContext<'_>,
     ) -> State {
+        if change == Change::Take(0) {
+            let stored = stored().unwrap_or_default();
+            let (end, current, previous) = split(&stored);
+            if end.within(at.now_ms(), |at_ms| self.end_ms(at_ms)).1 {
+                return State::from_slice(&[end.ends_ms, current, previous, at.now_ms()]);
+            }
+        }
         let current = change.applied_to(self.current(standing, at.now_us));
         State::from_buf([standing.mark, current, standing.more])
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {
-        let &[ends_ms, current, _] = state else {
-            return 0;
-        };
+        let (end, current, _) = split(state);
+        let ends_ms = end.ends_ms;
         let later_ms = if current > 0 { self.window_ms } else { 0 };
         ends_ms.saturating_add(later_ms).saturating_mul(1_000)
     }

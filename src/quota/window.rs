@@ -2,6 +2,16 @@
 //!
 //! It serves fixed windows, and token buckets that are refilled at once. The refill of
 //! such a bucket may be less than its capacity, so that a part of the count stays.
+//!
+//! Two words are stored: the used units, and the end of the window. Two more words follow if a version
+//! with shorter windows has read it, or if a bucket has more used units than its capacity.
+//!
+//! - The first of them is one more than the number of used units that are no debt, or 0 if no unit is
+//!   owed and no version with a smaller capacity has taken.
+//! - The second is the instant at which the version with shorter windows read it, or 0. For windows
+//!   that cannot end as late, it ends as one that started then.
+//!
+//! A check that takes nothing writes only these two words, so it changes nothing for other numbers.
 
 use std::time::Duration;
 
@@ -102,15 +112,13 @@ impl WindowParams {
         })
     }
 
-    /// Returns how many stored units were taken and how many are owed. Debts are paid in full. Taken
-    /// units count up to twice the limit, so that changed numbers lock out no caller for long.
-    fn taken_and_owed(&self, stored: Option<&[u64]>) -> (u64, u64) {
-        let (taken, owed) = match stored {
-            Some(&[used, _]) => (used, 0),
-            Some(&[used, _, taken]) => (taken.min(used), used.saturating_sub(taken)),
-            _ => (0, 0),
-        };
-        (taken.min(2 * self.limit), owed)
+    /// Returns how many used units do not count by these numbers: those beyond twice the limit, if they
+    /// are no debt. So changed numbers lock out no caller for long, and debts are paid in full.
+    fn uncounted(&self, stored: &Stored) -> u64 {
+        match self.refill {
+            Some(_) => stored.no_debt().saturating_sub(2 * self.limit),
+            None => 0,
+        }
     }
 
     /// Returns for how long a full bucket is remembered, as in a token bucket.
@@ -138,21 +146,74 @@ impl WindowParams {
     }
 
     /// Returns the end of the window that starts now, or that runs now by the clock.
-    fn end_ms(&self, at: &ReadContext<'_>) -> u64 {
+    fn end_ms(&self, now_ms: u64, offset_ms: u64) -> u64 {
         let window_ms = self.window_ms;
         match self.start {
-            Start::FirstUse => (at.now_ms() + window_ms).min(LAST_END_MS),
-            Start::Aligned { offset_ms } => {
+            Start::FirstUse => now_ms.saturating_add(window_ms).min(LAST_END_MS),
+            Start::Aligned {
+                offset_ms: start_ms,
+            } => {
                 // One window more, so that nothing is below zero.
-                let offset_ms = (offset_ms + at.offset_ms) % window_ms;
-                let since_ms = at.now_ms() + window_ms - offset_ms;
+                let offset_ms = (start_ms + offset_ms) % window_ms;
+                let since_ms = now_ms + window_ms - offset_ms;
                 (since_ms / window_ms) * window_ms + offset_ms
             }
-            Start::Month => month_end_ms(at.now_ms().saturating_sub(at.offset_ms)) + at.offset_ms,
+            Start::Month => month_end_ms(now_ms.saturating_sub(offset_ms)) + offset_ms,
         }
+    }
+
+    /// Returns the end that counts for these windows.
+    fn end(&self, stored: &StoredEnd, at: &ReadContext<'_>) -> (u64, bool) {
+        stored.within(at.now_ms(), |at_ms| self.end_ms(at_ms, at.offset_ms))
     }
 }
 
+/// The end of a window as it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct StoredEnd {
+    pub(super) ends_ms: u64,
+    /// When a version whose windows could not end as late read it; 0 for never.
+    pub(super) read_ms: u64,
+}
+
+impl StoredEnd {
+    /// Returns the end for windows that end at `latest_ms` at the latest if they start at an instant,
+    /// and whether this instant must be noted.
+    pub(super) fn within(&self, now_ms: u64, latest_ms: impl Fn(u64) -> u64) -> (u64, bool) {
+        let is_known = (1..=now_ms).contains(&self.read_ms);
+        let latest_ms = latest_ms(if is_known { self.read_ms } else { now_ms });
+        let is_too_late = self.ends_ms > latest_ms;
+        (self.ends_ms.min(latest_ms), is_too_late && !is_known)
+    }
+}
+
+/// The stored words.
+#[derive(Clone, Copy)]
+struct Stored {
+    used: u64,
+    end: StoredEnd,
+    /// How many used units are no debt, if not all are. Its word is one more, or 0.
+    counted: Option<u64>,
+}
+
+impl Stored {
+    fn new(words: &[u64]) -> Option<Self> {
+        let (used, ends_ms, counted, read_ms) = match *words {
+            [used, ends_ms] => (used, ends_ms, 0, 0),
+            [used, ends_ms, counted, read_ms] => (used, ends_ms, counted, read_ms),
+            _ => return None,
+        };
+        let end = StoredEnd { ends_ms, read_ms };
+        let counted = counted.checked_sub(1);
+        Some(Self { used, end, counted })
+    }
+
+    fn no_debt(&self) -> u64 {
+        self.counted.unwrap_or(self.used)
+    }
+}
+
+/// `more` is what is used by any numbers.
 impl Arithmetic for WindowParams {
     fn capacity(&self) -> u64 {
         self.limit
@@ -168,51 +229,51 @@ impl Arithmetic for WindowParams {
     }
 
     fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
-        let (now_ms, latest_ms) = (at.now_ms(), self.end_ms(at));
-        let anew = |level: u64, unsaved: bool| BucketState {
+        let now_ms = at.now_ms();
+        let latest_ms = self.end_ms(now_ms, at.offset_ms);
+        let anew = |level: u64, more: u64, unsaved: bool| BucketState {
             level,
             mark: latest_ms,
-            more: 0,
+            more,
             unsaved,
         };
-        let Some(&[used, ends_ms, ..]) = stored else {
-            return anew(self.initial_used, self.initial_used > 0);
+        let Some(stored) = stored.and_then(Stored::new) else {
+            return anew(self.initial_used, 0, self.initial_used > 0);
         };
-        let used = match self.refill {
-            Some(_) => {
-                let (taken, owed) = self.taken_and_owed(stored);
-                let most = self.highest().max(2 * self.limit);
-                taken.saturating_add(owed).min(most)
-            }
-            None => used,
-        };
+        let (ends_ms, is_news) = self.end(&stored.end, at);
+        let uncounted = self.uncounted(&stored);
+        let mut level = stored.used.saturating_sub(uncounted);
+        if self.refill.is_some() {
+            level = level.min(self.highest().max(2 * self.limit));
+        }
         if ends_ms > now_ms {
             // The next period of a full bucket starts with the next token taken.
-            let is_full = used == 0 && self.refill.is_some();
+            let is_full = level == 0 && self.refill.is_some();
             return BucketState {
-                level: used,
-                mark: if is_full {
-                    latest_ms
-                } else {
-                    ends_ms.min(latest_ms)
-                },
-                more: 0,
-                unsaved: ends_ms > latest_ms,
+                level,
+                mark: if is_full { latest_ms } else { ends_ms },
+                more: level.saturating_add(uncounted),
+                unsaved: is_news,
             };
         }
         let ended = (now_ms - ends_ms) / self.window_ms + 1;
-        if ended < self.windows(used) {
+        let refilled = self.refill.unwrap_or(0).saturating_mul(ended);
+        let all = level.saturating_add(uncounted);
+        if ended < self.windows(level) {
             return BucketState {
-                level: used - ended * self.refill.unwrap_or(0),
+                level: level - refilled,
                 mark: ends_ms + ended * self.window_ms,
+                more: all - refilled,
                 ..BucketState::default()
             };
         }
-        let full_at_ms = self.last_end_ms(ends_ms, self.windows(used));
+        // What does not count here may count by the numbers of others.
+        let more = all.saturating_sub(refilled.max(level));
+        let full_at_ms = self.last_end_ms(ends_ms, self.windows(level));
         if now_ms >= full_at_ms.saturating_add(self.remembered_ms()) {
-            return anew(self.initial_used, self.initial_used > 0);
+            return anew(self.initial_used, more, self.initial_used > 0);
         }
-        anew(0, false)
+        anew(0, more, false)
     }
 
     fn write(
@@ -220,16 +281,36 @@ impl Arithmetic for WindowParams {
         stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        _: &ReadContext<'_>,
+        at: &ReadContext<'_>,
     ) -> State {
         let used = change.applied_to(standing.level);
-        if self.refill.is_none() || used <= self.limit {
+        // Under other numbers more may be used: that stays used.
+        let all = change.applied_to(standing.more).max(used);
+        let is_plain = all == used && (self.refill.is_none() || used <= self.limit);
+        if is_plain && change != Change::Take(0) {
             return State::from_buf_and_len([used, standing.mark, 0], 2);
         }
-        // What was taken under a larger burst does not become a debt. A refill pays debts first.
-        let (taken, _) = self.taken_and_owed(stored().as_deref());
-        let taken = taken.min(standing.level).max(self.limit).min(used);
-        State::from_buf([used, standing.mark, taken])
+        let stored = stored().as_deref().and_then(Stored::new);
+        match stored {
+            Some(stored) if change == Change::Take(0) && self.end(&stored.end, at).1 => {
+                let counted = match all > used {
+                    true => Some(stored.no_debt()),
+                    false => stored.counted,
+                };
+                let counted = counted.map_or(0, |units| units.saturating_add(1));
+                State::from_slice(&[stored.used, stored.end.ends_ms, counted, at.now_ms()])
+            }
+            _ if is_plain => State::from_buf_and_len([used, standing.mark, 0], 2),
+            _ => {
+                // A refill pays debts first.
+                let no_debt = stored.map_or(0, |stored| stored.no_debt());
+                let counted = match all > used {
+                    true => (2 * self.limit).saturating_add(all - used),
+                    false => no_debt.min(standing.level).max(self.limit).min(used),
+                };
+                State::from_slice(&[all, standing.mark, counted.saturating_add(1), 0])
+            }
+        }
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {
@@ -266,8 +347,8 @@ impl Arithmetic for WindowParams {
     }
 
     fn outlast(&self, state: &mut State, at: &ReadContext<'_>) {
-        if let [_, ends_ms] = &mut state[..] {
-            *ends_ms = self.end_ms(at).max(*ends_ms);
+        if let [_, ends_ms, ..] = &mut state[..] {
+            *ends_ms = self.end_ms(at.now_ms(), at.offset_ms).max(*ends_ms);
         }
     }
 }

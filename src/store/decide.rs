@@ -283,9 +283,20 @@ fn write(
     at: &ReadContext<'_>,
 ) {
     if let Some(change) = change(rule, operation, demand, bucket, fitting, reading, at) {
+        let kept_until_us = kept_until_us(Some(change), bucket);
         let state = rule.write(|| bucket.take(), &reading.standing, change, at);
-        let drained_at_us = rule.drained_at_us(&state);
+        let drained_at_us = rule.drained_at_us(&state).max(kept_until_us);
         bucket.write(state, drained_at_us);
+    }
+}
+
+/// Returns until when the words must be kept at least: those of which nothing is taken or refunded as
+/// long as before, because numbers of another version may count them for longer.
+#[inline(always)]
+fn kept_until_us(change: Option<Change>, bucket: &impl Bucket) -> u64 {
+    match change {
+        None | Some(Change::Take(0)) => bucket.kept_until_us(),
+        Some(_) => 0,
     }
 }
 
@@ -303,9 +314,12 @@ fn change(
     let standing = &reading.standing;
     let mut change = demand.change(rule, operation, fitting, reading);
     if let Change::Give(cost) = change {
-        change = Change::Give(bucket.read(|stored| rule.returnable(stored, standing, cost, at)));
+        change = match bucket.read(|stored| rule.returnable(stored, standing, cost, at)) {
+            0 => Change::Take(0),
+            units => Change::Give(units),
+        };
     }
-    let is_nothing = matches!(change, Change::Take(0) | Change::Give(0)) && !standing.unsaved;
+    let is_nothing = change == Change::Take(0) && !standing.unsaved;
     (!is_nothing && operation != Operation::Peek).then_some(change)
 }
 
@@ -341,7 +355,10 @@ fn write_held(
         bucket.state = Some(rule.write(|| bucket.take(), &reading.standing, change, at));
     }
     let drained_at_us = bucket.state.as_deref();
-    let drained_at_us = drained_at_us.map_or(0, |state| rule.drained_at_us(state));
+    let drained_at_us = drained_at_us.map_or(0, |state| {
+        let kept_until_us = kept_until_us(change, bucket);
+        rule.drained_at_us(state).max(kept_until_us)
+    });
     if held.units() == 0 {
         bucket.held = None;
         bucket.drained_at_us = Some(drained_at_us);

@@ -22,6 +22,8 @@ pub struct BucketWords {
     pub(crate) held: Option<Box<Held>>,
     /// Set if the others are new: the instant from which they mean the same as none.
     pub(crate) drained_at_us: Option<u64>,
+    /// That of the words that were read, or 0 if it is not known.
+    pub(crate) kept_until_us: u64,
 }
 
 #[cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
@@ -34,7 +36,7 @@ impl BucketWords {
         Self {
             state: (!words.is_empty()).then(|| State::from_slice(words)),
             held: held.map(Box::new),
-            drained_at_us: None,
+            ..Self::default()
         }
     }
 
@@ -60,6 +62,9 @@ pub(super) trait Bucket {
     /// Takes out the words, which are about to be written again.
     fn take(&mut self) -> Option<State>;
 
+    /// Returns the instant until which the words are kept, or 0.
+    fn kept_until_us(&self) -> u64;
+
     fn write(&mut self, state: State, drained_at_us: u64);
 }
 
@@ -70,6 +75,10 @@ impl Bucket for BucketWords {
 
     fn take(&mut self) -> Option<State> {
         self.state.take()
+    }
+
+    fn kept_until_us(&self) -> u64 {
+        self.kept_until_us
     }
 
     fn write(&mut self, state: State, drained_at_us: u64) {

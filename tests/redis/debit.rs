@@ -90,15 +90,16 @@ async fn numbers_that_change_twice_carry_no_more_than_the_last_change_may() {
         let (first, second, third) = (of(1_000), of(100), of(1));
         assert!(first.check_n("ann", 1_000).await.unwrap().is_allowed());
         // Each of these writes what it carries.
-        second.credit("ann", 1).await.unwrap();
         let debit = second.debit("ann", 3).await.unwrap();
         assert_eq!(debit.charged(), 3);
         let left = debit.policies().next().unwrap().reset_after();
-        assert_eq!(left, (2 * 100 - 1 + 3) * MINUTE);
+        assert_eq!(left, (2 * 100 + 3) * MINUTE);
+        // It pays a part of the debt.
+        second.credit("ann", 1).await.unwrap();
 
-        // Of the 199 taken units, two count. The three owed ones count in full.
+        // Of the 200 taken units, two count. The two owed ones count in full.
         let denied = third.check("ann").await.unwrap();
-        assert_eq!(denied.retry_after(), Some((2 + 3) * MINUTE));
+        assert_eq!(denied.retry_after(), Some((2 + 2) * MINUTE));
     }
 }
 

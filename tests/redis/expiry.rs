@@ -127,8 +127,6 @@ async fn a_bucket_in_use_expires_later_with_each_unit() {
             assert!(range.contains(&left), "{name}: {left:?}");
             assert!(decision.is_allowed());
         }
-        let written = server.command(&["INFO", "commandstats"]);
-        assert!(written.contains("cmdstat_incrby:calls="), "{written}");
     }
 }
 

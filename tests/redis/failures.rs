@@ -28,32 +28,31 @@ fn user_with(server: &RedisServer, commands: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn foreign_digits_admit_no_more_than_the_quota() {
+async fn foreign_numbers_admit_no_more_than_the_quota() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
     let keys = limiter.storage_keys("ann");
-    for (place, limit, all) in [
-        (
-            0,
-            3,
-            "9999999999999999999 0000000000000000000 1234 9223372036854775807",
-        ),
-        (
-            1,
-            5,
-            "99999999999999999999999999999 99999999999995 00000000000000",
-        ),
-    ] {
-        for digits in all.split(' ') {
-            server.command(&["SET", &keys[place], digits]);
-            let admitted = count_admitted(&limiter, "ann", 10).await;
-            assert!(admitted <= limit, "{digits}");
-            let decision = limiter.check("ann").await.expect("a decision");
-            let wait = decision.retry_after().expect("a wait");
-            assert!(wait <= Duration::from_secs(3_600), "{digits}: {wait:?}");
-            server.assert_all_keys_expire();
-            server.command(&["FLUSHALL"]);
-        }
+    let seven = |number: u64| number.to_le_bytes()[..7].to_vec();
+    let most = (1 << 53) - 1;
+    let buckets = [[0, 1], [most, 1], [0, most], [most, most]].into_iter();
+    let buckets = buckets.flat_map(|[full_us, unit_ns]| {
+        let bucket = [b"B", &*seven(full_us), &[231, 3], &seven(unit_ns)].concat();
+        let noted = [[0, 0], [most, 0], [0, most], [most, most]];
+        let noted = noted.map(|[at_us, units]| [&*bucket, &seven(at_us), &seven(units)].concat());
+        [bucket].into_iter().chain(noted)
+    });
+    let all = "99999999999999999999999999999 99999999999995 00000000000000";
+    let windows = all.split(' ').map(|digits| digits.as_bytes().to_vec());
+    let buckets = buckets.map(|bytes| (0, 3, bytes));
+    for (place, limit, bytes) in buckets.chain(windows.map(|bytes| (1, 5, bytes))) {
+        server.command(&[b"SET", keys[place].as_bytes(), &bytes]);
+        let admitted = count_admitted(&limiter, "ann", 10).await;
+        assert!(admitted <= limit, "{bytes:?}");
+        let decision = limiter.check("ann").await.expect("a decision");
+        let wait = decision.retry_after().expect("a wait");
+        assert!(wait <= Duration::from_secs(3_600), "{bytes:?}: {wait:?}");
+        server.assert_all_keys_expire();
+        server.command(&["FLUSHALL"]);
     }
 }
 
@@ -228,7 +227,14 @@ async fn corrupt_state_is_an_error_admits_no_request_and_expires() {
         blob(b"H", &numbers)
     };
     let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
-    let bucket: Vec<_> = words(&["junk", "-5", "1e18", "12345678901234567890", "a list"]);
+    let mut bucket: Vec<_> = words(&["junk", "-5", "1e18", "1795318406000000000", "a list"]);
+    bucket.extend([
+        b"B".to_vec(),
+        [b"B", &[255; 16][..]].concat(),
+        [b"B", &[0; 16][..]].concat(),
+        [b"B", &[255; 30][..]].concat(),
+        b"B1234567123456712".to_vec(),
+    ]);
     let log = vec![
         [b"L\0\0\0\0\0", &[255; 7][..], &[0; 5]].concat(),
         blob(b"L", &[now_us; 3]),
@@ -392,7 +398,7 @@ fn crafted(random: &mut Random) -> Vec<u8> {
         1 => (0..below(45)).map(|_| b'0' + below(10) as u8).collect(),
         2 => (0..below(130)).map(|_| below(256) as u8).collect(),
         _ => {
-            let mut bytes = vec![b"HLPx"[below(4)]];
+            let mut bytes = vec![b"HLBx"[below(4)]];
             // Mostly numbers that could be state.
             let mild = [0.0, 1.0, 2.0, 3.0, now_ms, now_ms + 60_000.0];
             for _ in 0..[7 * below(5), below(29)][below(2)] {

@@ -105,7 +105,7 @@ impl PenaltyParams {
             level: strikes.min(self.after - 1),
             mark: ends_ms.min(latest_ms),
             more,
-            unsaved: ends_ms > latest_ms,
+            unsaved: false,
         }
     }
 

@@ -37,11 +37,14 @@ use crate::ConfigError;
 /// fills from empty in at most 104 days, which is 2^53 nanoseconds. A limit of 0 denies every
 /// request that costs more than 0.
 ///
-/// **Changed numbers.** An existing bucket keeps the time until it is full, but at most the
-/// time that an empty one takes under the new numbers. So no old state locks out a caller,
-/// and no caller gets more than the new burst. Debts and reservations are paid in the time
-/// they had. With [`refill_at_once`](Self::refill_at_once), taken tokens count up to twice
-/// the new burst, and a debt counts in full.
+/// **Changed numbers.** Taken tokens stay taken, and come back at the new rate from the caller's
+/// first check on. They count up to the new burst, so no old state locks out a caller, and no
+/// caller gets more than the new burst. A debt counts in full. With
+/// [`refill_at_once`](Self::refill_at_once), taken tokens count up to twice the new burst. If the
+/// period becomes longer, they come back at the end of the old one.
+///
+/// Counts start anew if a bucket that refills evenly becomes one that refills at once or never, or
+/// the reverse.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct TokenBucket {

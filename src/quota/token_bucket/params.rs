@@ -1,16 +1,24 @@
-//! The arithmetic of the token bucket, stored as one instant.
+//! The arithmetic of the token bucket, stored as one instant and the rate at which it comes nearer.
 //!
 //! A bucket that lacks some tokens is full again at a known instant, its "theoretical arrival
-//! time" in the words of GCRA (ITU-T I.371). Only that instant is stored, in nanoseconds, so the
-//! state is one word and the arithmetic uses integers. Taking n tokens moves the instant n
-//! intervals on. They fit if the instant is then no further ahead than the bucket's depth.
+//! time" in the words of GCRA (ITU-T I.371). It is stored in nanoseconds, so the arithmetic uses
+//! integers. Taking n tokens moves the instant n intervals on. They fit if the instant is then no
+//! further ahead than the bucket's depth.
 //!
-//! A bucket may be further from full than its depth: because of a debt (tokens that were
-//! reserved or debited), a version with other numbers that runs at the same time, or a clock that
-//! stepped back. Then two more words are stored: the instant at which the bucket counts as just
-//! empty and starts to fill, and the instant of the write. So a debt is paid in full, a clock
-//! locks out no caller for longer than a refill, and tokens that the other version counts as
-//! taken stay taken for it.
+//! The second word is the interval of the numbers that took last. Numbers with another interval
+//! compute from both words how many tokens are used, rounded up, and refill them at their own rate.
+//! So used tokens stay used, whichever version of a policy reads them.
+//!
+//! Two more words follow in three cases: numbers with another interval have read the bucket, it is
+//! further from full than its depth, or it is in debt (tokens that were reserved or debited).
+//!
+//! - The first of them is the instant of that write. Other numbers refill from then on.
+//! - The second is one more than the number of used tokens that are no debt, or 0 if no token is owed
+//!   and no version with a smaller burst has read it. A smaller burst does not count the tokens by
+//!   which that number exceeds it: it finds the bucket just empty at first. A debt is beyond that
+//!   number, and is paid in full.
+//!
+//! A check that takes nothing writes only these two words, so it changes nothing for other numbers.
 
 use std::time::Duration;
 
@@ -92,6 +100,24 @@ impl TokenBucketParams {
         }
     }
 
+    /// Returns when the bucket is full by these numbers. If it was written by others, its units are
+    /// refilled at this rate from `written_us` on.
+    fn full_at_ns(&self, stored: &Stored, written_us: u64) -> u64 {
+        let written_ns = written_us.saturating_mul(1_000);
+        if stored.interval_ns == self.interval_ns || stored.full_at_ns <= written_ns {
+            return stored.full_at_ns;
+        }
+        let ahead_ns = (stored.full_at_ns - written_ns).min(EXACT);
+        let used = ahead_ns.div_ceil(stored.interval_ns);
+        written_ns.saturating_add(used.saturating_mul(self.interval_ns).min(EXACT))
+    }
+
+    /// Returns how many used units are no debt, of a bucket that is `ahead` of full and counts as
+    /// `level`.
+    const fn counted_units(&self, level: u64, ahead: u64) -> u64 {
+        self.burst + (ahead - level).div_ceil(self.interval_ns)
+    }
+
     const fn unknown(&self) -> BucketState {
         BucketState {
             level: self.initial_ns,
@@ -99,6 +125,48 @@ impl TokenBucketParams {
             more: 0,
             unsaved: self.initial_ns > 0,
         }
+    }
+}
+
+/// The stored words.
+struct Stored {
+    full_at_ns: u64,
+    interval_ns: u64,
+    written_us: Option<u64>,
+    /// How many used units are no debt, if not all are. Its word is one more, or 0.
+    counted: Option<u64>,
+}
+
+impl Stored {
+    fn new(words: &[u64]) -> Option<Self> {
+        let (full_at_ns, interval_ns, written_us, counted) = match *words {
+            [full_at_ns, interval_ns] => (full_at_ns, interval_ns, None, 0),
+            [full_at_ns, interval_ns, written_us, counted] => {
+                (full_at_ns, interval_ns, Some(written_us), counted)
+            }
+            _ => return None,
+        };
+        Some(Self {
+            full_at_ns,
+            interval_ns: interval_ns.max(1),
+            written_us,
+            counted: counted.checked_sub(1),
+        })
+    }
+
+    /// Returns the words of a bucket of which nothing is taken, as of now if its clock is ahead.
+    fn noted(&self, now_us: u64, counted: Option<u64>) -> State {
+        let written_us = self.written_us.unwrap_or(now_us);
+        let ahead_us = written_us.saturating_sub(now_us);
+        let full_at_ns = self
+            .full_at_ns
+            .saturating_sub(ahead_us.saturating_mul(1_000));
+        State::from_slice(&[
+            full_at_ns,
+            self.interval_ns,
+            written_us - ahead_us,
+            counted.map_or(0, |units| units.saturating_add(1)),
+        ])
     }
 }
 
@@ -119,40 +187,37 @@ impl Arithmetic for TokenBucketParams {
     }
 
     fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
-        let (full_at_ns, empty_at) = match stored {
-            Some(&[full_at_ns]) => (full_at_ns, None),
-            Some(&[full_at_ns, empty_at_us, written_at_us]) => {
-                (full_at_ns, Some((empty_at_us, written_at_us)))
-            }
-            _ => return self.unknown(),
+        let Some(stored) = stored.and_then(Stored::new) else {
+            return self.unknown();
         };
+        let written_us = stored.written_us.unwrap_or(at.now_us);
         // No time passes until the clock is where it was.
-        let written_at_us = empty_at.map_or(0, |(_, written_at_us)| written_at_us);
-        let at_us = at.now_us.max(written_at_us);
-        let at_ns = at_us.saturating_mul(1_000);
+        let at_ns = at.now_us.max(written_us).saturating_mul(1_000);
+        let full_at_ns = self.full_at_ns(&stored, written_us);
         if full_at_ns.saturating_add(self.remembered_ns()) <= at_ns {
             return self.unknown();
         }
         let ahead_ns = full_at_ns.saturating_sub(at_ns).min(EXACT);
-        let highest_ns = match empty_at {
-            None => self.capacity_ns,
-            Some((empty_at_us, _)) => self
-                .capacity_ns
-                .saturating_add(empty_at_us.saturating_sub(at_us).saturating_mul(1_000))
-                .saturating_sub(at_us.saturating_sub(empty_at_us).saturating_mul(1_000)),
+        let is_too_far = stored.counted.is_none() && ahead_ns > self.capacity_ns + SLACK_NS;
+        let counted = match is_too_far {
+            true => ahead_ns.div_ceil(self.interval_ns),
+            false => stored.counted.unwrap_or(0),
         };
-        let is_too_far = ahead_ns > highest_ns.saturating_add(SLACK_NS);
+        let beyond = counted.saturating_sub(self.burst);
+        let is_other_rate = stored.interval_ns != self.interval_ns && ahead_ns > 0;
         BucketState {
-            level: if is_too_far { highest_ns } else { ahead_ns },
+            level: ahead_ns.saturating_sub(beyond.saturating_mul(self.interval_ns)),
             more: ahead_ns,
-            unsaved: written_at_us > at.now_us || (is_too_far && empty_at.is_none()),
+            unsaved: written_us > at.now_us
+                || is_too_far
+                || (is_other_rate && stored.written_us.is_none()),
             ..BucketState::default()
         }
     }
 
     fn write(
         &self,
-        _: impl FnOnce() -> Option<State>,
+        stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
         at: &ReadContext<'_>,
@@ -160,19 +225,36 @@ impl Arithmetic for TokenBucketParams {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
         let ahead = change.applied_to(standing.more).min(EXACT).max(level);
+        if change == Change::Take(0) && standing.more > 0 {
+            let stored = stored().as_deref().and_then(Stored::new);
+            if let Some(stored) = stored.filter(|stored| {
+                stored.interval_ns != self.interval_ns
+                    || stored.written_us.is_some()
+                    || ahead > level
+            }) {
+                let counted = match stored.counted {
+                    None if ahead > level => Some(self.counted_units(level, ahead)),
+                    counted => counted,
+                };
+                return stored.noted(at.now_us, counted);
+            }
+        }
         let full_at_ns = at.now_us.saturating_mul(1_000).saturating_add(ahead);
         if ahead == level && level <= self.capacity_ns + SLACK_NS {
-            return State::from_buf_and_len([full_at_ns, 0, 0], 1);
+            return State::from_buf_and_len([full_at_ns, self.interval_ns, 0], 2);
         }
-        let debt_us = level.saturating_sub(self.capacity_ns).div_ceil(1_000);
-        let left_us = self.capacity_ns.saturating_sub(level) / 1_000;
-        let empty_at_us = (at.now_us + debt_us).saturating_sub(left_us);
-        State::from_buf([full_at_ns, empty_at_us, at.now_us])
+        let counted = self.counted_units(level, ahead) + 1;
+        State::from_slice(&[full_at_ns, self.interval_ns, at.now_us, counted])
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {
-        let full_at_ns = state.first().copied().unwrap_or(0);
-        full_at_ns
+        let Some(stored) = Stored::new(state) else {
+            return 0;
+        };
+        // Those who have not read it under these numbers do not know when.
+        let written_us = stored.written_us.unwrap_or(u64::MAX / 1_000);
+        self.full_at_ns(&stored, written_us)
+            .max(stored.full_at_ns)
             .saturating_add(self.remembered_ns())
             .div_ceil(1_000)
     }

@@ -39,10 +39,10 @@ const _: () = assert!(size_of::<Entry>() == 24);
 
 #[derive(Debug)]
 enum Words {
-    /// One word, or two if the second one is the instant of draining.
+    /// Two words from which the instant of draining follows.
     Few {
         first: u64,
-        drained: Drained,
+        second: Second,
     },
     Many(Box<Many>),
 }
@@ -54,26 +54,30 @@ struct Many {
     drained_at_us: u64,
 }
 
-/// The instant from which a bucket means the same as none, and whether it is the
-/// second word, too, in milliseconds: a window stores its end. Never 0, so
-/// that [`Words`] need no tag.
+/// The second of two words: of a window, which stores its end in milliseconds, or of a token bucket,
+/// whose first word is the instant at which it is full, in nanoseconds. Never 0, so that [`Words`] need
+/// no tag.
 #[derive(Clone, Copy, Debug)]
-struct Drained(NonZeroU64);
+struct Second(NonZeroU64);
 
-/// No clock reaches this instant.
-const NEVER_US: u64 = 1 << 60;
-
-impl Drained {
-    fn new(at_us: u64, is_second: bool) -> Self {
-        Self(NonZeroU64::MIN | (at_us.min(NEVER_US) << 2) | (u64::from(is_second) << 1))
+impl Second {
+    fn new(word: u64, is_end: bool) -> Self {
+        Self(NonZeroU64::MIN | (word << 2) | (u64::from(is_end) << 1))
     }
 
-    const fn at_us(self) -> u64 {
+    const fn word(self) -> u64 {
         self.0.get() >> 2
     }
 
-    const fn is_second(self) -> bool {
+    const fn is_end(self) -> bool {
         self.0.get() & 2 > 0
+    }
+
+    const fn drained_at_us(self, first: u64) -> u64 {
+        match self.is_end() {
+            true => self.word().saturating_mul(1_000),
+            false => first.div_ceil(1_000),
+        }
     }
 }
 
@@ -82,19 +86,19 @@ impl Words {
         Self::few(&state, drained_at_us).unwrap_or_else(|| Self::many(state, drained_at_us))
     }
 
-    /// Returns `None` for more than two words, or for two that are not a window.
+    /// Returns `None` unless these are two words that say when they are drained.
     fn few(state: &State, drained_at_us: u64) -> Option<Self> {
-        let (first, is_second) = match state[..] {
-            [first] => (first, false),
-            [first, second]
-                if drained_at_us < NEVER_US && second.checked_mul(1_000) == Some(drained_at_us) =>
-            {
-                (first, true)
-            }
-            _ => return None,
+        let &[first, second] = &state[..] else {
+            return None;
         };
-        let drained = Drained::new(drained_at_us, is_second);
-        Some(Self::Few { first, drained })
+        if second >= 1 << 62 {
+            return None;
+        }
+        let forms = [true, false].map(|is_end| Second::new(second, is_end));
+        let second = forms
+            .into_iter()
+            .find(|second| second.drained_at_us(first) == drained_at_us)?;
+        Some(Self::Few { first, second })
     }
 
     fn many(state: State, drained_at_us: u64) -> Self {
@@ -148,7 +152,7 @@ impl Entry {
     /// Returns the instant from which the bucket means the same as none.
     pub(super) fn drained_at_us(&self) -> u64 {
         match &self.words {
-            Words::Few { drained, .. } => drained.at_us(),
+            Words::Few { first, second } => second.drained_at_us(*first),
             Words::Many(many) => many.drained_at_us,
         }
     }
@@ -164,6 +168,7 @@ impl Entry {
     /// Takes out its words until they are [put](Self::put) back. Of a bucket with held units, it
     /// copies them: a check that changes nothing moves on the copy only.
     pub(super) fn take_words(&mut self) -> BucketWords {
+        let kept_until_us = self.drained_at_us();
         let (state, held) = match &self.words {
             Words::Many(many) if many.is_held() => {
                 let (words, held) = Held::split(&many.state);
@@ -175,6 +180,7 @@ impl Entry {
             state: state.filter(|state| !state.is_empty()),
             held: held.map(Box::new),
             drained_at_us: None,
+            kept_until_us,
         }
     }
 
@@ -197,10 +203,7 @@ impl Bucket for Entry {
     #[inline(always)]
     fn read<T>(&self, read: impl FnOnce(Option<&[u64]>) -> T) -> T {
         match &self.words {
-            Words::Few { first, drained } if drained.is_second() => {
-                read(Some(&[*first, drained.at_us() / 1_000]))
-            }
-            Words::Few { first, .. } => read(Some(&[*first])),
+            Words::Few { first, second } => read(Some(&[*first, second.word()])),
             Words::Many(many) => read(Some(Held::split(&many.state).0)),
         }
     }
@@ -208,12 +211,13 @@ impl Bucket for Entry {
     #[inline]
     fn take(&mut self) -> Option<State> {
         Some(match &mut self.words {
-            Words::Few { first, drained } if drained.is_second() => {
-                State::from_buf_and_len([*first, drained.at_us() / 1_000, 0], 2)
-            }
-            Words::Few { first, .. } => State::from_buf_and_len([*first, 0, 0], 1),
+            Words::Few { first, second } => State::from_buf_and_len([*first, second.word(), 0], 2),
             Words::Many(many) => many.take(),
         })
+    }
+
+    fn kept_until_us(&self) -> u64 {
+        self.drained_at_us()
     }
 
     #[inline(always)]

@@ -65,13 +65,14 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 /// [`initial`](crate::TokenBucket::initial). A new caller gets a bucket of
 /// its own once one is free. A check of cells takes several times as long as one of a bucket.
 ///
-/// **Small.** A bucket is one or two words and 63 bits of a keyed hash of its caller:
+/// **Small.** A bucket is two words and 63 bits of a keyed hash of its caller:
 /// 24 bytes in a hash table that doubles when it is seven eighths full. That is 28 to 57
 /// bytes for each caller, and 53 MB for a million, with the cells of one quota. The cells
 /// of up to four more quotas double that.
 ///
 /// Some buckets take 40 bytes more: those of a [`SlidingWindow`](crate::SlidingWindow), of tokens
-/// that are refilled [at once](crate::TokenBucket::refill_at_once), and in debt. The buckets of a
+/// that are refilled [at once](crate::TokenBucket::refill_at_once) or start with
+/// [`initial`](crate::TokenBucket::initial), and in debt. The buckets of a
 /// [`SlidingLog`](crate::SlidingLog) and of a [`Concurrency`](crate::Concurrency) do, too. In
 /// addition, they keep two words for each entry, and seven words for each limiter that holds
 /// permits. Permits are kept beyond the capacity: there are at most as many as requests in flight.

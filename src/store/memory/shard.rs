@@ -118,9 +118,9 @@ impl Shard {
             return;
         };
         let mut bucket = BucketWords {
-            state: None,
             drained_at_us: Some(held.ends_us()),
             held: Some(held),
+            ..BucketWords::default()
         };
         self.put(id, &mut bucket);
     }

@@ -36,7 +36,8 @@ fn an_entry_returns_the_words_that_were_put_in() {
     let mut entry = Entry::new(2, &mut bucket(&[1], 1)).expect("something to keep");
     for first in numbers {
         for second in numbers {
-            for drained_at_us in numbers.into_iter().chain([second.saturating_mul(1_000)]) {
+            let derived = [second.saturating_mul(1_000), first.div_ceil(1_000)];
+            for drained_at_us in numbers.into_iter().chain(derived) {
                 for state in [
                     &[first][..],
                     &[first, second],

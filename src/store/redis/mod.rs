@@ -116,7 +116,7 @@ use crate::{
 /// A Redis user needs these rights and no others:
 ///
 /// ```text
-/// ACL SETUSER app on >password resetkeys ~tt?{* resetchannels -@all +evalsha +eval +time +get +psetex +incrby +pexpireat +pttl +pexpire +del
+/// ACL SETUSER app on >password resetkeys ~tt?{* resetchannels -@all +evalsha +eval +time +get +psetex +pttl +pexpire +del
 /// ```
 ///
 /// `tt` is the [prefix](RedisStoreBuilder::prefix), and `?` the letter of an algorithm. No
@@ -131,11 +131,9 @@ use crate::{
 /// - for [`callers`](Self::callers), which is for tools and admin pages, `+scan`.
 ///
 /// `+pttl` and `+pexpire` let unexpected data under a caller's key expire. Without them, that
-/// caller is answered with 503 until an operator deletes the key. `+incrby` and `+pexpireat`
-/// save the server work. Without them, a bucket in use is rewritten each time, and `ACL LOG` lists
-/// the refused attempts. `+del` is for resets and released holds. Without any other right, each
-/// check that needs it fails, charges nothing, and [`OnStoreFailure`](crate::OnStoreFailure)
-/// decides. (A bucket in use does not need `+psetex`.) On connecting, the client also tries `INFO`
+/// caller is answered with 503 until an operator deletes the key. `+del` is for resets and
+/// released holds. Without any other right, each check that needs it fails, charges nothing, and
+/// [`OnStoreFailure`](crate::OnStoreFailure) decides. On connecting, the client also tries `INFO`
 /// and `CLIENT ID` and works without them; they may be in `ACL LOG`.
 ///
 /// `+eval` grants nothing else, because a script has only the rights of its user. It is needed

@@ -220,7 +220,7 @@ fn own_numbers(charge: &Charge<'_>, writes: bool) -> ArrayVec<u64, 6> {
     let mut own = ArrayVec::new();
     match &charge.demand.quota.0 {
         Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } => {
-            own.extend([rule.initial_ns, rule.remembered_ns()]);
+            own.extend([rule.initial_ns, rule.remembered_ns(), rule.interval_ns]);
         }
         Params::FixedWindow(rule) | Params::IntervalBucket(rule) => {
             let later_ms = charge.demand.quota.offset_ms(charge.key_bytes());
@@ -328,7 +328,17 @@ mod tests {
         });
         let numbers: Vec<_> = numbers.collect();
         let second = 1e9;
-        let charge = |units: f64| [33.0, units * second / 5.0, second, 0.0, 0.0, 0.0];
+        let charge = |units: f64| {
+            [
+                33.0,
+                units * second / 5.0,
+                second,
+                0.0,
+                0.0,
+                0.0,
+                second / 5.0,
+            ]
+        };
         let expected = [
             &[7.0, 0.0][..],
             &[2.0, 1.0],

@@ -12,4 +12,5 @@ mod holds;
 mod permits;
 mod rates;
 mod sliding_error;
+mod versions;
 mod walk;

@@ -2,17 +2,25 @@
 
 use super::spec::{Spec, up};
 
-/// What is taken, as of one instant, and as it is stored.
+/// What is taken, as of one instant, and what is stored.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     opened_us: i128,
     /// What counts as taken, in nanoseconds of refill.
     taken_ns: i128,
+    /// What is taken, whatever counts.
+    ahead_ns: i128,
+    stored: Stored,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stored {
     /// When all units are back, whatever counts.
     full_at_ns: i128,
-    /// If more is taken than the bucket holds: the instant from which it counts as just empty,
-    /// and the instant of the write.
-    empty: Option<(i128, i128)>,
+    /// The unit of the numbers that took last.
+    unit_ns: i128,
+    /// The instant of the write, and how many used units are no debt, if not all are.
+    noted: Option<(i128, Option<i128>)>,
 }
 
 /// Returns for how long a full bucket is kept.
@@ -23,45 +31,76 @@ fn remembered_ns(spec: &Spec) -> i128 {
     spec.depth().max(60_000_000_000)
 }
 
+impl Stored {
+    /// Returns how far the bucket is from full at an instant, by these numbers. Units of others are
+    /// refilled at this rate from when they were first read.
+    fn ahead_ns(&self, spec: &Spec, since_us: i128, at_us: i128) -> i128 {
+        let then_ns = self.full_at_ns - since_us * 1_000;
+        if self.unit_ns == spec.unit() || then_ns <= 0 {
+            return self.full_at_ns - at_us * 1_000;
+        }
+        let used = up(then_ns.min(1 << 53), self.unit_ns);
+        (used * spec.unit()).min(1 << 53) - (at_us - since_us) * 1_000
+    }
+}
+
 impl Bucket {
     pub fn open(spec: &Spec, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
         let missing = spec.unit() * i128::from(spec.missing_at_first());
-        let unknown = (Self::lacking(spec, missing, missing, now_us), missing > 0);
-        let Some(stored) = stored else {
+        let unknown = (Self::taken(spec, missing, missing, now_us), missing > 0);
+        let Some(stored) = stored.map(|bucket| bucket.stored) else {
             return unknown;
         };
+        let since_us = stored.noted.map_or(now_us, |(written_us, _)| written_us);
         // No time passes until the clock is where it was.
-        let at_us = match stored.empty {
-            Some((_, written_at_us)) => now_us.max(written_at_us),
-            None => now_us,
-        };
-        if stored.full_at_ns + remembered_ns(spec) <= at_us * 1_000 {
+        let at_us = now_us.max(since_us);
+        let ahead = stored.ahead_ns(spec, since_us, at_us);
+        if ahead + remembered_ns(spec) <= 0 {
             return unknown;
         }
         // Larger numbers are not exact.
-        let ahead = (stored.full_at_ns - at_us * 1_000).clamp(0, 1 << 53);
-        let highest = match stored.empty {
-            Some((empty_at_us, _)) => (spec.depth() + (empty_at_us - at_us) * 1_000).max(0),
-            None => spec.depth(),
+        let ahead = ahead.clamp(0, 1 << 53);
+        let counted = stored.noted.and_then(|(_, counted)| counted);
+        let is_too_much = counted.is_none() && ahead > spec.depth() + 999;
+        let counted = match is_too_much {
+            true => Some(up(ahead, spec.unit())),
+            false => counted,
         };
-        let is_too_much = ahead > highest + 999;
-        let taken = if is_too_much { highest } else { ahead };
-        let is_news = at_us > now_us || (is_too_much && stored.empty.is_none());
-        (Self::lacking(spec, taken, ahead, now_us), is_news)
+        // A smaller bucket counts as just empty, and debts in full.
+        let beyond = counted.map_or(0, |units| units - i128::from(spec.capacity()));
+        let taken = (ahead - beyond.max(0) * spec.unit()).max(0);
+        let is_of_others = ahead > 0 && stored.unit_ns != spec.unit() && stored.noted.is_none();
+        let mut known = Self::taken(spec, taken, ahead, now_us);
+        if ahead > 0 {
+            known.stored = Stored {
+                full_at_ns: stored.full_at_ns - (since_us - now_us).max(0) * 1_000,
+                unit_ns: stored.unit_ns,
+                noted: Some((since_us.min(now_us), counted)),
+            };
+        }
+        (known, at_us > now_us || is_too_much || is_of_others)
     }
 
     /// `ahead`: what is taken under any numbers.
-    fn lacking(spec: &Spec, taken: i128, ahead: i128, now_us: i128) -> Self {
+    fn taken(spec: &Spec, taken: i128, ahead: i128, now_us: i128) -> Self {
         let ahead = ahead.min(1 << 53).max(taken);
         let is_plain = ahead == taken && taken <= spec.depth() + 999;
-        let owed_us = up((taken - spec.depth()).max(0), 1_000);
-        let left_us = (spec.depth() - taken).max(0) / 1_000;
+        let counted = i128::from(spec.capacity()) + up(ahead - taken, spec.unit());
         Self {
             opened_us: now_us,
             taken_ns: taken,
-            full_at_ns: now_us * 1_000 + ahead,
-            empty: (!is_plain).then_some((now_us + owed_us - left_us, now_us)),
+            ahead_ns: ahead,
+            stored: Stored {
+                full_at_ns: now_us * 1_000 + ahead,
+                unit_ns: spec.unit(),
+                noted: (!is_plain).then_some((now_us, Some(counted))),
+            },
         }
+    }
+
+    /// Returns whether more is taken than counts.
+    pub fn is_used_by_others(&self) -> bool {
+        self.ahead_ns > self.taken_ns
     }
 
     pub fn level(&self, at_us: i128) -> i128 {
@@ -69,18 +108,23 @@ impl Bucket {
     }
 
     pub fn take(&mut self, spec: &Spec, level: i128, now_us: i128) {
-        let ahead = self.full_at_ns - now_us * 1_000;
-        *self = Self::lacking(spec, self.level(now_us) + level, ahead + level, now_us);
+        *self = Self::taken(spec, self.taken_ns + level, self.ahead_ns + level, now_us);
     }
 
     pub fn give(&mut self, spec: &Spec, level: i128, now_us: i128) -> i128 {
-        let given = level.min(self.level(now_us));
-        let ahead = self.full_at_ns - now_us * 1_000;
-        *self = Self::lacking(spec, self.level(now_us) - given, ahead - given, now_us);
+        let given = level.min(self.taken_ns);
+        if given > 0 {
+            *self = Self::taken(spec, self.taken_ns - given, self.ahead_ns - given, now_us);
+        }
         given
     }
 
     pub fn forgotten_at_us(&self, spec: &Spec) -> i128 {
-        up(self.full_at_ns + remembered_ns(spec), 1_000)
+        let stored = &self.stored;
+        let own_ns = match stored.noted {
+            Some((since_us, _)) => since_us * 1_000 + stored.ahead_ns(spec, since_us, since_us),
+            None => stored.full_at_ns,
+        };
+        up(stored.full_at_ns.max(own_ns) + remembered_ns(spec), 1_000)
     }
 }

@@ -133,8 +133,13 @@ impl Oracle {
                 return record.bans > 0;
             }
             // The level of a new caller is stored anew, and other numbers count it differently.
+            let is_used_by_others = match &known {
+                State::Bucket(bucket) => bucket.is_used_by_others(),
+                State::Interval(interval) => interval.is_used_by_others(),
+                _ => false,
+            };
             let [known, new] = [&known, &new].map(|state| level(&plan.spec, state, now));
-            known != new || new > 0
+            known != new || new > 0 || is_used_by_others
         })
     }
 
@@ -203,7 +208,7 @@ impl Oracle {
                     ..asks[policy].line(plan, &after, &after, allowed, now)
                 });
                 if op != Op::Peek && (moved > 0 || is_ban || *must_save) {
-                    self.keep(policy, caller, plan, after);
+                    self.keep(policy, caller, plan, after, true);
                 }
                 continue;
             }
@@ -240,7 +245,7 @@ impl Oracle {
                 ..asks[policy].line(plan, before, &after, allowed, now)
             });
             if op != Op::Peek && (level > 0 || *must_save) {
-                self.keep(policy, caller, plan, after);
+                self.keep(policy, caller, plan, after, level > 0);
             }
         }
         let denied_by = lines.iter().filter(|line| line.denied);
@@ -274,14 +279,17 @@ impl Oracle {
             panic!("no permits");
         };
         if permits.release(number, now_us.into()) {
-            self.keep(0, caller, plan, state);
+            self.keep(0, caller, plan, state, true);
         }
     }
 
-    fn keep(&mut self, policy: usize, caller: u64, plan: &Plan, state: State) {
+    /// `is_changed`: if not, other numbers may count it for longer.
+    fn keep(&mut self, policy: usize, caller: u64, plan: &Plan, state: State, is_changed: bool) {
+        let before = self.kept.get(&(policy, caller)).filter(|_| !is_changed);
+        let before_us = before.map_or(0, |kept| kept.forgotten_at_us);
         let kept = Kept {
             writer: plan.spec,
-            forgotten_at_us: forgotten_at_us(&plan.spec, &state),
+            forgotten_at_us: forgotten_at_us(&plan.spec, &state).max(before_us),
             state,
         };
         self.kept.insert((policy, caller), kept);

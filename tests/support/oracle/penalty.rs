@@ -88,14 +88,9 @@ impl Record {
             (known.ends_ms, known.strikes) = (0, Vec::new());
         }
         let latest_ms = now_ms + numbers.window_ms;
-        let is_too_late = known.ends_ms > latest_ms;
-        if is_too_late && known.bans == 0 {
-            // It is stored anew, without the ban that has ended.
-            known.until_ms = 0;
-        }
         known.ends_ms = known.ends_ms.min(latest_ms);
         known.strikes.truncate((numbers.after - 1) as usize);
-        (known, is_too_late)
+        (known, false)
     }
 
     pub fn is_banned(&self, at_us: i128) -> bool {

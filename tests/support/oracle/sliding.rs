@@ -1,6 +1,9 @@
 //! The sliding window and the sliding log: lists of what was admitted.
 
-use super::spec::{Spec, up};
+use super::{
+    spec::{Spec, up},
+    windows::End,
+};
 
 /// Each use, with the end of the clock's window that counts it.
 #[derive(Clone, Debug)]
@@ -8,6 +11,8 @@ pub struct Sliding {
     ends_ms: i128,
     window_ms: i128,
     uses: Vec<(i128, i128)>,
+    /// What a version with longer windows wrote, until these take.
+    of_longer: Option<(End, Vec<(i128, i128)>)>,
 }
 
 impl Sliding {
@@ -19,24 +24,32 @@ impl Sliding {
         let ends_ms = clock_end_ms(window_ms, now_us);
         let mut uses = Vec::new();
         let mut is_ahead = false;
+        let mut of_longer = None;
         if let Some(stored) = stored {
+            let written = stored.of_longer.clone();
+            let own = || (End::at(stored.ends_ms), stored.uses.clone());
+            let (end, written) = written.unwrap_or_else(own);
+            let latest = |at_ms: i128| at_ms - at_ms % window_ms + window_ms;
+            let (newest_ms, noted) = end.within(now_us / 1_000, latest);
             let (starts_ms, before_ms) = (ends_ms - window_ms, ends_ms - 2 * window_ms);
-            for (end_ms, units) in &stored.uses {
-                let is_newest = *end_ms == stored.ends_ms;
+            for (end_ms, units) in &written {
+                let is_newest = *end_ms == end.ends_ms;
                 // The position of the newest window determines both counts.
-                if stored.ends_ms > starts_ms {
+                if newest_ms > starts_ms {
                     let end_ms = if is_newest { ends_ms } else { starts_ms };
                     uses.push((end_ms, *units));
-                } else if stored.ends_ms > before_ms && is_newest {
+                } else if newest_ms > before_ms && is_newest {
                     uses.push((starts_ms, *units));
                 }
             }
-            is_ahead = stored.ends_ms > ends_ms;
+            is_ahead = noted.is_some();
+            of_longer = noted.map(|end| (end, written));
         }
         let mut known = Self {
             ends_ms,
             window_ms,
             uses,
+            of_longer,
         };
         // A longer window can count less exactly.
         let counted = [ends_ms - window_ms, ends_ms]
@@ -58,12 +71,17 @@ impl Sliding {
     }
 
     pub fn take(&mut self, level: i128) {
+        self.of_longer = None;
         self.uses.push((self.ends_ms, level));
     }
 
     /// Refunds from the present window only.
     pub fn give(&mut self, level: i128) -> i128 {
         let given = level.min(self.counted(self.ends_ms));
+        if given == 0 {
+            return 0;
+        }
+        self.of_longer = None;
         let kept = self.counted(self.ends_ms) - given;
         self.uses.retain(|(end, _)| *end != self.ends_ms);
         if kept > 0 {
@@ -73,8 +91,14 @@ impl Sliding {
     }
 
     pub fn forgotten_at_us(&self) -> i128 {
-        let is_used = self.counted(self.ends_ms) > 0;
-        (self.ends_ms + if is_used { self.window_ms } else { 0 }) * 1_000
+        let (ends_ms, is_used) = match &self.of_longer {
+            Some((end, uses)) => {
+                let mut newest = uses.iter().filter(|(end_ms, _)| *end_ms == end.ends_ms);
+                (end.ends_ms, newest.any(|(_, units)| *units > 0))
+            }
+            None => (self.ends_ms, self.counted(self.ends_ms) > 0),
+        };
+        (ends_ms + if is_used { self.window_ms } else { 0 }) * 1_000
     }
 }
 

@@ -4,24 +4,69 @@ use std::sync::LazyLock;
 
 use super::spec::{DAY_MS, Spec, Start, up};
 
+/// When a window ends, as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    pub ends_ms: i128,
+    /// When a version whose windows could not end as late read it.
+    pub read_ms: Option<i128>,
+}
+
+impl End {
+    /// Returns the end for windows that end at `latest_ms` at the latest if they start at an instant,
+    /// and what to note of it.
+    pub fn within(self, now_ms: i128, latest_ms: impl Fn(i128) -> i128) -> (i128, Option<Self>) {
+        let read_ms = self.read_ms.filter(|read_ms| *read_ms <= now_ms);
+        let latest_ms = latest_ms(read_ms.unwrap_or(now_ms));
+        if self.ends_ms <= latest_ms {
+            return (self.ends_ms, None);
+        }
+        let noted = Self {
+            read_ms: Some(now_ms),
+            ..self
+        };
+        (latest_ms, read_ms.is_none().then_some(noted))
+    }
+
+    pub fn at(ends_ms: i128) -> Self {
+        Self {
+            ends_ms,
+            read_ms: None,
+        }
+    }
+}
+
 /// The uses of one window.
 #[derive(Clone, Debug)]
 pub struct Window {
     ends_ms: i128,
     used: i128,
+    /// As it is stored.
+    end: End,
 }
 
 impl Window {
     pub fn open(spec: &Spec, phase_ms: i128, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
         let latest_ms = end_ms(spec, phase_ms, now_us / 1_000);
-        let running = stored.filter(|window| window.ends_ms * 1_000 > now_us);
-        let (ends_ms, used) =
-            running.map_or((latest_ms, 0), |window| (window.ends_ms, window.used));
-        let known = Self {
-            ends_ms: ends_ms.min(latest_ms),
-            used,
+        let anew = Self {
+            ends_ms: latest_ms,
+            used: 0,
+            end: End::at(latest_ms),
         };
-        (known, ends_ms > latest_ms)
+        let Some(stored) = stored else {
+            return (anew, false);
+        };
+        let latest = |at_ms| end_ms(spec, phase_ms, at_ms);
+        let (ends_ms, noted) = stored.end.within(now_us / 1_000, latest);
+        if ends_ms * 1_000 <= now_us {
+            return (anew, false);
+        }
+        let known = Self {
+            ends_ms,
+            used: stored.used,
+            end: noted.unwrap_or(stored.end),
+        };
+        (known, noted.is_some())
     }
 
     pub fn level(&self, at_us: i128) -> i128 {
@@ -34,16 +79,20 @@ impl Window {
 
     pub fn take(&mut self, level: i128) {
         self.used += level;
+        self.end = End::at(self.ends_ms);
     }
 
     pub fn give(&mut self, level: i128) -> i128 {
         let given = level.min(self.used);
-        self.used -= given;
+        if given > 0 {
+            self.used -= given;
+            self.end = End::at(self.ends_ms);
+        }
         given
     }
 
     pub fn forgotten_at_us(&self) -> i128 {
-        self.ends_ms * 1_000
+        self.end.ends_ms * 1_000
     }
 }
 
@@ -98,11 +147,22 @@ pub fn month_end_ms(at_ms: i128) -> i128 {
 pub struct Interval {
     next_ms: i128,
     used: i128,
+    /// Used units that do not count by these numbers.
+    uncounted: i128,
+    /// How many of the counted units were no debt when it was read.
+    no_debt: i128,
     refill: i128,
     period_ms: i128,
     capacity: i128,
-    /// How many of the used units were taken. The others are owed: they were beyond the capacity.
-    taken: i128,
+    stored: StoredInterval,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct StoredInterval {
+    used: i128,
+    end: End,
+    /// How many used units are no debt, if not all are.
+    counted: Option<i128>,
 }
 
 /// The longest time for which a bucket is kept.
@@ -113,39 +173,74 @@ impl Interval {
         let now_ms = now_us / 1_000;
         let (refill, period_ms) = numbers(spec);
         let capacity = i128::from(spec.capacity());
-        let with = |used: i128, next_ms: i128, taken: i128| Self {
-            next_ms,
-            used,
-            refill,
-            period_ms,
-            capacity,
-            taken: taken.max(capacity).min(used),
-        };
-        let anew = |used: i128| with(used, now_ms + period_ms, 0);
-        let missing = i128::from(spec.missing_at_first());
-        let Some(stored) = stored else {
-            return (anew(missing), missing > 0);
-        };
-        // A debt stays in full. Of the rest, other numbers count up to twice their capacity.
-        let (taken, owed) = (stored.taken.min(2 * capacity), stored.used - stored.taken);
-        let used = (taken + owed).min(spec.highest().max(2 * capacity));
-        let known = with(used, stored.next_ms, taken);
-        if known.next_ms > now_ms {
-            let latest_ms = now_ms + period_ms;
-            let next_ms = match used {
-                0 => latest_ms,
-                _ => known.next_ms.min(latest_ms),
+        let latest_ms = now_ms + period_ms;
+        let with = |used: i128, next_ms: i128, uncounted: i128, no_debt: i128| {
+            let mut known = Self {
+                next_ms,
+                used,
+                uncounted,
+                no_debt: no_debt.min(used),
+                refill,
+                period_ms,
+                capacity,
+                stored: StoredInterval {
+                    used,
+                    end: End::at(next_ms),
+                    counted: None,
+                },
             };
-            return (with(used, next_ms, taken), known.next_ms > latest_ms);
+            known.store();
+            known
+        };
+        let missing = i128::from(spec.missing_at_first());
+        let Some(stored) = stored.map(|interval| interval.stored) else {
+            return (with(missing, latest_ms, 0, 0), missing > 0);
+        };
+        let (ends_ms, noted) = stored.end.within(now_ms, |at_ms| at_ms + period_ms);
+        // A debt stays in full. Of the rest, other numbers count up to twice their capacity.
+        let no_debt = stored.counted.unwrap_or(stored.used);
+        let uncounted = (no_debt - 2 * capacity).max(0);
+        let used = (stored.used - uncounted).max(0);
+        let used = used.min(spec.highest().max(2 * capacity));
+        if ends_ms > now_ms {
+            let next_ms = if used == 0 { latest_ms } else { ends_ms };
+            let mut known = with(used, next_ms, uncounted, no_debt);
+            if let Some(end) = noted {
+                known.stored = StoredInterval {
+                    end,
+                    counted: match uncounted {
+                        0 => stored.counted,
+                        _ => Some(no_debt),
+                    },
+                    ..stored
+                };
+            }
+            return (known, noted.is_some());
         }
-        let (used, next_ms) = known.later(now_ms);
-        if used > 0 {
-            return (with(used, next_ms, taken), false);
+        let ended = (now_ms - ends_ms) / period_ms + 1;
+        let periods = up(used, refill).max(1);
+        if ended < periods {
+            let used = used - ended * refill;
+            let next_ms = ends_ms + ended * period_ms;
+            return (with(used, next_ms, uncounted, no_debt), false);
         }
-        if next_ms + remembered_ms(spec) <= now_ms {
-            return (anew(missing), missing > 0);
+        // All that counts is back, and of what counts for others as much as is refilled.
+        let refilled = match spec {
+            Spec::Interval { limit: 0, .. } => used,
+            _ => ended * refill,
+        };
+        let all = (uncounted - (refilled - used)).max(0);
+        let full_at_ms = ends_ms + (periods - 1) * period_ms;
+        if full_at_ms + remembered_ms(spec) <= now_ms {
+            let uncounted = (all - missing).max(0);
+            return (with(missing, latest_ms, uncounted, no_debt), missing > 0);
         }
-        (anew(0), false)
+        (with(0, latest_ms, all, no_debt), false)
+    }
+
+    /// Returns whether more is used than counts.
+    pub fn is_used_by_others(&self) -> bool {
+        self.uncounted > 0
     }
 
     /// Returns how many periods must end until all units are back.
@@ -153,42 +248,49 @@ impl Interval {
         up(self.used, self.refill).max(1)
     }
 
-    /// Returns what is used then, and when the next refill is. If nothing is used, when that
-    /// began.
-    fn later(&self, at_ms: i128) -> (i128, i128) {
+    pub fn level(&self, at_us: i128) -> i128 {
+        let at_ms = at_us / 1_000;
         if self.next_ms > at_ms {
-            return (self.used, self.next_ms);
+            return self.used;
         }
         let ended = (at_ms - self.next_ms) / self.period_ms + 1;
-        if ended >= self.periods() {
-            return (0, self.next_ms + (self.periods() - 1) * self.period_ms);
+        match ended >= self.periods() {
+            true => 0,
+            false => self.used - ended * self.refill,
         }
-        let next_ms = self.next_ms + ended * self.period_ms;
-        (self.used - ended * self.refill, next_ms)
-    }
-
-    pub fn level(&self, at_us: i128) -> i128 {
-        self.later(at_us / 1_000).0
     }
 
     pub fn take(&mut self, level: i128) {
-        self.change(level);
+        self.used += level;
+        self.store();
     }
 
-    /// Debts are paid first.
-    fn change(&mut self, by: i128) {
-        self.used += by;
-        self.taken = self.taken.max(self.capacity).min(self.used);
+    /// Sets what is stored if this is what counts. Debts are paid first.
+    fn store(&mut self) {
+        let counted = match (self.uncounted, self.used > self.capacity) {
+            (1.., _) => Some(2 * self.capacity + self.uncounted),
+            (_, true) => Some(self.no_debt.max(self.capacity).min(self.used)),
+            _ => None,
+        };
+        self.stored = StoredInterval {
+            used: self.used + self.uncounted,
+            end: End::at(self.next_ms),
+            counted,
+        };
     }
 
     pub fn give(&mut self, level: i128) -> i128 {
         let given = level.min(self.used);
-        self.change(-given);
+        if given > 0 {
+            self.used -= given;
+            self.store();
+        }
         given
     }
 
     pub fn forgotten_at_us(&self, spec: &Spec) -> i128 {
-        let full_at_ms = self.next_ms + (self.periods() - 1) * self.period_ms;
+        let periods = up(self.stored.used, self.refill).max(1);
+        let full_at_ms = self.stored.end.ends_ms + (periods - 1) * self.period_ms;
         (full_at_ms + remembered_ms(spec)) * 1_000
     }
 }

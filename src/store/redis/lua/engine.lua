@@ -67,7 +67,8 @@
 --       if the check is denied, by this charge or by another. `most` is the
 --       highest level at which the cost fits.
 -- write: for a change of level, negative for a refund, it sets value and ttl_ms; no
---       value if it has written by itself, with the expiry, which it may unless `is_open`.
+--       value if there is nothing to write. Without a change, the key expires no earlier
+--       than before: numbers of another version may count it for longer.
 -- All numbers are integers below 2^53, where a Lua number is exact.
 
 local values_of = unpack
@@ -76,14 +77,14 @@ local find, sub, byte, min, max = string.find, string.sub, string.byte, math.min
 local keys, numbers = KEYS, ARGV[1]
 local nonce, now_us, at = unpack('<dd', numbers)
 -- The clock of another machine may lag behind the one that expires keys here.
-local spare_ms, expire, expires_from_ms = 60000, 'PEXPIRE', 0
+local spare_ms = 60000
 local now_ms = floor(now_us / 1000)
 if now_us == 0 then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
   now_ms = floor(now_us / 1000)
   -- One for the part of a millisecond cut off the level, one for that cut off now.
-  spare_ms, expire, expires_from_ms = 2, 'PEXPIREAT', now_ms
+  spare_ms = 2
 end
 local reply, out, key = { nonce, now_us }, 2, 0
 -- A mark tells generations apart: it has their start, and a number of the call that starts
@@ -102,8 +103,6 @@ local a, b, c, d, e, f
 -- What is asked of the units that are held, and what is held of the bucket once that is open.
 local holds, held_cost, charged, asked, lifetime_ms, remembered_ms, generation, beyond
 local is_open, start_ms, ends_ms, young, younger, old, elder, extension, bare, taken, given, is_elder, lapses_ms
--- The last change that was added, and its text.
-local added, added_text = 0, '0'
 -- How many of the equal checks are not decided yet.
 local untold = 0
 
@@ -124,7 +123,7 @@ while key < #keys do
   end
   out = out + 1
   local verdict_at, verdict, part, first_key = out, untold, untold, key
-  local past, undo, is_unsaved, are_linear, refusal = nil, nil, false, true, nil
+  local past, is_unsaved, are_linear, refusal = nil, false, true, nil
   local is_struck, level, mark, more, unsaved, kept, on_denial
   repeat
     if is_new or is_joint then
@@ -369,6 +368,10 @@ while key < #keys do
         else
           value, ttl_ms = bare or '', 0
         end
+        if change == 0 and unsaved and value and algorithm < 5 then
+          local left_ms = call('PTTL', keys[leg_key])
+          ttl_ms = type(left_ms) == 'number' and max(ttl_ms, left_ms) or ttl_ms
+        end
         if is_open and value then
           local is_held = younger + elder > 0
           if value == '' and not is_held then
@@ -387,16 +390,9 @@ while key < #keys do
         end
         local written = value and not is_deleted and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
         if written and written.err then
-          -- If Redis refuses one write, it refuses all, so this is the first. But a user
-          -- may have the right to add and not to write: then what was added is undone.
+          -- If Redis refuses one write, it refuses all, so this is the first.
           verdict, refusal = -2, written.err
-          while undo do
-            call('INCRBY', keys[undo[1]], format('%d', -undo[2]))
-            undo = undo[3]
-          end
           break
-        elseif past and not value then
-          undo = { leg_key, change, undo }
         end
       end
       leg_key = nil

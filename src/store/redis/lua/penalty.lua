@@ -34,7 +34,6 @@ else
       end
       if ends_ms > now_ms then
         level, mark = min(tonumber(sub(stored, 29)), capacity - 1), min(ends_ms, now_ms + a)
-        unsaved = ends_ms > mark
       end
       -- The end of the last ban, from which on the time counts until it is forgiven.
       kept = more > 0 and until_ms or 0

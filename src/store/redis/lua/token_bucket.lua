@@ -1,93 +1,84 @@
 -- Token bucket; leaky bucket.
 --
--- KEYS     the instant at which the bucket is full again, in nanoseconds since
---          the epoch: 19 digits, which Redis stores as one integer. If that is
---          further ahead than the capacity, 16 digits follow for the instant at
---          which the bucket counts as just empty, and 16 for the instant of the
---          write, in microseconds since the epoch.
+-- KEYS     the letter B; the instant at which the bucket is full again, in microseconds since
+--          the epoch (7 bytes) and nanoseconds beyond (2 bytes); the nanoseconds in which one
+--          unit comes back by the numbers that took last (7 bytes). In three cases 14 bytes
+--          follow: numbers with another rate have read it, it is further from full than the
+--          capacity, or it is in debt. 7 bytes are the instant of the write, in microseconds,
+--          and 7 are one more than the used units that are no debt, or 0 if no units are.
+--          All are little-endian.
 -- Unit     nanoseconds of refill. Level: how far that instant is ahead of now.
 -- ARGV     capacity: from empty to full; a: the level of an unknown caller;
---          b: how long a full bucket is remembered; 0 if a is 0
+--          b: how long a full bucket is remembered; 0 if a is 0; c: nanoseconds for each unit
 -- Reply    level
 -- Expiry   when the bucket is full and has been remembered for b.
 -- Atomic   see the engine.
 --
--- 19 digits are more than a Lua number holds. So the last four are split off, now is
--- subtracted from the others, and the rest is nanoseconds ahead of now.
 -- Clocks tick in microseconds: a bucket that is full before the next tick counts as
--- full, and a level may exceed the capacity by less than a tick.
+-- full, and a level may exceed the capacity by less than a tick. `more` is how far the bucket is from full, even
+-- beyond the highest level of these numbers.
 --@numbers
+c, at = unpack('<d', numbers, at)
 slack, drop_ms = 999, capacity / 1000000
 --@read
-local digits = stored and #stored
-if is_foreign or stored and (digits < 4 or digits > 51 or (digits > 19 and digits < 36) or not find(stored, '^%d+$')) then
+local full_us, ns, unit_ns, written_us, counted, ahead
+if stored and byte(stored) == 66 and (#stored == 17 or #stored == 31) then
+  full_us, ns, unit_ns = unpack('<I7I2I7', stored, 2)
+  if #stored == 31 then
+    written_us, counted = unpack('<I7I7', stored, 18)
+  end
+end
+local since_us, units = written_us or now_us, counted or 0
+if is_foreign or stored and not (full_us and full_us <= largest and ns < 1000 and unit_ns > 0
+    and unit_ns <= largest and since_us <= largest and units <= largest) then
   level = nil
-else
-  local ahead, at_us, highest = nil, now_us, capacity
-  -- Whether the level is all that is stored, so that a change can be added to it.
-  c = false
-  if stored then
-    if digits > 19 then
-      -- After a step back of the clock, no time passes until it catches up.
-      at_us = max(now_us, tonumber(sub(stored, -16)))
-      unsaved = at_us > now_us
-      highest = max(capacity + (sub(stored, -32, -17) - at_us) * 1000, 0)
-      stored = sub(stored, 1, -33)
-    end
-    -- The last four digits, and those before them.
-    local w, x, y, z = byte(stored, -4, -1)
-    local low = ((w * 10 + x) * 10 + y) * 10 + z - 53328
-    local high = floor((stored - low) / 10000 + 0.5)
-    ahead = (high * 10 - at_us) * 1000 + low
-    if ahead > largest then
-      ahead = largest
-    end
-    if ahead > highest + slack then
-      unsaved = unsaved or digits <= 19
-    else
-      highest = ahead
-    end
-    if task == 3 and extra > 0 and extra ~= high * 10 + floor(low / 1000) then
-      cost = 0
+elseif stored then
+  -- After a step back of the clock, no time passes until it catches up.
+  local at_us = max(now_us, since_us)
+  ahead = min((full_us - at_us) * 1000 + ns, largest)
+  if unit_ns ~= c then
+    -- Other numbers wrote it. Since then, the used units are refilled by these.
+    local over = min((full_us - since_us) * 1000 + ns, largest)
+    if over > 0 then
+      ahead = min(math.ceil(over / unit_ns) * c, largest) - (at_us - since_us) * 1000
     end
   end
-  -- If more than the level is taken, each write rounds the level up.
-  is_linear = true
-  if ahead and ahead > 0 then
-    level, kept, is_linear = highest, ahead, ahead == highest
-    c = is_linear and digits == 19
-  elseif a > 0 and not (ahead and ahead + b > 0) then
-    level, unsaved = a, true
+  unsaved = at_us > now_us and ahead + b > 0
+end
+is_linear = true
+if ahead and ahead > 0 then
+  if units == 0 and ahead > capacity + slack then
+    units, unsaved = math.ceil(ahead / c) + 1, true
   end
+  level, more, kept = max(ahead - max(units - 1 - capacity / c, 0) * c, 0), ahead, stored
+  is_linear, unsaved = ahead == level, unsaved or unit_ns ~= c and not written_us
+elseif level and a > 0 and not (ahead and ahead + b > 0) then
+  level, unsaved = a, true
 end
 --@write
-level = level + change
 -- A quota with other numbers may have taken more: that stays taken.
-local ahead = level
-if kept and kept + change > level then
-  ahead = max(min(kept + change, largest), level)
+local ahead = max(min(more + change, largest), level + change)
+level = level + change
+local full_us, ns, unit_ns = now_us + floor(ahead / 1000), ahead % 1000, c
+local written_us, units = now_us, 0
+local is_deep = ahead > level or level > capacity + slack
+if is_deep then
+  units = capacity / c + math.ceil((ahead - level) / c) + 1
 end
-ttl_ms = (ahead + b) / 1000000 + spare_ms
-local is_deep = ahead > level or level > capacity + 999
-local is_added = false
-if c and not is_open and not is_deep then
-  if change ~= added then
-    added, added_text = change, format('%d', change)
+if change == 0 and kept then
+  -- What takes nothing changes nothing for other numbers.
+  local counted
+  full_us, ns, unit_ns = unpack('<I7I2I7', kept, 2)
+  if #kept == 31 then
+    written_us, counted = unpack('<I7I7', kept, 18)
+    units = counted > 0 and counted or units
   end
-  -- In this order: after a PEXPIRE, Redis would let the rest of the script write even
-  -- if its memory is full. If either is refused, the value is written anew.
-  is_added = type(call('INCRBY', keys[leg_key], added_text)) == 'number'
-  if is_added and call(expire, keys[leg_key], format('%d', expires_from_ms + ttl_ms)) ~= 1 then
-    is_added = false
-    call('INCRBY', keys[leg_key], format('%d', -change))
-  end
+  is_deep = is_deep or counted or unit_ns ~= c
+  local late_us = max(written_us - now_us, 0)
+  full_us, written_us = full_us - late_us, written_us - late_us
 end
-if not is_added then
-  local ns = ahead % 1000
-  value = format('%d%03d', now_us + (ahead - ns) / 1000, ns)
-  if is_deep then
-    local debt_us = math.ceil(max(level - capacity, 0) / 1000)
-    local left_us = floor(max(capacity - level, 0) / 1000)
-    value = format('%s%016d%016d', value, now_us + debt_us - left_us, now_us)
-  end
+value = pack('<BI7I2I7', 66, full_us, ns, unit_ns)
+if is_deep then
+  value = value .. pack('<I7I7', written_us, units)
 end
+ttl_ms = max((ahead + b) / 1000000, (full_us - now_us) / 1000) + spare_ms

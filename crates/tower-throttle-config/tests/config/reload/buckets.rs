@@ -9,14 +9,10 @@ use tower_throttle_config::Effect;
 use super::{ask_plainly, limits_of, parameter, policy, replace};
 use crate::support::prelude::*;
 
-/// Two quotas of each algorithm. Those that refill bit by bit keep their rate, as their buckets keep
-/// the time until they are full.
+/// Two quotas of each algorithm.
 const ALGORITHMS: [[&str; 2]; 6] = [
-    ["1 per day, burst 10", "1 per day, burst 20"],
-    [
-        "leaky bucket of 1 per day, capacity 10",
-        "leaky bucket of 1 per day, capacity 20",
-    ],
+    ["10 per day", "20 per day"],
+    ["leaky bucket of 10 per day", "leaky bucket of 20 per day"],
     ["fixed window of 10 per day", "fixed window of 20 per day"],
     [
         "sliding window of 10 per day",
