@@ -23,11 +23,16 @@ pub const SLOTS: u16 = 16_384;
 #[derive(Debug)]
 pub struct RedisCluster {
     pub nodes: Vec<RedisServer>,
+    /// Without replicas, none can take over, and a busy machine may stop a node for seconds.
+    node_timeout_ms: &'static str,
 }
+
+const PATIENT_MS: &str = "20000";
 
 impl RedisCluster {
     pub fn start(primaries: usize, replicas: usize) -> Self {
-        let mut cluster = Self::stopped(primaries + replicas);
+        let mut cluster = Self::with_timeout(if replicas > 0 { "1500" } else { PATIENT_MS });
+        cluster.add_all(primaries + replicas);
         cluster.run(primaries);
         cluster
     }
@@ -41,18 +46,29 @@ impl RedisCluster {
 
     /// Reserves ports and folders, without starting a node.
     pub fn stopped(nodes: usize) -> Self {
-        let mut cluster = Self { nodes: Vec::new() };
-        for _ in 0..nodes {
-            cluster.add_stopped();
-        }
+        let mut cluster = Self::with_timeout(PATIENT_MS);
+        cluster.add_all(nodes);
         cluster
+    }
+
+    fn with_timeout(node_timeout_ms: &'static str) -> Self {
+        Self {
+            nodes: Vec::new(),
+            node_timeout_ms,
+        }
+    }
+
+    fn add_all(&mut self, nodes: usize) {
+        for _ in 0..nodes {
+            self.add_stopped();
+        }
     }
 
     fn add_stopped(&mut self) -> usize {
         let options = [
             ["--cluster-enabled", "yes"],
             ["--cluster-config-file", "nodes.conf"],
-            ["--cluster-node-timeout", "1500"],
+            ["--cluster-node-timeout", self.node_timeout_ms],
             ["--cluster-require-full-coverage", "no"],
             ["--cluster-replica-validity-factor", "0"],
             ["--repl-diskless-sync-delay", "0"],
@@ -84,12 +100,6 @@ impl RedisCluster {
             self.meet(place);
         }
         self.wait_until_well();
-        if primaries == self.nodes.len() {
-            // No replica can take over, and a busy machine may stop a primary for a second.
-            for node in &self.nodes {
-                node.command(&["CONFIG", "SET", "cluster-node-timeout", "20000"]);
-            }
-        }
         for place in primaries..self.nodes.len() {
             let primary = self.id(place % primaries);
             self.nodes[place].command(&["CLUSTER", "REPLICATE", &primary]);
