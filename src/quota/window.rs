@@ -268,7 +268,10 @@ impl Arithmetic for WindowParams {
             };
         }
         // What does not count here may count by the numbers of others.
-        let more = all.saturating_sub(refilled.max(level));
+        let more = match ended < self.windows(all) {
+            true => all - refilled,
+            false => 0,
+        };
         let full_at_ms = self.last_end_ms(ends_ms, self.windows(level));
         if now_ms >= full_at_ms.saturating_add(self.remembered_ms()) {
             return anew(self.initial_used, more, self.initial_used > 0);

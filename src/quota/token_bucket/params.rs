@@ -15,7 +15,7 @@
 //! - The first of them is the instant of that write. Other numbers refill from then on.
 //! - The second is one more than the number of used tokens that are no debt, or 0 if no token is owed
 //!   and no version with a smaller burst has read it. A smaller burst does not count the tokens by
-//!   which that number exceeds it: it finds the bucket just empty at first. A debt is beyond that
+//!   which that number exceeds it: it finds the bucket empty at first. A debt is beyond that
 //!   number, and is paid in full.
 //!
 //! A check that takes nothing writes only these two words, so it changes nothing for other numbers.
@@ -160,7 +160,8 @@ impl Stored {
         let ahead_us = written_us.saturating_sub(now_us);
         let full_at_ns = self
             .full_at_ns
-            .saturating_sub(ahead_us.saturating_mul(1_000));
+            .saturating_sub(ahead_us.saturating_mul(1_000))
+            .min(now_us.saturating_mul(1_000).saturating_add(EXACT));
         State::from_slice(&[
             full_at_ns,
             self.interval_ns,
@@ -200,7 +201,7 @@ impl Arithmetic for TokenBucketParams {
         let ahead_ns = full_at_ns.saturating_sub(at_ns).min(EXACT);
         let is_too_far = stored.counted.is_none() && ahead_ns > self.capacity_ns + SLACK_NS;
         let counted = match is_too_far {
-            true => ahead_ns.div_ceil(self.interval_ns),
+            true => ahead_ns / self.interval_ns,
             false => stored.counted.unwrap_or(0),
         };
         let beyond = counted.saturating_sub(self.burst);
@@ -225,22 +226,21 @@ impl Arithmetic for TokenBucketParams {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
         let ahead = change.applied_to(standing.more).min(EXACT).max(level);
+        let is_deep = ahead > level || level > self.capacity_ns + SLACK_NS;
         if change == Change::Take(0) && standing.more > 0 {
             let stored = stored().as_deref().and_then(Stored::new);
             if let Some(stored) = stored.filter(|stored| {
-                stored.interval_ns != self.interval_ns
-                    || stored.written_us.is_some()
-                    || ahead > level
+                stored.interval_ns != self.interval_ns || stored.written_us.is_some() || is_deep
             }) {
                 let counted = match stored.counted {
-                    None if ahead > level => Some(self.counted_units(level, ahead)),
+                    None if is_deep => Some(self.counted_units(level, ahead)),
                     counted => counted,
                 };
                 return stored.noted(at.now_us, counted);
             }
         }
         let full_at_ns = at.now_us.saturating_mul(1_000).saturating_add(ahead);
-        if ahead == level && level <= self.capacity_ns + SLACK_NS {
+        if !is_deep {
             return State::from_buf_and_len([full_at_ns, self.interval_ns, 0], 2);
         }
         let counted = self.counted_units(level, ahead) + 1;

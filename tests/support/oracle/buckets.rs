@@ -63,7 +63,7 @@ impl Bucket {
         let counted = stored.noted.and_then(|(_, counted)| counted);
         let is_too_much = counted.is_none() && ahead > spec.depth() + 999;
         let counted = match is_too_much {
-            true => Some(up(ahead, spec.unit())),
+            true => Some(ahead / spec.unit()),
             false => counted,
         };
         // A smaller bucket counts as just empty, and debts in full.
@@ -73,7 +73,8 @@ impl Bucket {
         let mut known = Self::taken(spec, taken, ahead, now_us);
         if ahead > 0 {
             known.stored = Stored {
-                full_at_ns: stored.full_at_ns - (since_us - now_us).max(0) * 1_000,
+                full_at_ns: (stored.full_at_ns - (since_us - now_us).max(0) * 1_000)
+                    .min(now_us * 1_000 + (1 << 53)),
                 unit_ns: stored.unit_ns,
                 noted: Some((since_us.min(now_us), counted)),
             };

@@ -225,11 +225,7 @@ impl Interval {
             return (with(used, next_ms, uncounted, no_debt), false);
         }
         // All that counts is back, and of what counts for others as much as is refilled.
-        let refilled = match spec {
-            Spec::Interval { limit: 0, .. } => used,
-            _ => ended * refill,
-        };
-        let all = (uncounted - (refilled - used)).max(0);
+        let all = (uncounted - (ended * refill - used)).max(0);
         let full_at_ms = ends_ms + (periods - 1) * period_ms;
         if full_at_ms + remembered_ms(spec) <= now_ms {
             let uncounted = (all - missing).max(0);

@@ -95,7 +95,7 @@ else
       more = level + uncounted
     else
       -- What does not count here may count by the numbers of others.
-      more = max(level + uncounted - max(refilled, level), 0)
+      more = d > 0 and max(level + uncounted - refilled, 0) or 0
       level = 0
       if e > 0 and not (ends_ms and now_ms < ends_ms + max(windows - 1, 0) * a + f) then
         level, unsaved = e, true

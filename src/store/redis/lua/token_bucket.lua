@@ -48,7 +48,7 @@ end
 is_linear = true
 if ahead and ahead > 0 then
   if units == 0 and ahead > capacity + slack then
-    units, unsaved = math.ceil(ahead / c) + 1, true
+    units, unsaved = floor(ahead / c) + 1, true
   end
   level, more, kept = max(ahead - max(units - 1 - capacity / c, 0) * c, 0), ahead, stored
   is_linear, unsaved = ahead == level, unsaved or unit_ns ~= c and not written_us
@@ -76,6 +76,9 @@ if change == 0 and kept then
   is_deep = is_deep or counted or unit_ns ~= c
   local late_us = max(written_us - now_us, 0)
   full_us, written_us = full_us - late_us, written_us - late_us
+  if (full_us - now_us) * 1000 + ns > largest then
+    full_us, ns = now_us + floor(largest / 1000), largest % 1000
+  end
 end
 value = pack('<BI7I2I7', 66, full_us, ns, unit_ns)
 if is_deep then
