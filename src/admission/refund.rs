@@ -263,7 +263,7 @@ fn to_hold(charge: &Charge<'_>) -> Charge<'static> {
 }
 
 impl Charge<'_> {
-    pub(super) fn bucket(&self, store: usize) -> Bucket {
+    pub(crate) fn bucket(&self, store: usize) -> Bucket {
         let key = Key::clone(&self.key);
         (store, self.policy.clone(), self.kind(), key)
     }

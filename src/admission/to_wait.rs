@@ -59,7 +59,7 @@ impl Admission {
         let entered = if is_concurrency {
             let place = store.enter_permit_queue(&mut charge, arrival.number, arrival.most);
             place.map(|place| (Some(place), None)).ok_or(None)
-        } else if let Some(place) = self.window.take_if(|(_, place)| place.is_for(&bucket)) {
+        } else if let Some(mut place) = self.window.take_if(|(_, place)| place.is_for(&bucket)) {
             place.1.stay();
             Ok((None, Some(place)))
         } else {

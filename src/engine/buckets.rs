@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::{Charges, Engine, Listed};
 use crate::{
     Algorithm, Decision, Key, List, Quota, Refund, Source, StoreError,
+    admission::wait_queue::windows,
     charge::{Charge, Demand, Operation},
     policy_name::Name,
     quota::penalty::whole_ms,
@@ -357,9 +358,14 @@ impl Buckets {
         if charges.is_empty() {
             return Ok(());
         }
-        let answer = self.engine.store.reset(&charges);
-        drop(charges);
-        answer.wait().await
+        let store = &self.engine.store;
+        store.reset(&charges).wait().await?;
+        for charge in &charges {
+            for id in store.ids() {
+                windows::reset(|| charge.bucket(id));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the keys of the buckets in Redis, one for each policy that applies, to look

@@ -203,7 +203,8 @@ impl Limiter {
         self.buckets(key).pause(time).await
     }
 
-    /// Ends a [pause](Self::pause) early.
+    /// Ends a [pause](Self::pause) early. The callers of this process that wait for its end ask at once;
+    /// those of other processes wait until the end that they know.
     ///
     /// # Errors
     ///

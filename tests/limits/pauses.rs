@@ -121,6 +121,51 @@ async fn a_pause_beyond_the_deadline_denies_with_its_end() {
     assert!(begin.elapsed() <= SECOND, "they are denied at their turns");
 }
 
+/// What an operator ends ends for those that wait already, in the order in which they came.
+#[tokio::test(start_paused = true)]
+async fn waiters_are_admitted_when_a_pause_is_ended_early() {
+    let limiter = paused_limiter([Policy::new("pace", LeakyBucket::per_second(10).queue(100))]);
+    limiter.pause("partner", 2 * SECOND).await.unwrap();
+    tokio::spawn({
+        let limiter = limiter.clone();
+        async move {
+            sleep(ms(300)).await;
+            limiter.resume("partner").await.unwrap();
+        }
+    });
+    let admissions = admissions(&limiter, 3, LONG).await;
+    assert_eq!(admissions, [Some(300), Some(400), Some(500)]);
+}
+
+/// A reset returns all units to those that wait, too. (Places in a bucket that refills evenly are
+/// reserved, and stay where they are.)
+#[tokio::test(start_paused = true)]
+async fn waiters_are_admitted_when_their_bucket_is_reset() {
+    for pace in [
+        Policy::new("at once", TokenBucket::per_hour(2).refill_at_once()),
+        Policy::new("window", FixedWindow::per_hour(2)),
+        Policy::new("estimate", SlidingWindow::per_hour(2)),
+        Policy::new("log", SlidingLog::per_hour(2)),
+    ] {
+        let limiter = paused_limiter([pace.clone()]);
+        assert!(limiter.check_n("partner", 2).await.unwrap().is_allowed());
+        tokio::spawn({
+            let limiter = limiter.clone();
+            async move {
+                sleep(ms(300)).await;
+                limiter.reset("partner").await.unwrap();
+            }
+        });
+        let admissions = admissions(&limiter, 3, 4 * LONG).await;
+        let times: Vec<u64> = admissions.into_iter().map(Option::unwrap).collect();
+        assert!(
+            times[..2].iter().all(|at| (300..302).contains(at)),
+            "{pace:?}: {times:?}"
+        );
+        assert!(times[2] > 1_000_000, "{pace:?}: {times:?}");
+    }
+}
+
 /// A waiting layer stops as a limiter does, and a pause is no ban.
 #[tokio::test(start_paused = true)]
 async fn a_layer_waits_for_the_end_of_a_pause() {

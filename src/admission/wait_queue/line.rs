@@ -58,6 +58,12 @@ impl<T: Turns> Line<T> {
         Some(&first.waiter)
     }
 
+    /// Changes what each waiter waits for.
+    pub(super) fn each(&mut self, change: impl FnMut(&mut T::Waiter)) {
+        let waiters = self.waiters.values_mut();
+        waiters.map(|waiting| &mut waiting.waiter).for_each(change);
+    }
+
     /// Returns whether a waiter is in line before this place, in a line where all waiters are in the
     /// order of their tickets.
     pub(super) fn has_earlier(&self, ticket: u64) -> bool {

@@ -124,6 +124,20 @@ pub(crate) fn has_earlier(bucket: impl FnOnce() -> Bucket, number: u64, is_new: 
     queue.is_some_and(|queue| is_new || queue.change(|line| line.has_earlier(number)))
 }
 
+/// Lets the callers of this process that wait for a bucket ask, because it was reset.
+pub(crate) fn reset(bucket: impl FnOnce() -> Bucket) {
+    if !have_waiters() {
+        return;
+    }
+    if let Some(queue) = LINES.find(&bucket()) {
+        let now = Instant::now();
+        queue.change(|line| {
+            line.turns.open(now);
+            line.each(|asker| asker.not_before = now);
+        });
+    }
+}
+
 impl WindowWaiter {
     /// Enters the line for the bucket that denied a caller until `not_before`.
     pub(crate) fn denied_by(
@@ -215,8 +229,9 @@ impl WindowWaiter {
         });
     }
 
-    /// Enters the same place again, without having asked.
-    pub(crate) fn stay(&self) {
+    /// Enters the same place again when its turn has come, without having asked.
+    pub(crate) fn stay(&mut self) {
+        self.asker.not_before = Instant::now();
         self.place.queue.change(|line| self.enter_again(line));
     }
 
