@@ -18,8 +18,8 @@ pub fn all(unused: &Port) -> [Refusal; 5] {
         refusal("OOM", "CONFIG|SET|maxmemory|1", "CONFIG|SET|maxmemory|0"),
         refusal(
             "NOPERM",
-            "ACL|SETUSER|app|-psetex|-incrby",
-            "ACL|SETUSER|app|+psetex|+incrby",
+            "ACL|SETUSER|app|-psetex",
+            "ACL|SETUSER|app|+psetex",
         ),
         refusal(
             "READONLY",

@@ -13,7 +13,7 @@
 //! further from full than its depth, or it is in debt (tokens that were reserved or debited).
 //!
 //! - The first of them is the instant of that write. Other numbers refill from then on.
-//! - The second is one more than the number of used tokens that are no debt, or 0 if no token is owed
+//! - The second is one more than the number of used tokens that are no debt, rounded down, or 0 if none is owed
 //!   and no version with a smaller burst has read it. A smaller burst does not count the tokens by
 //!   which that number exceeds it: it finds the bucket empty at first. A debt is beyond that
 //!   number, and is paid in full.
@@ -115,7 +115,7 @@ impl TokenBucketParams {
     /// Returns how many used units are no debt, of a bucket that is `ahead` of full and counts as
     /// `level`.
     const fn counted_units(&self, level: u64, ahead: u64) -> u64 {
-        self.burst + (ahead - level).div_ceil(self.interval_ns)
+        self.burst + (ahead - level) / self.interval_ns
     }
 
     const fn unknown(&self) -> BucketState {

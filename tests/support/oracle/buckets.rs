@@ -86,7 +86,7 @@ impl Bucket {
     fn taken(spec: &Spec, taken: i128, ahead: i128, now_us: i128) -> Self {
         let ahead = ahead.min(1 << 53).max(taken);
         let is_plain = ahead == taken && taken <= spec.depth() + 999;
-        let counted = i128::from(spec.capacity()) + up(ahead - taken, spec.unit());
+        let counted = i128::from(spec.capacity()) + (ahead - taken) / spec.unit();
         Self {
             opened_us: now_us,
             taken_ns: taken,

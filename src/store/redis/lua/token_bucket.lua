@@ -63,7 +63,7 @@ local full_us, ns, unit_ns = now_us + floor(ahead / 1000), ahead % 1000, c
 local written_us, units = now_us, 0
 local is_deep = ahead > level or level > capacity + slack
 if is_deep then
-  units = capacity / c + math.ceil((ahead - level) / c) + 1
+  units = capacity / c + floor((ahead - level) / c) + 1
 end
 if change == 0 and kept then
   -- What takes nothing changes nothing for other numbers.
