@@ -65,7 +65,7 @@ impl Told {
             .collect();
         let is_refused = match status {
             StatusCode::TOO_MANY_REQUESTS => true,
-            // GitHub: the last call that a window admits may fail for another reason, but not so.
+            // GitHub refuses so. With another status, the last call that a window admits has failed.
             StatusCode::FORBIDDEN if !used_up.is_empty() => true,
             _ if status.is_client_error() || status.is_server_error() => wait.is_some(),
             _ => grpc.is_exhausted || grpc.is_unavailable && wait.is_some(),
