@@ -60,6 +60,34 @@ impl Buckets {
         charges
     }
 
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Returns what a check for `units`, or for each policy's own cost, would charge. The decision, if a
+    /// list, a ban or the lack of policies decides.
+    pub(crate) fn take(
+        &self,
+        units: Option<u64>,
+    ) -> Result<Cow<'_, Charges<'static>>, Box<Decision>> {
+        let passing = || units.unwrap_or_else(|| self.engine.own_cost());
+        let mut charges = self.limiting();
+        let decided = match self.list {
+            Some(list) => Some(Decision::by_list(list, passing())),
+            None if charges.is_empty() => Some(Decision::unlimited(passing())),
+            None => charges.decision_by_bans(Operation::Take),
+        };
+        if let Some(decision) = decided {
+            return Err(Box::new(decision));
+        }
+        if units.is_some() {
+            for charge in charges.to_mut().all_mut() {
+                charge.demand = Cow::Owned(charge.demand.chosen(None, units));
+            }
+        }
+        Ok(charges)
+    }
+
     /// Returns what a check would decide now. Takes and writes nothing.
     ///
     /// `remaining` is what is left before the request. A layer that

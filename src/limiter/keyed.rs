@@ -3,7 +3,7 @@
 use std::{borrow::Cow, future::poll_fn, pin::Pin, sync::Arc};
 
 use crate::{
-    Decision, Key, StoreError,
+    Buckets, Decision, Key, StoreError,
     charge::Operation,
     engine::{
         Charges, Engine, Listed,
@@ -52,34 +52,36 @@ impl Engine {
     ) -> Option<Decision> {
         let overrides = self.store.overrides();
         let passing = || units.unwrap_or_else(|| self.own_cost());
-        let listed = self.find_listed(&overrides, key);
+        let of_caller = |_, policy| Some(own_key(policy, key));
+        let listed = self.find_listed(&overrides, of_caller);
         if let Some(list) = listed.as_ref().and_then(Listed::list) {
             return Some(Decision::by_list(list, passing()));
         }
-        self.add_charges_under(&overrides, key, units, charges);
+        self.add_charges_under(&overrides, of_caller, units, charges);
         charges.drop_policies(listed.as_ref().map_or(&[], Listed::exempt));
         let by_bans = charges.decision_by_bans(operation);
         by_bans.or_else(|| charges.is_empty().then(|| Decision::unlimited(passing())))
     }
 
-    /// Adds the charges of a caller, whatever the lists say.
-    pub(super) fn add_charges_under<'a>(
+    /// Adds the charges of a caller, whatever the lists say. `keys` returns the key of each policy, by
+    /// its place, and `None` for a policy that does not apply.
+    fn add_charges_under<'a>(
         &'a self,
         overrides: &SeenOverrides,
-        key: &'a Key,
+        keys: impl Fn(usize, &'a Compiled) -> Option<&'a Key>,
         units: Option<u64>,
         charges: &mut Charges<'a>,
     ) {
-        for policy in &*self.policies {
+        for (place, policy) in self.policies.iter().enumerate() {
             let given = overrides.policy(&policy.name.text);
-            let Some(enforcement) = policy.enforcement_under(given) else {
+            let enforcement = policy.enforcement_under(given);
+            let (Some(enforcement), Some(key)) = (enforcement, keys(place, policy)) else {
                 continue;
             };
-            let key = Cow::Borrowed(own_key(policy, key));
             self.charge(
                 policy,
                 (given, enforcement),
-                key,
+                Cow::Borrowed(key),
                 |quota| match (quota, units) {
                     (None, None) => Cow::Borrowed(&policy.demand),
                     (quota, units) => Cow::Owned(policy.demand.chosen(quota, units)),
@@ -89,18 +91,37 @@ impl Engine {
         }
     }
 
-    /// Looks the key of a caller up on the lists.
-    pub(super) fn find_listed(&self, overrides: &SeenOverrides, key: &Key) -> Option<Listed<'_>> {
+    /// Returns the buckets of a caller with these keys.
+    pub(super) fn buckets<'a>(
+        &'a self,
+        keys: impl Fn(usize, &'a Compiled) -> Option<&'a Key>,
+    ) -> Buckets {
+        let overrides = self.store.overrides();
+        let listed = self.find_listed(&overrides, &keys);
+        let mut charges = Charges::default();
+        self.add_charges_under(&overrides, &keys, None, &mut charges);
+        Buckets::new(self, &charges, listed.as_ref())
+    }
+
+    /// Looks the keys of a caller up on the lists.
+    fn find_listed<'a>(
+        &'a self,
+        overrides: &SeenOverrides,
+        keys: impl Fn(usize, &'a Compiled) -> Option<&'a Key>,
+    ) -> Option<Listed<'a>> {
         let lists = overrides.lists(self.lists.as_ref())?;
-        let policies = self.policies.iter();
-        let policies = policies.map(|policy| (policy, Some(|| Ok(own_key(policy, key).clone()))));
+        let policies = self.policies.iter().enumerate();
+        let policies = policies.map(|(place, policy)| {
+            let key = keys(place, policy);
+            (policy, key.map(|key| || Ok(key.clone())))
+        });
         // No key is ambiguous: none is read from a request.
         self.find_listed_keys(&lists, overrides, policies).ok()?
     }
 }
 
 /// Returns the key of the caller's bucket.
-fn own_key<'a>(policy: &Compiled, key: &'a Key) -> &'a Key {
+pub(super) fn own_key<'a>(policy: &Compiled, key: &'a Key) -> &'a Key {
     static EVERYONE: Key = Key::everyone();
 
     if policy.shared { &EVERYONE } else { key }

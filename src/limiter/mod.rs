@@ -8,11 +8,11 @@ mod wait;
 
 use std::sync::Arc;
 
-use self::keyed::awaited;
+use self::keyed::{awaited, own_key};
 use crate::{
     Buckets, Decision, Key, Policy, StoreError,
     charge::Operation,
-    engine::{Charges, Engine, LimiterBuilder, Live},
+    engine::{Engine, LimiterBuilder, Live},
     metrics::{Recorder, Snapshot},
     store::{Store, checked::Checked},
 };
@@ -202,11 +202,41 @@ impl Limiter {
     #[must_use]
     pub fn buckets(&self, key: impl Into<Key>) -> Buckets {
         let (engine, key) = (self.engine.load(), key.into());
-        let overrides = engine.store.overrides();
-        let listed = engine.find_listed(&overrides, &key);
-        let mut charges = Charges::default();
-        engine.add_charges_under(&overrides, &key, None, &mut charges);
-        Buckets::new(&engine, &charges, listed.as_ref())
+        engine.buckets(|_, policy| Some(own_key(policy, &key)))
+    }
+
+    /// Returns the buckets of a caller that has a key of its own under each policy. `key` returns it,
+    /// given the policy's name, and `None` if that policy does not apply.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{FixedWindow, Key, Limiter, MemoryStore, Policy};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::builder()
+    ///     .store(MemoryStore::new())
+    ///     .policy(Policy::new("account", FixedWindow::per_day(3)))
+    ///     .policy(Policy::new("route", FixedWindow::per_day(1)))
+    ///     .build()?;
+    /// let call = |route: &'static str| {
+    ///     limiter.buckets_by(move |policy| {
+    ///         Some(Key::from(if policy == "route" { route } else { "partner" }))
+    ///     })
+    /// };
+    /// assert!(call("/orders").acquire(Duration::ZERO).await?.is_allowed());
+    /// assert!(!call("/orders").acquire(Duration::ZERO).await?.is_allowed());
+    /// assert!(call("/prices").acquire(Duration::ZERO).await?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// A [shared](Policy::shared) policy keeps its one bucket.
+    #[must_use]
+    pub fn buckets_by(&self, key: impl Fn(&str) -> Option<Key>) -> Buckets {
+        let engine = self.engine.load();
+        let policies = engine.policies.iter();
+        let keys: Vec<_> = policies.map(|policy| key(&policy.name.text)).collect();
+        engine.buckets(|place, policy| Some(own_key(policy, keys.get(place)?.as_ref()?)))
     }
 
     /// Returns the Redis keys of this caller's buckets, one for each policy, to inspect them

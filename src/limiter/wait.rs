@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Limiter, keyed::awaited};
 use crate::{
-    Decision, Key, Permit, StoreError,
+    Buckets, Decision, Key, Permit, StoreError,
     admission::{Admission, WaitBound, refund::HeldPermits, wait_queue::windows},
     charge::{Charge, Operation},
     engine::{Charges, Engine},
@@ -110,8 +110,7 @@ impl Limiter {
             engine.recorder.decided(&decision);
             return Asked::Decided(decision);
         }
-        let at_once = engine.admitted_at_once(&charges);
-        at_once.map_or_else(|| engine.wait(&charges, max_wait), Asked::Decided)
+        engine.admit(&charges, max_wait)
     }
 
     /// Holds `units` of each policy that [holds](crate::Policy::hold_for), until the number of used
@@ -175,6 +174,40 @@ impl Limiter {
     }
 }
 
+impl Buckets {
+    /// Waits until these buckets admit the caller, for at most `max_wait`:
+    /// [`Limiter::acquire`](crate::Limiter::acquire) has the details.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide.
+    pub async fn acquire(&self, max_wait: Duration) -> Result<Permit, StoreError> {
+        let (decision, permits) = self.ask_to_wait(None, max_wait).admitted().await?;
+        Ok(Permit::new(decision, permits))
+    }
+
+    /// Waits as [`acquire`](Self::acquire) does, until every policy grants `units` at once. The
+    /// policies' own costs do not apply.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide.
+    pub async fn acquire_n(&self, units: u64, max_wait: Duration) -> Result<Permit, StoreError> {
+        let (decision, permits) = self.ask_to_wait(Some(units), max_wait).admitted().await?;
+        Ok(Permit::new(decision, permits))
+    }
+
+    fn ask_to_wait(&self, units: Option<u64>, max_wait: Duration) -> Asked {
+        match self.take(units) {
+            Ok(charges) => self.engine().admit(&charges, max_wait),
+            Err(decision) => {
+                self.engine().recorder.decided(&decision);
+                Asked::Decided(*decision)
+            }
+        }
+    }
+}
+
 impl Engine {
     /// Admits a caller that has room in memory, and that never gives anything back, while no caller
     /// of the process waits for a window. Otherwise it
@@ -197,6 +230,11 @@ impl Engine {
             self.recorder.decided(&decision);
             decision
         })
+    }
+
+    fn admit(&self, charges: &Charges<'_>, max_wait: Duration) -> Asked {
+        let at_once = self.admitted_at_once(charges);
+        at_once.map_or_else(|| self.wait(charges, max_wait), Asked::Decided)
     }
 
     /// Asks for these charges, and waits until they are admitted.

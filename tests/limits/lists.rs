@@ -294,6 +294,62 @@ fn a_limiter_needs_no_reader_of_addresses() -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Each policy looks its own key up, and takes from the bucket of that key.
+#[tokio::test]
+async fn a_caller_may_have_another_key_under_each_policy() -> Result<(), ConfigError> {
+    let lists = staff_and_mallory();
+    let limiter = Limiter::builder()
+        .lists(lists)
+        .policy(two())
+        .policy(Policy::new("day", TokenBucket::per_day(5)))
+        .policy(Policy::new("all", TokenBucket::per_day(9)).shared())
+        .build()?;
+    let allowed = async |two: &'static str, day: &'static str, units| {
+        let buckets = limiter.buckets_by(|policy| match policy {
+            "two" => Some(Key::from(two)),
+            "day" => (!day.is_empty()).then(|| Key::from(day)),
+            _ => Some(Key::from("not used")),
+        });
+        let permit = buckets.acquire_n(units, Duration::ZERO).await;
+        let permit = permit.expect("in memory");
+        let policies = permit.decision().policies();
+        let left = policies.map(|policy| (policy.name().to_owned(), policy.remaining()));
+        (permit.is_allowed(), left.collect::<Vec<_>>())
+    };
+    let left = |two: Option<u64>, day: Option<u64>, all: u64| {
+        let found = [("two", two), ("day", day), ("all", Some(all))].into_iter();
+        let found = found.filter_map(|(name, left)| Some((name.to_owned(), left?)));
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        allowed("ann", "x", 1).await,
+        (true, left(Some(1), Some(4), 8))
+    );
+    assert_eq!(
+        allowed("ann", "y", 1).await,
+        (true, left(Some(0), Some(4), 7))
+    );
+    assert!(!allowed("ann", "z", 1).await.0);
+    // A policy without a key does not apply, and one whose key is allowed is not asked.
+    assert_eq!(allowed("bob", "", 1).await, (true, left(Some(1), None, 6)));
+    assert_eq!(
+        allowed("staff", "x", 2).await,
+        (true, left(None, Some(2), 4))
+    );
+    assert_eq!(allowed("mallory", "x", 1).await, (false, Vec::new()));
+    assert_eq!(
+        limiter
+            .peek("x")
+            .await
+            .expect("in memory")
+            .policies()
+            .nth(1)
+            .map(|day| day.remaining()),
+        Some(2)
+    );
+    Ok(())
+}
+
 /// As in a layer: an entry is about one policy.
 #[tokio::test]
 async fn the_other_policies_of_a_limiter_charge_an_allowed_key() -> Result<(), ConfigError> {

@@ -1,18 +1,18 @@
 //! The host names that the page answers to.
 
-use std::net::SocketAddr;
+use tower_throttle::key::Host;
 
-/// Returns whether a host, with or without a port, is one of these names, which are in lower case.
+/// Returns whether a host, with or without a port, is one of these names.
 pub(crate) fn is_listed(names: &[impl AsRef<str>], host: &str) -> bool {
-    let name = name_of(host).map(str::to_ascii_lowercase);
-    name.is_some_and(|name| names.iter().any(|known| known.as_ref() == name))
+    let host = Host::parse(host);
+    let is_it = |name: &_| Host::parse(AsRef::as_ref(name)) == host;
+    host.is_some() && names.iter().any(is_it)
 }
 
 /// Returns whether a host is `localhost` or an address: what no other site can let its own name
 /// resolve to.
 pub(crate) fn is_address(host: &str) -> bool {
-    let is_address = |name| format!("{name}:0").parse::<SocketAddr>().is_ok();
-    is_local(host) || name_of(host).is_some_and(is_address)
+    is_local(host) || matches!(Host::parse(host), Some(Host::Address(_)))
 }
 
 /// Returns whether a host is this machine.
@@ -20,33 +20,24 @@ pub(crate) fn is_local(host: &str) -> bool {
     is_listed(&["localhost", "127.0.0.1", "[::1]"], host)
 }
 
-/// Returns a host without its port. `None` if the port is not a number.
-fn name_of(host: &str) -> Option<&str> {
-    let (name, port) = match host.rsplit_once(':') {
-        // The last colon of an IPv6 address is within brackets.
-        Some((name, port)) if !port.ends_with(']') => (name, port),
-        _ => (host, ""),
-    };
-    let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
-    is_port.then_some(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::{is_address, is_listed, is_local};
 
-    const LOCAL: [&str; 6] = [
+    const LOCAL: [&str; 9] = [
         "localhost",
+        "localhost.",
+        "[0:0::1]",
+        "[::ffff:127.0.0.1]",
         "LocalHost:8080",
         "127.0.0.1",
         "127.0.0.1:1",
         "[::1]",
         "[::1]:65535",
     ];
-    const OTHERS: [&str; 16] = [
+    const OTHERS: [&str; 15] = [
         "",
         ":80",
-        "localhost.",
         "localhost.evil.example",
         "evil.example",
         "evil.example:80",
@@ -69,7 +60,7 @@ mod tests {
         }
         for host in OTHERS
             .into_iter()
-            .chain(["127.0.0.2", "0.0.0.0", "[::ffff:127.0.0.1]"])
+            .chain(["127.0.0.2", "0.0.0.0", "[::ffff:127.0.0.2]"])
         {
             assert!(!is_local(host), "{host}");
         }

@@ -115,14 +115,45 @@ impl<E: Error + 'static> Error for OutboundError<E> {
     }
 }
 
-/// The limiter of a layer has no [`Pause`](tower_throttle::Pause) policy.
-#[derive(Clone, Copy, Debug)]
-pub struct MissingPause(pub(crate) ());
+/// A mistake in the settings of an [`OutboundLayer`](crate::OutboundLayer).
+#[derive(Clone, Debug)]
+pub struct LayerError(Mistake);
 
-impl fmt::Display for MissingPause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the limiter has no `Pause` policy, so a partner's pause would have no effect; add `Policy::new(\"partner-pauses\", Pause)`")
+#[derive(Clone, Debug)]
+enum Mistake {
+    MissingPause,
+    UnknownPolicy(String),
+}
+
+impl LayerError {
+    pub(crate) const fn missing_pause() -> Self {
+        Self(Mistake::MissingPause)
+    }
+
+    pub(crate) fn unknown_policy(name: &str) -> Self {
+        Self(Mistake::UnknownPolicy(name.to_owned()))
+    }
+
+    /// Returns whether the limiter has no [`Pause`](tower_throttle::Pause) policy.
+    #[must_use]
+    pub const fn is_missing_pause(&self) -> bool {
+        matches!(self.0, Mistake::MissingPause)
+    }
+
+    /// Returns whether the limiter has no policy of the name that was given.
+    #[must_use]
+    pub const fn is_unknown_policy(&self) -> bool {
+        matches!(self.0, Mistake::UnknownPolicy(_))
     }
 }
 
-impl Error for MissingPause {}
+impl fmt::Display for LayerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Mistake::MissingPause => f.write_str("the limiter has no `Pause` policy, so a partner's pause would have no effect; add `Policy::new(\"partner-pauses\", Pause)`"),
+            Mistake::UnknownPolicy(name) => write!(f, "the limiter has no policy {name:?}; give `policy_key(..)` the name of one"),
+        }
+    }
+}
+
+impl Error for LayerError {}

@@ -2,29 +2,31 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::{header::HOST, uri::Authority};
 use tower::Layer;
-use tower_throttle::{Algorithm, Key, Limiter, RequestHead};
+use tower_throttle::{Key, Limiter, RequestHead};
 
-use crate::{MissingPause, Outbound, settings::Settings};
+use crate::{Dialect, LayerError, Outbound, settings::Settings, told::Dialects, unread::Unread};
 
 /// Paces the calls of a client, and pauses them when the partner says so, in all processes that
 /// share the limiter's store.
 ///
 /// It waits for room before each call, for at most [`max_wait`](Self::max_wait). It reads each
-/// response, and [pauses](Limiter::pause) the key if the partner
+/// response, and pauses calls if the partner
 ///
-/// - refuses a call: status 429, any other error with `Retry-After`, gRPC `RESOURCE_EXHAUSTED`, or
-///   `UNAVAILABLE` with a time. The pause lasts as long as the partner says, or for the
-///   [default](Self::default_pause);
-/// - says that nothing is left in `RateLimit`, `RateLimit-Remaining`, `X-RateLimit-Remaining` or
-///   `X-Rate-Limit-Remaining`. The pause lasts until the partner's window ends.
+/// - refuses a call: status 429, any other error with `Retry-After`, 403 with nothing left, gRPC
+///   `RESOURCE_EXHAUSTED`, or `UNAVAILABLE` with a time. The pause lasts as long as the partner says,
+///   or for the [default](Self::default_pause);
+/// - says that nothing is left of a window, in `RateLimit`, `X-RateLimit-Remaining`, or the fields of
+///   another [dialect](Self::dialect). The pause lasts until that window ends.
 ///
-/// No pause is longer than [`longest_pause`](Self::longest_pause), whatever the partner sends.
-/// Responses pass unchanged. If there is no room, the call has an
-/// [error](crate::OutboundError), and no response that the partner did not send.
+/// If the limiter has several [`Pause`](tower_throttle::Pause) policies, the one pauses that is named
+/// like the limit that the partner names, and otherwise the last one: see
+/// [`policy_key`](Self::policy_key).
 ///
-/// Its settings have no mistakes that a build could find, so it needs none.
+/// No pause is longer than [`longest_pause`](Self::longest_pause), whatever the partner sends. A field
+/// that cannot be read counts as not said. It is [counted](Self::unread_fields), and logged once for
+/// each partner. Status, fields and body of a response pass unchanged. If there is no room, the call
+/// has an [error](crate::OutboundError), and no response that the partner did not send.
 #[derive(Clone)]
 #[must_use]
 pub struct OutboundLayer(Settings);
@@ -35,29 +37,88 @@ impl OutboundLayer {
     /// # Errors
     ///
     /// Returns an error if no policy is a pause.
-    pub fn new(limiter: Limiter) -> Result<Self, MissingPause> {
-        let policies = limiter.inspect().policies();
-        let mut quotas = policies.iter().filter_map(|policy| policy.quota);
-        if !quotas.any(|quota| quota.algorithm() == Algorithm::Pause) {
-            return Err(MissingPause(()));
-        }
-        Ok(Self(Settings {
+    pub fn new(limiter: Limiter) -> Result<Self, LayerError> {
+        let settings = Settings {
             limiter,
-            key: Arc::new(host),
+            key: None,
+            policy_keys: Vec::new(),
             cost: None,
             max_wait: Duration::from_secs(30),
             default_pause: Duration::from_secs(1),
             longest_pause: Duration::from_secs(600),
-        }))
+            dialects: Dialects::default(),
+            unread: Arc::new(Unread::default()),
+        };
+        let pause = settings.pausing_policy(None);
+        pause.ok_or(LayerError::missing_pause())?;
+        Ok(Self(settings))
     }
 
     /// Sets whose limit a call counts against: an account of the partner, or an endpoint. Default: the
-    /// host of the request, with its port.
+    /// host of the request in one spelling, and its port, unless that is 80 or 443.
     ///
     /// All processes that call for the same account must find the same key.
     pub fn key(mut self, key: impl Fn(&RequestHead<'_>) -> Key + Send + Sync + 'static) -> Self {
-        self.0.key = Arc::new(key);
+        self.0.key = Some(Arc::new(key));
         self
+    }
+
+    /// Sets the key of one policy, in place of the [layer's](Self::key): a limit of a route beside one
+    /// of the host.
+    ///
+    /// ```
+    /// use tower_throttle::{Key, LeakyBucket, Limiter, MemoryStore, Pause, Policy, RequestHead};
+    /// use tower_throttle_client::OutboundLayer;
+    ///
+    /// let calls = Limiter::builder()
+    ///     .store(MemoryStore::new())
+    ///     .policy(Policy::new("host", LeakyBucket::per_second(50).queue(200)))
+    ///     .policy(Policy::new("global", Pause))
+    ///     .policy(Policy::new("route", LeakyBucket::per_second(5).queue(20)))
+    ///     .policy(Policy::new("route-pauses", Pause))
+    ///     .build()?;
+    /// let route = |head: &RequestHead<'_>| Key::from((head.uri().host().unwrap_or(""), head.uri().path()));
+    /// let layer = OutboundLayer::new(calls)?
+    ///     .policy_key("route", route)?
+    ///     .policy_key("route-pauses", route)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Here, a route that is used up pauses alone: pauses begin in the last
+    /// [`Pause`](tower_throttle::Pause) policy. If the partner names the limit, such as Discord with
+    /// `X-RateLimit-Scope: global`, the pause of that name begins, here for the whole host.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the limiter has no policy of this name.
+    pub fn policy_key(
+        mut self,
+        policy: &str,
+        key: impl Fn(&RequestHead<'_>) -> Key + Send + Sync + 'static,
+    ) -> Result<Self, LayerError> {
+        let policies = self.0.limiter.inspect().policies();
+        if !policies.iter().any(|known| *known.name == *policy) {
+            return Err(LayerError::unknown_policy(policy));
+        }
+        self.0.policy_keys.retain(|(name, _)| name != policy);
+        self.0.policy_keys.push((policy.to_owned(), Arc::new(key)));
+        Ok(self)
+    }
+
+    /// Adds fields in which a partner states its limits. They have precedence over the dialects that
+    /// the layer knows. The [guide] lists those.
+    ///
+    /// [guide]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/outbound/#what-is-read
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.0.dialects.add(dialect);
+        self
+    }
+
+    /// Returns how many fields of responses could not be read, in this layer and its clones. Each is
+    /// logged once for each partner, under the target `tower_throttle::client`.
+    #[must_use]
+    pub fn unread_fields(&self) -> u64 {
+        self.0.unread.count()
     }
 
     /// Sets how many units a call costs, under all policies. Default: each policy's own
@@ -87,21 +148,6 @@ impl OutboundLayer {
         self.0.longest_pause = pause;
         self
     }
-}
-
-/// The host that a request goes to, in lower case.
-fn host(head: &RequestHead<'_>) -> Key {
-    let field = || head.headers().get(HOST)?.to_str().ok();
-    let authority = head.uri().authority().map(Authority::as_str);
-    let Some(authority) = authority.or_else(field) else {
-        return Key::everyone();
-    };
-    let is_plain = |byte: u8| byte != b'@' && !byte.is_ascii_uppercase();
-    if authority.bytes().all(is_plain) {
-        return authority.into();
-    }
-    let host = authority.rsplit('@').next().unwrap_or(authority);
-    host.to_ascii_lowercase().into()
 }
 
 impl<S> Layer<S> for OutboundLayer {

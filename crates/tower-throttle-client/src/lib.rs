@@ -44,31 +44,35 @@
 //!
 //! ## The path of a call
 //!
-//! [`Outbound`] finds the key and the cost of a request (`service.rs`), waits for room
+//! [`Outbound`] finds the keys and the cost of a request (`call.rs`), waits for room
 //! ([`Limiter::acquire`](tower_throttle::Limiter::acquire)), sends the request, and reads the head of
-//! the response (`told/`). If that asks for a pause, [`Limiter::pause`](tower_throttle::Limiter::pause)
-//! is called before the response is returned. [`OutboundBody`] ends the call.
+//! the response (`told/`). If that asks for a pause, it begins before the response is returned.
+//! [`OutboundBody`] ends the call.
 //!
 //! | word | meaning |
 //! |---|---|
 //! | call | a request to a partner, until the body of its response has ended |
 //! | pause | a time in which no call is sent for a key |
 //! | refusal | a response that says that the call came too early |
+//! | dialect | the fields in which a partner states its limits, and what their values mean |
 
 mod body;
+mod call;
 mod error;
 mod layer;
 mod retry;
 mod service;
 mod settings;
 mod told;
+mod unread;
 
 pub use self::{
     body::OutboundBody,
-    error::{MissingPause, OutboundError},
+    error::{LayerError, OutboundError},
     layer::OutboundLayer,
     retry::RetryRefused,
     service::Outbound,
+    told::{Dialect, TimeUnit},
 };
 
 #[cfg(doctest)]

@@ -12,7 +12,7 @@ use tower::{
     util::rng::HasherRng,
 };
 
-use crate::told;
+use crate::told::Refusal;
 
 /// Repeats calls that the partner refused, with Tower's
 /// [`RetryLayer`](tower::retry::RetryLayer) outside an [`OutboundLayer`](crate::OutboundLayer).
@@ -27,7 +27,9 @@ use crate::told;
 /// - **With jitter**: 50 ms before the first repetition, twice as much before each other, up to five
 ///   seconds; and at random up to the same time again.
 ///
-/// Other failures, and errors of the client, are not repeated.
+/// [`OutboundLayer`](crate::OutboundLayer) decides what is a refusal, and marks the response. So there
+/// must be one inside, and no service between that drops the extensions of a response. Other failures,
+/// errors of the client, and refusals that no wait ends (`x-should-retry: false`) are not repeated.
 #[derive(Clone, Debug)]
 pub struct RetryRefused {
     left: u32,
@@ -72,9 +74,13 @@ impl<Q: Clone, R, E> Policy<Request<Q>, Response<R>, E> for RetryRefused {
         result: &mut Result<Response<R>, E>,
     ) -> Option<Self::Future> {
         let response = result.as_ref().ok()?;
-        if !told::is_refusal(response.status(), response.headers()) {
-            self.budget.deposit();
-            return None;
+        match response.extensions().get::<Refusal>() {
+            Some(Refusal::ForNow) => {}
+            Some(Refusal::ForGood) => return None,
+            None => {
+                self.budget.deposit();
+                return None;
+            }
         }
         self.left = self.left.checked_sub(1)?;
         if !self.budget.withdraw() {

@@ -12,9 +12,9 @@ use std::{
 use http::{Request, Response};
 use tokio::time::{Instant, sleep};
 use tower::Service;
-use tower_throttle::{Key, Limiter, RequestHead};
+use tower_throttle::RequestHead;
 
-use crate::{OutboundBody, OutboundError, error::is_paused, settings::Settings};
+use crate::{OutboundBody, OutboundError, call::Call, error::is_paused, settings::Settings};
 
 /// A client whose calls wait for room: see [`OutboundLayer`](crate::OutboundLayer).
 ///
@@ -56,36 +56,30 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let (client, settings) = (self.client.clone(), Arc::clone(&self.settings));
-        let head = RequestHead::from(&request);
-        let key = (settings.key)(&head);
-        let units = settings.cost.as_ref().map(|cost| cost(&head));
+        let client = self.client.clone();
+        let call = Call::new(&self.settings, &RequestHead::from(&request));
+        let max_wait = self.settings.max_wait;
         Box::pin(async move {
-            let (limiter, begin) = (&settings.limiter, Instant::now());
+            let begin = Instant::now();
             let (mut client, permit) = loop {
-                let wait = settings.max_wait.saturating_sub(begin.elapsed());
-                let permit = match units {
-                    Some(units) => limiter.acquire_n(key.clone(), units, wait).await,
-                    None => limiter.acquire(key.clone(), wait).await,
-                };
+                let permit = call.acquire(max_wait.saturating_sub(begin.elapsed())).await;
                 let permit = permit.map_err(OutboundError::store)?;
                 if !permit.is_allowed() {
                     return Err(OutboundError::no_room(permit.decision()));
                 }
-                let ready = ready(client.clone(), limiter, &key).await;
+                let ready = ready(client.clone(), &call).await;
                 if let Some(ready) = ready.map_err(OutboundError::client)? {
                     break (ready, permit);
                 }
                 // If the refund fails, the units stay taken. It is boxed, as few calls need it.
-                let buckets = limiter.buckets(key.clone());
+                let buckets = call.buckets();
                 let _ = Box::pin(buckets.undo(permit.decision())).await;
             };
             let response = client.call(request).await;
-            let response = response.map_err(OutboundError::client)?;
-            if let Some(pause) = settings.pause(response.status(), response.headers()) {
-                // If the store does not confirm it, this process pauses alone. It is boxed, as few
-                // calls need it.
-                let _ = Box::pin(limiter.pause(key, pause)).await;
+            let mut response = response.map_err(OutboundError::client)?;
+            let refusal = call.answered(response.status(), response.headers()).await;
+            if let Some(refusal) = refusal {
+                response.extensions_mut().insert(refusal);
             }
             Ok(response.map(|body| OutboundBody::new(body, permit)))
         })
@@ -96,7 +90,7 @@ where
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns a client that is ready. `None` if calls pause: then nothing is held of the client.
-async fn ready<S, Q>(mut client: S, limiter: &Limiter, key: &Key) -> Result<Option<S>, S::Error>
+async fn ready<S, Q>(mut client: S, call: &Call) -> Result<Option<S>, S::Error>
 where
     S: Service<Q> + Send,
     S::Error: Send,
@@ -109,20 +103,20 @@ where
         }
         is_ready_at_once = false;
         // It is boxed, as few calls need it.
-        let paused = paused.get_or_insert_with(|| Box::pin(pause_began(limiter, key)));
+        let paused = paused.get_or_insert_with(|| Box::pin(pause_began(call)));
         paused.as_mut().poll(cx).map(|()| Ok(false))
     });
     let is_ready = ready.await?;
     // What is held of a ready client would be missing to other calls while this one asks a server.
-    let may_send = is_ready && (is_ready_at_once || !limiter.buckets(key.clone()).knows_pause());
+    let may_send = is_ready && (is_ready_at_once || !call.buckets().knows_pause());
     Ok(may_send.then_some(client))
 }
 
 /// Waits until a look finds a pause.
-async fn pause_began(limiter: &Limiter, key: &Key) {
+async fn pause_began(call: &Call) {
     loop {
         sleep(LOOK_INTERVAL).await;
-        let found = limiter.peek(key.clone()).await;
+        let found = call.buckets().peek().await;
         if found.is_ok_and(|found| is_paused(&found)) {
             return;
         }

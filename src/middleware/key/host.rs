@@ -48,19 +48,11 @@ impl<'a> Host<'a> {
         let mut first = None;
         for host in hosts {
             let host = host.and_then(Self::parse).ok_or(KeyError::ambiguous())?;
-            if !first.get_or_insert(host).is_same(&host) {
+            if *first.get_or_insert(host) != host {
                 return Err(KeyError::ambiguous());
             }
         }
         Ok(first)
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Name(one), Self::Name(other)) => one.eq_ignore_ascii_case(other),
-            (Self::Address(one), Self::Address(other)) => one == other,
-            _ => false,
-        }
     }
 
     /// Parses a host with or without a port. `None` if it is not one.
@@ -87,6 +79,19 @@ impl<'a> Host<'a> {
         is_name.then_some(Self::Name(name))
     }
 }
+
+impl PartialEq for Host<'_> {
+    /// Compares names without their case.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Name(one), Self::Name(other)) => one.eq_ignore_ascii_case(other),
+            (Self::Address(one), Self::Address(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Host<'_> {}
 
 /// An empty port is that of the scheme.
 fn is_port(text: &str) -> bool {

@@ -8,9 +8,9 @@ use base64::{
     alphabet::STANDARD,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 
-use super::texts;
+use super::{Reader, number::number};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
@@ -22,44 +22,85 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Returns whether the status is `RESOURCE_EXHAUSTED`.
-pub(super) fn is_exhausted(headers: &HeaderMap) -> bool {
-    texts(headers, STATUS).any(|code| code == "8")
+/// What the status of a call says.
+#[derive(Debug, Default)]
+pub(super) struct Status {
+    pub(super) is_exhausted: bool,
+    pub(super) is_unavailable: bool,
+    /// The time after which the call may be tried again.
+    pub(super) delay: Option<Duration>,
+    /// The server pushed back without a time: the call must not be tried again.
+    pub(super) is_final: bool,
 }
 
-/// Returns whether the status is `UNAVAILABLE`.
-pub(super) fn is_unavailable(headers: &HeaderMap) -> bool {
-    texts(headers, STATUS).any(|code| code == "14")
-}
-
-/// Returns the time after which the call may be tried again.
-pub(super) fn retry_delay(headers: &HeaderMap) -> Option<Duration> {
-    let pushback = texts(headers, PUSHBACK).find_map(|text| text.parse().ok());
-    pushback.map(Duration::from_millis).or_else(|| {
-        let details = texts(headers, DETAILS).next()?;
-        retry_info(&BASE64.decode(details).ok()?)
-    })
-}
-
-/// Finds `Status.details[].value` of the type `RetryInfo`, and reads its `retry_delay`.
-fn retry_info(status: &[u8]) -> Option<Duration> {
-    let details = Fields(status).filter_map(|field| field.bytes_of(3));
-    let mut infos = details.filter(|any| {
-        let mut types = Fields(any).filter_map(|field| field.bytes_of(1));
-        types.any(|name| name.ends_with(b"/google.rpc.RetryInfo"))
+pub(super) fn read(reader: &mut Reader<'_>) -> Status {
+    let codes = reader.values(&STATUS, |code| code.parse::<u32>().ok());
+    let pushbacks = reader.values(&PUSHBACK, |text| match text.strip_prefix('-') {
+        Some(text) => number(text).map(|_| None),
+        None => Some(Some(number(text)?.milliseconds())),
     });
-    let info = Fields(infos.next()?).find_map(|field| field.bytes_of(2))?;
-    let delay = Fields(info).find_map(|field| field.bytes_of(1))?;
-    let number = |wanted| Fields(delay).find_map(|field| field.number_of(wanted));
-    // A negative number is above what fits.
-    let seconds = i64::try_from(number(1).unwrap_or(0)).ok()?;
-    let nanos = u32::try_from(number(2).unwrap_or(0)).ok()?;
-    let seconds = Duration::from_secs(u64::try_from(seconds).ok()?);
-    Some(seconds.saturating_add(Duration::from_nanos(nanos.into())))
+    let has_pushback = reader.headers.contains_key(PUSHBACK);
+    let pushback = pushbacks.into_iter().flatten().max();
+    let mut details = None;
+    if let Some(text) = reader.lines(&DETAILS).first() {
+        match BASE64
+            .decode(text)
+            .ok()
+            .and_then(|status| retry_info(&status))
+        {
+            Some(delay) => details = delay,
+            None => reader.cannot_read(&DETAILS),
+        }
+    }
+    Status {
+        is_exhausted: codes.contains(&8),
+        is_unavailable: codes.contains(&14),
+        delay: pushback.or(details).filter(|delay| !delay.is_zero()),
+        is_final: has_pushback && pushback.is_none(),
+    }
 }
 
-/// The fields of a message in Protocol Buffers, up to the first that cannot be read.
-struct Fields<'a>(&'a [u8]);
+/// Finds `Status.details[].value` of the type `RetryInfo`, and reads its `retry_delay`. `None` if a part
+/// cannot be read.
+fn retry_info(status: &[u8]) -> Option<Option<Duration>> {
+    for field in fields(status)? {
+        let Some(any) = field.bytes_of(3) else {
+            continue;
+        };
+        let any = fields(any)?;
+        let is_it = |name: &[u8]| name.ends_with(b"/google.rpc.RetryInfo");
+        if !any.iter().filter_map(|field| field.bytes_of(1)).any(is_it) {
+            continue;
+        }
+        let Some(info) = any.iter().find_map(|field| field.bytes_of(2)) else {
+            continue;
+        };
+        let Some(delay) = fields(info)?.iter().find_map(|field| field.bytes_of(1)) else {
+            continue;
+        };
+        let delay = fields(delay)?;
+        let number = |wanted| delay.iter().find_map(|field| field.number_of(wanted));
+        let (seconds, nanos) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
+        // A negative number is above what fits: the time is past.
+        let is_past = i64::try_from(seconds).is_err() || i32::try_from(nanos).is_err();
+        let delay = Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos));
+        return Some((!is_past).then_some(delay));
+    }
+    Some(None)
+}
+
+/// Returns the fields of a message in Protocol Buffers. `None` if it is not one.
+fn fields(message: &[u8]) -> Option<Vec<Field<'_>>> {
+    let mut rest = Rest(message);
+    let mut fields = Vec::new();
+    while !rest.0.is_empty() {
+        fields.push(rest.field()?);
+    }
+    Some(fields)
+}
+
+/// What has not been read of a message.
+struct Rest<'a>(&'a [u8]);
 
 struct Field<'a> {
     number: u64,
@@ -88,7 +129,7 @@ impl<'a> Field<'a> {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> Rest<'a> {
     fn take(&mut self, bytes: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
         self.0 = rest;
@@ -106,12 +147,7 @@ impl<'a> Fields<'a> {
         }
         None
     }
-}
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = Field<'a>;
-
-    fn next(&mut self) -> Option<Field<'a>> {
+    fn field(&mut self) -> Option<Field<'a>> {
         let tag = self.varint()?;
         let value = match tag & 7 {
             0 => Value::Number(self.varint()?),

@@ -1,10 +1,18 @@
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    slice,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::{collection::vec, prelude::*};
 
-use super::pause;
+use super::{
+    Dialect, Dialects, Refusal, TimeUnit, Told,
+    dialects::{BUILT_IN, Form, Row},
+    number::number,
+    time::until,
+};
 
 const DEFAULT: Duration = Duration::from_millis(1_234);
 
@@ -19,11 +27,25 @@ fn headers(lines: &str) -> HeaderMap {
     headers
 }
 
+fn told(status: StatusCode, headers: &HeaderMap) -> Told {
+    Told::read(status, headers, &Dialects::default(), DEFAULT).unwrap_or_default()
+}
+
+fn told_of(status: u16, lines: &str) -> Told {
+    told(StatusCode::from_u16(status).unwrap(), &headers(lines))
+}
+
+/// The longest pause.
+fn pause(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+    let pauses = told(status, headers).pauses.into_iter();
+    pauses.map(|(_, pause)| pause).max()
+}
+
 #[track_caller]
 fn assert_pauses(rows: &[(u16, &str, Option<u64>)]) {
     for (status, lines, expected_ms) in rows {
         let status = StatusCode::from_u16(*status).unwrap();
-        let pause = pause(status, &headers(lines), DEFAULT);
+        let pause = pause(status, &headers(lines));
         let pause_ms = pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
         assert_eq!(pause_ms, *expected_ms, "{status} {lines}");
     }
@@ -169,15 +191,15 @@ fn a_reset_since_1970_is_compared_with_the_date_of_the_response() {
     fields.insert("date", HeaderValue::try_from(date).unwrap());
     for (reset, expected) in [("1700000030", 30), ("1700000030000", 30)] {
         fields.insert("x-ratelimit-reset", HeaderValue::from_static(reset));
-        let pause = pause(StatusCode::OK, &fields, DEFAULT);
+        let pause = pause(StatusCode::OK, &fields);
         assert_eq!(pause, Some(Duration::from_secs(expected)), "{reset}");
     }
     fields.insert("x-ratelimit-reset", HeaderValue::from_static("1699999999"));
-    assert_eq!(pause(StatusCode::OK, &fields, DEFAULT), None, "it is past");
+    assert_eq!(pause(StatusCode::OK, &fields), None, "it is past");
     fields.remove("date");
     let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3_600);
     fields.insert("x-ratelimit-reset", soon.as_secs().into());
-    let pause = pause(StatusCode::OK, &fields, DEFAULT).unwrap();
+    let pause = pause(StatusCode::OK, &fields).unwrap();
     assert!((3_500..=3_600).contains(&pause.as_secs()), "{pause:?}");
 }
 
@@ -262,36 +284,491 @@ fn a_grpc_status_pauses_for_its_retry_info() {
 }
 
 #[test]
+fn a_number_may_have_a_fraction_and_nothing_else() {
+    for (text, whole, nanos) in [
+        ("0", 0, 0),
+        ("0.0", 0, 0),
+        ("0.9", 0, 900_000_000),
+        ("598.0", 598, 0),
+        (".5", 0, 500_000_000),
+        ("5.", 5, 0),
+        ("007", 7, 0),
+        ("8.64", 8, 640_000_000),
+        ("0.0000000001", 0, 1),
+        ("0.9999999999", 0, 1_000_000_000),
+        ("99999999999999999999999", u64::MAX, 0),
+    ] {
+        let seconds = Duration::from_secs(whole).saturating_add(Duration::from_nanos(nanos));
+        let number = number(text).unwrap();
+        assert_eq!((number.whole, number.seconds()), (whole, seconds), "{text}");
+    }
+    for text in [
+        "", ".", "-1", "+1", "1e9", "inf", "NaN", "1_000", "0x1", "1 2", "1.2.3", "١",
+    ] {
+        assert_eq!(number(text), None, "{text}");
+    }
+    assert_eq!(
+        number("0.0000001").unwrap().milliseconds(),
+        Duration::from_nanos(1)
+    );
+}
+
+#[test]
+fn a_time_is_a_number_a_date_or_a_duration() {
+    use TimeUnit::{BySize, EpochMilliseconds, EpochSeconds, Milliseconds, Seconds};
+
+    let now = httpdate::parse_http_date("Sat, 28 Nov 2026 10:00:00 GMT").unwrap();
+    let since_1970 = now.duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let (epoch, epoch_ms) = (since_1970 + 30, (since_1970 + 30) * 1_000);
+    for (text, unit, expected_ms) in [
+        ("30", Seconds, Some(30_000)),
+        ("8.64", Seconds, Some(8_640)),
+        ("27500", Milliseconds, Some(27_500)),
+        (&*epoch.to_string(), EpochSeconds, Some(30_000)),
+        (&*format!("{epoch}.25"), EpochSeconds, Some(30_250)),
+        (&*epoch_ms.to_string(), EpochMilliseconds, Some(30_000)),
+        ("30", EpochSeconds, Some(0)),
+        ("999999999", BySize, Some(999_999_999_000)),
+        ("1000000000", BySize, Some(0)),
+        (&*epoch.to_string(), BySize, Some(30_000)),
+        (&*epoch_ms.to_string(), BySize, Some(30_000)),
+        ("-5", Seconds, Some(0)),
+        ("-5.5", BySize, Some(0)),
+        // A unit of its own has precedence over that of the field.
+        ("30s", Milliseconds, Some(30_000)),
+        ("20ms", Seconds, Some(20)),
+        ("8.64s", Seconds, Some(8_640)),
+        ("6m0s", Seconds, Some(360_000)),
+        ("14m24s", Seconds, Some(864_000)),
+        ("1h2m3.5s", Seconds, Some(3_723_500)),
+        ("PT10S", Seconds, Some(10_000)),
+        ("-3s", Seconds, Some(0)),
+        ("2026-11-28T10:04:00Z", Seconds, Some(240_000)),
+        ("2026-11-28T10:00:00.500Z", EpochSeconds, Some(500)),
+        ("2026-11-28T12:04:00+02:00", Seconds, Some(240_000)),
+        ("2026-11-28T10:04Z", Seconds, Some(240_000)),
+        ("2026-11-28 10:04:00 UTC", Seconds, Some(240_000)),
+        ("2026-11-28T09:00:00Z", Seconds, Some(0)),
+        ("Sat, 28 Nov 2026 10:00:02 GMT", Seconds, Some(2_000)),
+        ("Sat, 28 Nov 2026 10:00:02 UTC", Seconds, Some(2_000)),
+        ("Saturday, 28-Nov-26 10:00:02 GMT", Seconds, Some(2_000)),
+        ("Sat Nov 28 10:00:02 2026", Seconds, Some(2_000)),
+        // Of another time zone, or of none.
+        ("2026-11-28T10:04:00", Seconds, None),
+        ("2026-11-28", Seconds, None),
+        ("Tue Feb 16 2021 09:02:42 GMT+0100 (CET)", Seconds, None),
+        ("6m0", Seconds, None),
+        ("1d", Seconds, None),
+        ("30 30", Seconds, None),
+        ("soon", Seconds, None),
+        ("--5", Seconds, None),
+        ("", Seconds, None),
+    ] {
+        let expected = expected_ms.map(Duration::from_millis);
+        assert_eq!(until(text, unit, now), expected, "{text} {unit:?}");
+    }
+}
+
+/// Fields as the partners send them. The date is 08:49:37.
+#[test]
+fn each_dialect_pauses_for_the_time_that_it_says() {
+    assert_pauses(&[
+        // Reddit, and others that count in fractions.
+        (
+            200,
+            "x-ratelimit-remaining: 0.0 | x-ratelimit-reset: 117",
+            Some(117_000),
+        ),
+        (
+            429,
+            "x-ratelimit-remaining: 0.0 | x-ratelimit-reset: 117",
+            Some(117_000),
+        ),
+        (
+            200,
+            "x-ratelimit-remaining: 0.9 | x-ratelimit-reset: 117",
+            Some(117_000),
+        ),
+        (
+            200,
+            "x-ratelimit-remaining: 1.0 | x-ratelimit-reset: 117",
+            None,
+        ),
+        // Mastodon, Atlassian.
+        (
+            200,
+            "x-ratelimit-remaining: 0 | x-ratelimit-reset: 1994-11-06T08:50:00.000Z",
+            Some(23_000),
+        ),
+        (
+            429,
+            r#"retry-after: 0 | beta-ratelimit: "tenant-app-quota";r=0;t=2788"#,
+            Some(2_788_000),
+        ),
+        // Zoom.
+        (
+            429,
+            "x-ratelimit-remaining: 0 | retry-after: 1994-11-07T00:00:00Z",
+            Some(54_623_000),
+        ),
+        (429, "retry-after: 30, 30", Some(30_000)),
+        (429, "retry-after: 30s", Some(30_000)),
+        (
+            429,
+            "retry-after: Sun, 06 Nov 1994 08:49:39 UTC",
+            Some(2_000),
+        ),
+        (429, "x-rate-limit-retry-after-seconds: 37", Some(37_000)),
+        (429, "x-ms-retry-after-ms: 27500", Some(27_500)),
+        // OpenAI.
+        (
+            429,
+            "x-ratelimit-remaining-requests: 0 | x-ratelimit-reset-requests: 8.64s \
+             | x-ratelimit-remaining-tokens: 149984 | x-ratelimit-reset-tokens: 6m0s",
+            Some(8_640),
+        ),
+        (
+            200,
+            "x-ratelimit-remaining-requests: 0 | x-ratelimit-reset-requests: 1s \
+             | x-ratelimit-remaining-tokens: 0 | x-ratelimit-reset-tokens: 14m24s",
+            Some(864_000),
+        ),
+        // Anthropic.
+        (
+            200,
+            "anthropic-ratelimit-requests-remaining: 0 | anthropic-ratelimit-requests-reset: 1994-11-06T08:49:47Z \
+             | anthropic-ratelimit-input-tokens-remaining: 5000 \
+             | anthropic-ratelimit-input-tokens-reset: 1994-11-06T09:49:47Z",
+            Some(10_000),
+        ),
+        // Linear. Its milliseconds are since 1970.
+        (
+            200,
+            "x-ratelimit-requests-remaining: 0 | x-ratelimit-requests-reset: 784111787000",
+            Some(10_000),
+        ),
+        (
+            200,
+            "x-ratelimit-complexity-remaining: 0 | x-ratelimit-complexity-reset: 784111797000",
+            Some(20_000),
+        ),
+        (
+            200,
+            "x-hubspot-ratelimit-remaining: 0 | x-hubspot-ratelimit-interval-milliseconds: 10000",
+            Some(10_000),
+        ),
+        // GitLab.
+        (
+            429,
+            "ratelimit-remaining: 0 | ratelimit-reset: 60 | ratelimit-resettime: Sun, 06 Nov 1994 08:50:37 GMT",
+            Some(60_000),
+        ),
+        // Brave states two windows in one field.
+        (
+            200,
+            "x-ratelimit-remaining: 0, 1000 | x-ratelimit-reset: 1, 1419704",
+            Some(1_000),
+        ),
+        (
+            200,
+            "x-ratelimit-remaining: 1, 0 | x-ratelimit-reset: 1, 1419704",
+            Some(1_419_704_000),
+        ),
+        (
+            200,
+            "x-ratelimit-remaining: 1, 1000 | x-ratelimit-reset: 1, 1419704",
+            None,
+        ),
+        // Which of them is used up is not known.
+        (
+            200,
+            "x-ratelimit-remaining: 0, 1000 | x-ratelimit-reset: 1",
+            None,
+        ),
+        // Draft 7 on two lines (RFC 9651, section 4.2).
+        (
+            200,
+            "ratelimit: limit=10, remaining=0 | ratelimit: reset=7",
+            Some(7_000),
+        ),
+        (
+            200,
+            "ratelimit: limit=10, remaining=3 | ratelimit: reset=7",
+            None,
+        ),
+        (200, r#"ratelimit: "day";r=0.9;t=7.5"#, Some(7_500)),
+        // All forms count, and the window that lasts longest.
+        (
+            200,
+            r#"ratelimit: "burst";r=0;t=2 | x-ratelimit-remaining: 0 | x-ratelimit-reset: 30"#,
+            Some(30_000),
+        ),
+    ]);
+}
+
+/// For pause, repetition and budget alike.
+#[test]
+fn a_refusal_is_decided_once() {
+    const FINAL: Option<Refusal> = Some(Refusal::ForGood);
+    const REFUSED: Option<Refusal> = Some(Refusal::ForNow);
+    for (status, lines, refusal) in [
+        (429, "", REFUSED),
+        (
+            403,
+            "x-ratelimit-remaining: 0 | x-ratelimit-reset: 1800",
+            REFUSED,
+        ),
+        (
+            403,
+            "x-ratelimit-remaining: 1 | x-ratelimit-reset: 1800",
+            None,
+        ),
+        // The last call that the window admits.
+        (
+            404,
+            "x-ratelimit-remaining: 0 | x-ratelimit-reset: 1800",
+            None,
+        ),
+        (
+            200,
+            "x-ratelimit-remaining: 0 | x-ratelimit-reset: 1800",
+            None,
+        ),
+        (503, "retry-after: 3", REFUSED),
+        (503, "retry-after: 0", None),
+        (404, "retry-after: 0", None),
+        (503, "retry-after: soon", None),
+        (503, "", None),
+        (429, "x-should-retry: false", FINAL),
+        (429, "x-should-retry: False | retry-after: 3", FINAL),
+        (429, "x-should-retry: true", REFUSED),
+        (429, "stripe-should-retry: false", FINAL),
+        (500, "x-should-retry: false", None),
+        (500, "x-should-retry: true", None),
+        (200, "grpc-status: 8", REFUSED),
+        (200, "grpc-status: 8 | grpc-retry-pushback-ms: -1", FINAL),
+        (200, "grpc-status: 8 | grpc-retry-pushback-ms: soon", FINAL),
+        (200, "grpc-status: 14 | grpc-retry-pushback-ms: 5", REFUSED),
+        (200, "grpc-status: 14", None),
+    ] {
+        assert_eq!(told_of(status, lines).refusal, refusal, "{status} {lines}");
+    }
+}
+
+#[test]
+fn a_pause_has_the_name_of_its_limit() {
+    let names = |status, lines: &str| -> Vec<_> {
+        let pauses = told_of(status, lines).pauses.into_iter();
+        let named = pauses.map(|(name, pause)| (name.unwrap_or_default(), pause.as_secs()));
+        named.collect()
+    };
+    let is = |name: &str, seconds| (name.to_owned(), seconds);
+    let tokens = "x-ratelimit-remaining-tokens: 0 | x-ratelimit-reset-tokens: 6m0s";
+    assert_eq!(names(200, tokens), [is("tokens", 360)]);
+    // A refusal says its own time, and is about that window.
+    assert_eq!(
+        names(429, &format!("{tokens} | retry-after: 7")),
+        [is("tokens", 7)]
+    );
+    assert_eq!(names(429, "retry-after: 7"), [is("", 7)]);
+    assert_eq!(
+        names(
+            200,
+            r#"ratelimit: "burst";r=0;t=2, day;r=0;t=30, "hour";r=1;t=9"#
+        ),
+        [is("burst", 2), is("day", 30)]
+    );
+    assert_eq!(
+        names(429, "x-ratelimit-scope: global | retry-after: 65"),
+        [is("global", 65)]
+    );
+    assert_eq!(
+        names(
+            200,
+            "x-ratelimit-scope: user | x-ratelimit-remaining: 0 | x-ratelimit-reset-after: 4.5"
+        ),
+        [is("user", 4)]
+    );
+}
+
+#[test]
+fn the_dialects_of_an_application_have_precedence() {
+    let field = HeaderName::from_static;
+    let mut dialects = Dialects::default();
+    let acme = Dialect::window(
+        field("acme-left"),
+        field("acme-end"),
+        TimeUnit::EpochMilliseconds,
+    );
+    dialects.add(acme.named("calls"));
+    dialects.add(Dialect::wait(field("retry-after"), TimeUnit::Milliseconds));
+    dialects.add(Dialect::should_retry(field("acme-retry")));
+    let read = |status, lines: &str| {
+        let status = StatusCode::from_u16(status).unwrap();
+        Told::read(status, &headers(lines), &dialects, DEFAULT)
+    };
+    let told = read(200, "acme-left: 0 | acme-end: 784111787000").unwrap();
+    assert_eq!(
+        told.pauses,
+        [(Some("calls".to_owned()), Duration::from_secs(10))]
+    );
+    let told = read(429, "retry-after: 1500").unwrap();
+    assert_eq!(told.pauses, [(None, Duration::from_millis(1_500))]);
+    let told = read(429, "acme-retry: false").unwrap();
+    assert_eq!(told.refusal, Some(Refusal::ForGood));
+    assert!(read(200, "acme-other: 0").is_none());
+    assert_eq!(
+        read(200, "acme-left: many").unwrap().unread,
+        [field("acme-left")]
+    );
+}
+
+/// Each reader of a partner's text reports what it cannot read, and gives it no meaning.
+#[test]
+fn what_cannot_be_read_is_reported() {
+    for lines in [
+        "retry-after: soon",
+        "retry-after: ",
+        "retry-after: 3, soon",
+        "retry-after: 1e9",
+        "retry-after: 2026-11-28T10:04:00",
+        "x-ms-retry-after-ms: 1,5s,?",
+        "x-ratelimit-remaining: none | x-ratelimit-reset: 30",
+        "x-ratelimit-remaining: -1 | x-ratelimit-reset: 30",
+        "x-ratelimit-remaining: 0, 5 | x-ratelimit-reset: 30",
+        "x-ratelimit-reset: later | x-ratelimit-remaining: 0",
+        "ratelimit: nothing left",
+        r#"ratelimit: "day";;r=0;t=30"#,
+        r#"ratelimit: "day";r=x;t=30"#,
+        r#"ratelimit: "day";r="0";t=30"#,
+        r#"ratelimit: "day";r=0;t=?1"#,
+        r#"ratelimit: "day";r=-1;t=30"#,
+        "ratelimit: limit=10, remaining=0, reset=soon",
+        "x-should-retry: perhaps",
+        "grpc-status: eight",
+        "grpc-retry-pushback-ms: soon",
+        "grpc-status-details-bin: ?",
+        "grpc-status-details-bin: CAgSBHdhaXQa/w==",
+    ] {
+        let field: HeaderName = lines.split(':').next().unwrap().parse().unwrap();
+        let told = told_of(429, lines);
+        assert_eq!(told.unread, [field], "{lines}");
+        assert_eq!(told.pauses, [(None, DEFAULT)], "{lines}");
+        // Without a refusal, nothing is said.
+        assert_eq!(told_of(200, lines).pauses, [], "{lines}");
+    }
+    for lines in [
+        "retry-after: 0",
+        "retry-after: -5",
+        "retry-after: Sun, 06 Nov 1994 08:40:00 GMT",
+        r#"ratelimit: "day";r=0"#,
+        r#"ratelimit: "day";r=0;t=-30"#,
+        "ratelimit: limit=10",
+        "x-ratelimit-remaining: 0",
+        "x-should-retry: true",
+        "grpc-status: 8 | grpc-retry-pushback-ms: -1",
+    ] {
+        let unread = told_of(429, lines).unread;
+        assert!(unread.is_empty(), "{lines}: {unread:?}");
+    }
+    // Other bytes than text, in each field, and in the date.
+    for row in BUILT_IN.iter() {
+        for field in row.dialect.fields() {
+            let mut headers = HeaderMap::new();
+            for field in row.dialect.fields() {
+                headers.insert(field, HeaderValue::from_static("0"));
+            }
+            headers.insert(field, HeaderValue::from_bytes(b"\xff").unwrap());
+            let told = told(StatusCode::OK, &headers);
+            assert_eq!(told.unread, slice::from_ref(field), "{field}");
+            assert_eq!((told.refusal, told.pauses), (None, Vec::new()), "{field}");
+        }
+    }
+    let mut headers = headers("retry-after: 3");
+    headers.insert("date", HeaderValue::from_static("today"));
+    assert_eq!(told(StatusCode::OK, &headers).unread, ["date"]);
+}
+
+/// The table of the guide, and of the README.
+#[test]
+fn the_guide_has_each_dialect_with_its_source() {
+    let unit = |unit| match unit {
+        TimeUnit::Seconds => "seconds from now",
+        TimeUnit::Milliseconds => "milliseconds from now",
+        TimeUnit::EpochSeconds => "seconds since 1970",
+        TimeUnit::EpochMilliseconds => "milliseconds since 1970",
+        TimeUnit::BySize => "[by size](#numbers-and-times)",
+    };
+    let row = |row: &Row| {
+        let fields = row.dialect.fields().map(|field| format!("`{field}`"));
+        let (meaning, number) = match &row.dialect.0 {
+            Form::Wait(_, of) => ("how long to wait".to_owned(), unit(*of)),
+            Form::Structured(_) => ("windows, with their names".to_owned(), "seconds from now"),
+            Form::Window { name, unit: of, .. } => {
+                let name = name.as_ref().map(|name| format!(" `{name}`"));
+                (format!("a window{}", name.unwrap_or_default()), unit(*of))
+            }
+            Form::ShouldRetry(_) => ("`false`: never repeat it".to_owned(), ""),
+            Form::Scope(_) => ("the name of the limit".to_owned(), ""),
+        };
+        let sources = row.sources.iter();
+        let sources = sources.map(|(partner, url)| format!("[{partner}]({url})"));
+        let sources = sources.collect::<Vec<_>>().join(", ");
+        let fields = fields.collect::<Vec<_>>().join(", ");
+        format!("| {fields} | {meaning} | {number} | {sources} |\n")
+    };
+    let head = "| fields | meaning | a bare number is | source |\n|---|---|---|---|\n";
+    let table = head.to_owned() + &BUILT_IN.iter().map(row).collect::<String>();
+    let guide = include_str!("../../../../docs/outbound.md");
+    assert!(guide.contains(&table), "docs/outbound.md lacks\n{table}");
+    // The package's own page, where the guide's section is a link.
+    let section =
+        "https://docs.rs/tower-throttle/0.1/tower_throttle/guides/outbound/#numbers-and-times";
+    let table = table.replace("#numbers-and-times", section);
+    let readme = include_str!("../../README.md");
+    assert!(readme.contains(&table), "the README lacks\n{table}");
+}
+
+#[test]
+fn each_field_of_a_dialect_is_looked_for() {
+    for field in BUILT_IN.iter().flat_map(|row| row.dialect.fields()) {
+        assert!(Dialects::default().may_have(field), "{field}");
+    }
+    assert!(!Dialects::default().may_have(&HeaderName::from_static("x-request-id")));
+}
+
+#[test]
 fn no_bytes_of_a_partner_crash() {
-    let names = prop_oneof![
-        Just("retry-after"),
-        Just("retry-after-ms"),
-        Just("ratelimit"),
-        Just("date"),
-        Just("ratelimit-remaining"),
-        Just("ratelimit-reset"),
-        Just("x-ratelimit-remaining"),
-        Just("x-ratelimit-reset"),
-        Just("grpc-status"),
-        Just("grpc-status-details-bin"),
-        Just("grpc-retry-pushback-ms"),
+    let fields = BUILT_IN
+        .iter()
+        .flat_map(|row| row.dialect.fields())
+        .cloned();
+    let others = [
+        "date",
+        "grpc-status",
+        "grpc-status-details-bin",
+        "grpc-retry-pushback-ms",
     ];
+    let names: Vec<_> = fields.chain(others.map(HeaderName::from_static)).collect();
     let value = prop_oneof![
         vec(any::<u8>(), 0..80),
-        "[-0-9.eE+;=\",rt ]{0,20}".prop_map(String::into_bytes)
+        "[-0-9.eE+;=\",rt ]{0,20}".prop_map(String::into_bytes),
+        "[-0-9.:TZPhms+, ]{0,30}".prop_map(String::into_bytes),
+        Just(b"0".to_vec()),
     ];
     let details = vec(any::<u8>(), 0..60).prop_map(|bytes| STANDARD.encode(bytes).into_bytes());
-    let field = (names, prop_oneof![value, details]);
+    let field = (proptest::sample::select(names), prop_oneof![value, details]);
     proptest!(|(fields in vec(field, 0..8), status in 100_u16..600)| {
         let mut headers = HeaderMap::new();
         for (name, value) in &fields {
             if let Ok(value) = HeaderValue::from_bytes(value) {
-                headers.append(*name, value);
+                headers.append(name, value);
             }
         }
         let status = StatusCode::from_u16(status).unwrap();
-        let pause = pause(status, &headers, DEFAULT);
-        prop_assert!(pause.is_none_or(|pause| !pause.is_zero()));
-        prop_assert_eq!(status == 429 && pause.is_none(), false);
+        let told = told(status, &headers);
+        prop_assert!(told.pauses.iter().all(|(_, pause)| !pause.is_zero()));
+        prop_assert!(told.refusal.is_none() || !told.pauses.is_empty());
+        prop_assert_eq!(status == 429 && told.refusal.is_none(), false);
     });
 }

@@ -1,103 +1,123 @@
-//! What is left of the partner's windows: `RateLimit` of the IETF, and the forms before it.
+//! What is left of the partner's windows: `RateLimit` of the IETF, and fields in pairs.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 use sfv::{BareItem, Dictionary, List, ListEntry, Parser};
 
-use super::{seconds, texts};
+use super::{Dialects, Reader, TimeUnit, dialects::Form, number::number, time};
 
 /// A window of the partner.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Window {
-    /// How many calls it still admits.
+    pub(super) name: Option<String>,
+    /// How many calls it still admits. A fraction of a call is none.
     pub(super) remaining: u64,
     /// How long it lasts.
     pub(super) reset: Duration,
 }
 
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-
-/// The fields that come in pairs: calls that are left, and when the window ends.
-const PAIRS: [[HeaderName; 2]; 4] = [
-    [
-        HeaderName::from_static("ratelimit-remaining"),
-        HeaderName::from_static("ratelimit-reset"),
-    ],
-    [
-        HeaderName::from_static("x-ratelimit-remaining"),
-        // Discord sends it beside the next one, which is the time of its own clock.
-        HeaderName::from_static("x-ratelimit-reset-after"),
-    ],
-    [
-        HeaderName::from_static("x-ratelimit-remaining"),
-        HeaderName::from_static("x-ratelimit-reset"),
-    ],
-    [
-        HeaderName::from_static("x-rate-limit-remaining"),
-        HeaderName::from_static("x-rate-limit-reset"),
-    ],
-];
-
-/// Returns the windows of the first form that can be read.
-pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Vec<Window> {
-    let mut windows: Vec<_> = texts(headers, RATELIMIT).flat_map(of_ietf).collect();
-    if windows.is_empty() {
-        let pairs = PAIRS
-            .into_iter()
-            .find_map(|pair| of_pair(headers, pair, now));
-        windows.extend(pairs);
+/// Returns all windows that can be read. Of dialects with the same field for what is left, the first
+/// counts.
+pub(super) fn read(reader: &mut Reader<'_>, dialects: &Dialects) -> Vec<Window> {
+    let mut windows = Vec::new();
+    let mut found: Vec<&HeaderName> = Vec::new();
+    for dialect in dialects.all() {
+        match &dialect.0 {
+            Form::Structured(field) => windows.extend(of_ietf(reader, field)),
+            Form::Window {
+                name,
+                remaining,
+                reset,
+                unit,
+            } if !found.contains(&remaining) => {
+                let left = reader.values(remaining, |text| Some(number(text)?.whole));
+                let resets = reader.times(reset, *unit);
+                if left.is_empty() || resets.is_empty() {
+                    continue;
+                }
+                if left.len() != resets.len() {
+                    // Which of them belong together is not known.
+                    reader.cannot_read(remaining);
+                    continue;
+                }
+                found.push(remaining);
+                let pairs = left.into_iter().zip(resets);
+                windows.extend(pairs.map(|(remaining, reset)| Window {
+                    name: name.as_deref().map(str::to_owned),
+                    remaining,
+                    reset,
+                }));
+            }
+            _ => {}
+        }
     }
     windows
 }
 
+/// Reads the lines of a field one by one, or as one value if no line alone states a window (RFC 9651,
+/// section 4.2).
+fn of_ietf(reader: &mut Reader<'_>, field: &HeaderName) -> Vec<Window> {
+    let lines = reader.lines(field);
+    let each: Vec<_> = lines.iter().map(|line| of_line(line)).collect();
+    let has_window = each.iter().flatten().any(|windows| !windows.is_empty());
+    let each = match has_window || lines.len() < 2 {
+        true => each,
+        false => vec![of_line(&lines.join(", "))],
+    };
+    if each.contains(&None) {
+        reader.cannot_read(field);
+    }
+    each.into_iter().flatten().flatten().collect()
+}
+
 /// Reads the list of drafts 8 and later (`"day";r=50;t=30`), or the dictionary of draft 7
-/// (`limit=100, remaining=50, reset=30`).
-fn of_ietf(text: &str) -> Vec<Window> {
-    let list: List = Parser::new(text).parse().unwrap_or_default();
-    let items = list.iter().filter_map(|entry| match entry {
-        ListEntry::Item(item) => window(item.params.get("r"), item.params.get("t")),
-        ListEntry::InnerList(_) => None,
-    });
-    let fields: Dictionary = Parser::new(text).parse().unwrap_or_default();
-    let field = |name| match fields.get(name)? {
+/// (`limit=100, remaining=50, reset=30`). `None` if it is neither, or if a number is not one.
+fn of_line(text: &str) -> Option<Vec<Window>> {
+    let fields = Parser::new(text).parse::<Dictionary>().ok();
+    let list = Parser::new(text).parse::<List>().ok();
+    if fields.is_none() && list.is_none() {
+        return None;
+    }
+    let mut windows = Vec::new();
+    for entry in list.iter().flatten() {
+        if let ListEntry::Item(item) = entry {
+            let name = match &item.bare_item {
+                BareItem::String(name) => Some(name.as_str().to_owned()),
+                BareItem::Token(name) => Some(name.as_str().to_owned()),
+                _ => None,
+            };
+            windows.extend(window(name, item.params.get("r"), item.params.get("t"))?);
+        }
+    }
+    let field = |name| match fields.as_ref()?.get(name)? {
         ListEntry::Item(item) => Some(&item.bare_item),
         ListEntry::InnerList(_) => None,
     };
-    let combined = window(field("remaining"), field("reset"));
-    items.chain(combined).collect()
+    windows.extend(window(None, field("remaining"), field("reset"))?);
+    Some(windows)
 }
 
-fn window(remaining: Option<&BareItem>, reset: Option<&BareItem>) -> Option<Window> {
-    let number = |item: Option<&BareItem>| u64::try_from(i64::from(item?.as_integer()?)).ok();
-    Some(Window {
-        remaining: number(remaining)?,
-        reset: Duration::from_secs(number(reset)?),
-    })
-}
-
-fn of_pair(
-    headers: &HeaderMap,
-    [remaining, reset]: [HeaderName; 2],
-    now: SystemTime,
-) -> Option<Window> {
-    let remaining = texts(headers, remaining).find_map(|text| text.parse().ok())?;
-    let reset = texts(headers, reset).find_map(seconds)?;
-    Some(Window {
-        remaining,
-        reset: until(reset, now),
-    })
-}
-
-/// Returns the time until a reset that is seconds from now, or seconds or milliseconds since 1970:
-/// partners send all three under the same name.
-fn until(reset: Duration, now: SystemTime) -> Duration {
-    const IN_2001: Duration = Duration::from_secs(1_000_000_000);
-    let since_1970 = match reset {
-        _ if reset < IN_2001 => return reset,
-        _ if reset < IN_2001 * 1_000 => reset,
-        _ => reset / 1_000,
+/// Returns the window, and `Some(None)` if a part of it is absent. `None` if a part is not a number.
+fn window(
+    name: Option<String>,
+    remaining: Option<&BareItem>,
+    reset: Option<&BareItem>,
+) -> Option<Option<Window>> {
+    let text = |item: &BareItem| match item {
+        BareItem::Integer(number) => Some(number.to_string()),
+        BareItem::Decimal(number) => Some(number.to_string()),
+        _ => None,
     };
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since_1970.saturating_sub(now)
+    let remaining = remaining.map(|item| number(&text(item)?));
+    let reset = reset.map(|item| time::until(&text(item)?, TimeUnit::Seconds, UNIX_EPOCH));
+    Some(match (remaining, reset) {
+        (Some(None), _) | (_, Some(None)) => return None,
+        (Some(Some(remaining)), Some(Some(reset))) => Some(Window {
+            name,
+            remaining: remaining.whole,
+            reset,
+        }),
+        _ => None,
+    })
 }

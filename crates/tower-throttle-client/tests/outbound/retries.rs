@@ -38,9 +38,12 @@ async fn retried(retries: RetryRefused, partner: &Partner, request: Request<()>)
 async fn calls_that_are_refused_together_are_not_repeated_together() {
     let one = RetryRefused::at_most(1);
     let mut waits = Vec::new();
+    let layer = layer([]).default_pause(Duration::from_millis(1));
     for _ in 0..20 {
+        let partner = refuses(&[]);
+        let client = layer.layer(service_fn(move |request| partner.clone().call(request)));
+        let mut refused = client.oneshot(get("/")).await;
         let (mut own, begin) = (one.clone(), Instant::now());
-        let mut refused = Ok::<_, ()>(answer(429, &[]));
         own.retry(&mut get("/"), &mut refused).unwrap().await;
         waits.push(begin.elapsed());
     }
@@ -107,6 +110,52 @@ async fn only_what_is_safe_is_repeated_after_the_pause() {
     assert_eq!(
         retried(RetryRefused::at_most(3), &unavailable, get("/")).await,
         (503, 1)
+    );
+}
+
+/// What pauses calls as a refusal is repeated as one, and counts in the budget as one.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_a_wait_may_end_is_repeated_after_it() {
+    const USED_UP: &[(&str, &str)] = &[
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "1800"),
+    ];
+    const NEVER: &[(&str, &str)] = &[("x-should-retry", "false"), ("retry-after", "7")];
+    for (status, fields, repeats) in [
+        (403, USED_UP, true),
+        (403, &USED_UP[1..], false),
+        (404, USED_UP, false),
+        (429, NEVER, false),
+        (429, &NEVER[1..], true),
+    ] {
+        let mut answers = vec![answer(200, &[]), answer(status, fields)];
+        let partner = Partner::new(move |_| answers.pop().unwrap());
+        let calling = partner.clone();
+        let layer = layer([])
+            .max_wait(3_600 * SECOND)
+            .longest_pause(3_600 * SECOND);
+        let client = layer.layer(service_fn(move |request| calling.clone().call(request)));
+        let client = RetryLayer::new(RetryRefused::at_most(1)).layer(client);
+        let begin = Instant::now();
+        let last = client.oneshot(get("/")).await.unwrap().status();
+        assert_eq!(last == 200, repeats, "{status} {fields:?}");
+        assert_eq!(begin.elapsed() > 6 * SECOND, repeats, "{status} {fields:?}");
+    }
+    // A refusal for good fills no budget, and takes nothing from it.
+    let never = refuses(NEVER);
+    let client = layer([]).layer(service_fn(move |request| never.clone().call(request)));
+    let mut refused = client.oneshot(get("/")).await;
+    let budget = || TpsBudget::new(10 * SECOND, 0, 1.0);
+    let mut retries = RetryRefused::at_most(9).budget(budget());
+    for _ in 0..3 {
+        assert!(retries.clone().retry(&mut get("/"), &mut refused).is_none());
+    }
+    let sometimes = refuses(&[("retry-after", "7")]);
+    let client = layer([]).layer(service_fn(move |request| sometimes.clone().call(request)));
+    let mut refused = client.oneshot(get("/")).await;
+    assert!(
+        retries.retry(&mut get("/"), &mut refused).is_none(),
+        "the budget is empty"
     );
 }
 
