@@ -71,7 +71,7 @@ impl Key {
     pub(crate) fn is_address(&self) -> bool {
         matches!(
             (self.0.first(), self.0.len()),
-            (Some(b'4'), 9) | (Some(b'6'), 21)
+            (Some(b'4'), 9) | (Some(b'6'), 21 | 25)
         )
     }
 
@@ -87,6 +87,14 @@ impl Key {
         positive
             .or_else(|_| text.parse::<i64>().map(Self::from))
             .ok()
+    }
+
+    /// Returns the key of an address of a link. Zone 0 is the only one, or not known.
+    pub(crate) fn of_address_in_zone(address: Ipv6Addr, zone: u32) -> Self {
+        match zone {
+            0 => Self::from(address),
+            _ => Self::part(b'6', &[&address.octets()[..], &zone.to_be_bytes()].concat()),
+        }
     }
 
     pub(crate) fn missing() -> Self {

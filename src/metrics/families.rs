@@ -92,7 +92,7 @@ pub(super) fn all<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> Vec<
     families
 }
 
-fn of_limiters(limiters: &[Snapshot]) -> [Family; 6] {
+fn of_limiters(limiters: &[Snapshot]) -> [Family; 7] {
     fn name(limiter: &Snapshot) -> Label<'_> {
         ("limiter", limiter.limiter())
     }
@@ -114,6 +114,14 @@ fn of_limiters(limiters: &[Snapshot]) -> [Family; 6] {
         Family::new(Kind::Counter, "decisions", limiters, |family, one| {
             family.counts(&[name(one)], "source", one.decisions.by_source());
         }),
+        Family::new(
+            Kind::Counter,
+            "unread_addresses",
+            limiters,
+            |family, one| {
+                family.count(&[name(one)], one.unread_addresses);
+            },
+        ),
         Family::new(Kind::Histogram, "wait_seconds", limiters, |family, one| {
             family.histogram(name(one), &one.wait_seconds);
         }),
@@ -185,6 +193,9 @@ fn help(name: &str) -> &'static str {
         "checks" => "Checks by policy and result.",
         "bans" => "Bans that a policy started.",
         "decisions" => "Decisions by where they came from.",
+        "unread_addresses" => {
+            "Requests in which a trusted proxy wrote an address that cannot be read."
+        }
         "wait_seconds" => "How long callers waited to be admitted, of those that had to wait.",
         "waiting" => "Callers that wait to be admitted.",
         "store_call_seconds" => "How long script calls took.",

@@ -31,7 +31,8 @@ pub(crate) struct Recorder {
     /// versions have it.
     pub(crate) id: usize,
     pub(crate) name: Arc<str>,
-    /// A line for each [`RequestResult`], with a place for each [`Source`].
+    /// A line for each [`RequestResult`], with a place for each [`Source`]. One more line has
+    /// [what was not read](UNREAD).
     requests: Arc<Counters>,
     policies: Box<[PolicyCounters]>,
     /// The counters of policies that former settings had, the latest first. They may return.
@@ -52,6 +53,8 @@ struct PolicyCounters {
 
 /// The lines of the counters of requests.
 const RESULTS: usize = RequestResult::Cancelled as usize + 1;
+/// The line of requests with an address that cannot be read, at its first place.
+const UNREAD: usize = RESULTS;
 /// The place of requests that no source decided, behind those of the sources.
 const UNDECIDED: usize = Source::StoreFailure as usize + 1;
 
@@ -119,7 +122,7 @@ impl Recorder {
             id: former.map_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed), |former| former.id),
             requests: match former {
                 Some(former) => Arc::clone(&former.requests),
-                None => Arc::new(Counters::new(RESULTS)),
+                None => Arc::new(Counters::new(RESULTS + 1)),
             },
             waits: former.map_or_else(Waits::new, |former| Arc::clone(&former.waits)),
             offenders: match former {
@@ -161,6 +164,11 @@ impl Recorder {
         if self.observer.is_some() {
             self.observe(result, Some(decision));
         }
+    }
+
+    /// Counts a request whose headers have an address that cannot be read.
+    pub(crate) fn address_unread(&self) {
+        self.requests.add(UNREAD, 0);
     }
 
     /// Counts the bans that a check, strikes or a settlement have started.
@@ -272,6 +280,7 @@ impl Recorder {
             limiter: Arc::clone(&self.name),
             requests: Requests::from_array(results),
             decisions: Decisions::from_array(sources),
+            unread_addresses: self.requests.sum(UNREAD).first().copied().unwrap_or(0),
             policies: policies.collect(),
             wait_seconds: self.waits.seconds.snapshot(),
             waiting: self.waits.waiting.load(Ordering::Relaxed),

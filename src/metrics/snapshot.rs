@@ -96,6 +96,10 @@ pub struct Snapshot {
     pub requests: Requests,
     /// Where their decisions came from.
     pub decisions: Decisions,
+    /// Requests in which a trusted proxy wrote an entry that cannot be read: see
+    /// [`key::client_ip`](crate::key::client_ip). They share the proxy's key. Always 0 for a
+    /// [`Limiter`](crate::Limiter).
+    pub unread_addresses: u64,
     /// The checks of each policy, and the bans that it has started.
     pub(super) policies: Vec<(Name, Checks, u64)>,
     /// How long callers waited to be admitted: with
@@ -153,6 +157,7 @@ impl Numbers for Snapshot {
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.requests.add(&other.requests);
         self.decisions.add(&other.decisions);
+        self.unread_addresses = self.unread_addresses.wrapping_add(other.unread_addresses);
         for (name, checks, bans) in &other.policies {
             match self.policies.iter_mut().find(|(own, ..)| own == name) {
                 Some((_, own, own_bans)) => {
@@ -179,6 +184,9 @@ impl Numbers for Snapshot {
         Self {
             requests: self.requests.since(&former.requests),
             decisions: self.decisions.since(&former.decisions),
+            unread_addresses: self
+                .unread_addresses
+                .saturating_sub(former.unread_addresses),
             policies: policies.collect(),
             wait_seconds: self.wait_seconds.since(&former.wait_seconds),
             ..self.clone()

@@ -2,7 +2,7 @@
 
 use std::{
     mem,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     task::{Context, Poll},
 };
 
@@ -72,7 +72,12 @@ where
         let settings = &*settings.load();
         // Once, so that the request sees one version of the control document.
         let overrides = settings.engine.store.overrides();
-        let next = settings.decide(&overrides, &RequestHead::from(&request));
+        let unread = AtomicBool::new(false);
+        let head = RequestHead::from(&request).reporting(&unread);
+        let next = settings.decide(&overrides, &head);
+        if unread.into_inner() {
+            settings.engine.recorder.address_unread();
+        }
         let (decision, holds) = match next {
             Next::Forward(decision, holds) => (decision, holds),
             Next::Deny(response) => return ResponseFuture::denied(response),

@@ -111,8 +111,9 @@ pub enum Algorithm {
 /// | `20 at once` | a [`Concurrency`]; option: `lifetime 30 seconds` |
 /// | `penalty after 20 strikes` | a [`Penalty`]; options: `within 10 minutes`, `lasting 5 minutes`, `doubling up to 24 hours`, `forgiven after 7 days`, `prolonging` |
 ///
-/// - Each option follows a comma, in any order, at most once. An option that is left out has the
-///   default of the type. `within` needs no comma.
+/// - Options follow in any order, each at most once, with or without a comma. An option that is left
+///   out has the default of the type.
+/// - Other spellings of limits are read, too: `10/minute`, and `10 requests per minute`.
 /// - Numbers are whole, and may be grouped: `1_000_000`.
 /// - Times are a number and a unit: `nanosecond`, `microsecond`, `millisecond`, `second`, `minute`,
 ///   `hour`, `day` of 24 hours, `week` of 7 days, their plurals, or `ns`, `us`, `ms`, `s`, `sec`, `m`,

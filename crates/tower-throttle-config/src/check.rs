@@ -9,9 +9,9 @@ use super::{
     problem::Problem,
     schema::{self, Form, kind, kinds},
     tables::VERSION,
-    variables,
+    variables, wording,
 };
-use crate::suggest::{intended, is_word, not_a_quota, proposal, quoted, unknown_policy};
+use crate::suggest::{intended, is_word, proposal, quoted, unknown_policy};
 use tower_throttle::{Quota, parse_duration};
 
 /// The most mistakes that have a proposal, because finding one takes time.
@@ -138,7 +138,7 @@ impl Check<'_> {
         let mistake = match name {
             "QuotaText" => {
                 let error = text.parse::<Quota>().err();
-                error.map(|error| (error.code(), not_a_quota(text, &error)))
+                error.map(|error| (error.code(), wording::in_a_file(&error)))
             }
             "Time" => {
                 let error = parse_duration(text).err();

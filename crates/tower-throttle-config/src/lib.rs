@@ -115,7 +115,9 @@ use std::{
     sync::Arc,
 };
 
-use self::{builders::Builders, document::Document};
+use tower_throttle::key;
+
+use self::{builders::Builders, document::Document, tables::Text};
 pub use self::{
     builders::{Explanation, FoundCondition, FoundKey, FoundPolicy},
     changes::{Change, Changes, Effect, FieldChange},
@@ -272,12 +274,16 @@ impl Config {
 
     /// Logs each range of trusted proxies that is as wide as a /8.
     fn warn_of_proxies(&self) {
+        let is_wide = |range: String| {
+            let most = if range.contains(':') { 32 } else { 8 };
+            let bits = range.rsplit('/').next().and_then(|bits| bits.parse().ok());
+            bits.is_some_and(|bits: u8| bits <= most)
+        };
         let tables = self.document.tables.client_ip.iter();
-        for range in tables.flat_map(|table| &table.trusted) {
-            let most = if range.0.contains(':') { 32 } else { 8 };
-            let bits = range.0.rsplit('/').next().unwrap_or_default();
-            if bits.parse::<u8>().is_ok_and(|bits| bits <= most) {
-                telemetry::wide_proxies(&range.0);
+        for Text(text) in tables.flat_map(|table| &table.trusted) {
+            let proxies = key::client_ip([text]);
+            if text != "loopback" && proxies.trusted_ranges().any(is_wide) {
+                telemetry::wide_proxies(text);
             }
         }
     }

@@ -3,9 +3,6 @@
 use std::num::NonZero;
 
 use strsim::osa_distance;
-use tower_throttle::{ConfigError, Quota};
-
-use crate::wording;
 
 /// Words beyond this length are not compared, so that no text takes long.
 const LONGEST: usize = 64;
@@ -63,16 +60,6 @@ pub(crate) fn in_words(mut alternatives: Vec<String>) -> String {
     match alternatives.pop() {
         Some(last) if !alternatives.is_empty() => format!("{} or {last}", alternatives.join(", ")),
         last => last.unwrap_or_default(),
-    }
-}
-
-/// Returns what is wrong with a text that is not a quota.
-pub(crate) fn not_a_quota(text: &str, error: &ConfigError) -> String {
-    let spelled: Vec<_> = text.split('/').map(str::trim).collect();
-    let spelled = spelled.join(" per ");
-    match spelled.parse::<Quota>() {
-        Ok(_) => format!("{text:?} is no quota; did you mean {spelled:?}?"),
-        Err(_) => wording::in_a_file(error),
     }
 }
 

@@ -6,7 +6,11 @@ mod request;
 #[allow(clippy::expect_used)]
 mod tests;
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use http::Request;
 
@@ -23,7 +27,7 @@ use crate::{
 /// |---|---|
 /// | `ann`, `text:ann` | a text: a header, a cookie, a token |
 /// | `number:42` | a number |
-/// | `ip:203.0.113.9` | an address, in IPv6 of the prefix that the policy uses |
+/// | `ip:203.0.113.9`, `ip:fe80::1%3` | an address, in IPv6 of the prefix that the policy uses |
 /// | 22 characters, `fingerprint:..` | the [`Fingerprint`](crate::Fingerprint) of a key |
 /// | `text:ann`, `number:7` | a key of several parts |
 /// | `everyone:` | the key of a bucket that all callers share |
@@ -59,7 +63,7 @@ pub struct Caller {
 #[derive(Clone)]
 enum Named {
     Key(Key),
-    Address(IpAddr),
+    Address(SocketAddr),
     Request(Box<Request<()>>),
 }
 
@@ -139,7 +143,7 @@ impl Caller {
     /// Returns the address, if the caller has one.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         match &self.named {
-            Named::Address(address) => Some(*address),
+            Named::Address(address) => Some(address.ip()),
             Named::Request(request) => {
                 let peer = request.extensions().get::<PeerAddr>();
                 peer.map(|peer| peer.0.ip().to_canonical())

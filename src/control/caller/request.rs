@@ -1,10 +1,10 @@
 //! Callers that are named by parts of a request, such as `header:x-api-key=k1`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use http::{HeaderName, HeaderValue, Method, Request, header};
 
-use crate::key::{PeerAddr, request_head::made_up};
+use crate::key::{PeerAddr, request_head::made_up, typed_address};
 
 /// Returns whether a part names a place in a request.
 pub(super) fn has_places<'a>(mut parts: impl Iterator<Item = &'a str>) -> bool {
@@ -31,7 +31,7 @@ fn add(request: &mut Request<()>, part: &str) -> Option<()> {
     let (place, value) = part.split_once(':')?;
     let (name, value) = match place {
         "ip" => {
-            set_peer(request, value.parse().ok()?);
+            set_peer(request, typed_address(value).ok()?);
             return Some(());
         }
         "method" => {
@@ -60,8 +60,7 @@ fn given(value: &str) -> Option<&str> {
 }
 
 /// Lets a request come from an address.
-pub(super) fn set_peer(request: &mut Request<()>, address: IpAddr) {
-    let peer = SocketAddr::new(address, 0);
+pub(super) fn set_peer(request: &mut Request<()>, peer: SocketAddr) {
     // For closures that read what axum's server puts there.
     #[cfg(feature = "axum")]
     request

@@ -121,3 +121,22 @@ fn each_policy_reads_its_own_key() {
     // A key is the key of any policy.
     assert_eq!(read(&["k1"], &peer), Some(Key::from("k1")));
 }
+
+#[test]
+fn an_address_of_a_link_is_a_caller_of_its_own_in_each_zone() {
+    let [one, same, other, unknown, next] = [
+        "ip:fe80::1%3",
+        "ip:FE80:0::1%3",
+        "ip:fe80::1%4",
+        "ip:fe80::1",
+        "ip:fe80::2",
+    ]
+    .map(|text| key(&[text]));
+    assert_eq!(one, same);
+    for different in [other, unknown, next] {
+        assert!(different.is_some() && different != one);
+    }
+    assert_eq!(read(&["ip:fe80::1%3"], &key::peer()), one);
+    assert_eq!(read(&["method:GET", "ip:fe80::1%3"], &key::peer()), one);
+    assert_eq!(key(&["ip:2001:db8::1%3"]), None);
+}

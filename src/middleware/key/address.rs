@@ -1,7 +1,7 @@
 //! The client's address: who reads it, and its key, which is the whole IPv4 address or the prefix of
 //! an IPv6 address.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{Key, KeyError, RequestHead};
 use crate::ConfigError;
@@ -52,17 +52,18 @@ impl AddressReader for std::sync::Arc<dyn AddressReader> {
 pub(crate) const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// Returns the key of a peer with this address, as [`peer`](super::peer) reads it by default.
-pub(crate) fn key_of_address(address: IpAddr) -> Key {
-    address_key(address.to_canonical(), DEFAULT_IPV6_PREFIX)
+pub(crate) fn key_of_address(address: SocketAddr) -> Key {
+    address_key(address, DEFAULT_IPV6_PREFIX)
 }
 
 /// `address` must not be IPv4-mapped: masked as IPv6, all of IPv4 would be one caller.
-pub(super) fn address_key(address: IpAddr, ipv6_prefix: u8) -> Key {
+pub(super) fn address_key(address: SocketAddr, ipv6_prefix: u8) -> Key {
     match address {
-        IpAddr::V4(_) => Key::from(address),
-        IpAddr::V6(v6) => {
-            let bits = v6.to_bits();
-            Key::from(Ipv6Addr::from_bits(bits & mask(bits, ipv6_prefix)))
+        SocketAddr::V4(v4) => Key::from(*v4.ip()),
+        SocketAddr::V6(v6) => {
+            let bits = v6.ip().to_bits();
+            let group = Ipv6Addr::from_bits(bits & mask(bits, ipv6_prefix));
+            Key::of_address_in_zone(group, v6.scope_id())
         }
     }
 }
@@ -72,6 +73,10 @@ fn mask(bits: u128, ipv6_prefix: u8) -> u128 {
     // Each address is an IPv4 address behind a translator: 64:ff9b::/96 (RFC 6052) and
     // 64:ff9b:1::/48 (RFC 8215).
     if bits >> 32 == 0x0064_ff9b << 64 || bits >> 80 == 0x0064_ff9b_0001 {
+        return u128::MAX;
+    }
+    // All devices of a link are in one /64 (RFC 4291, section 2.5.6).
+    if bits >> 118 == 0xfe80 >> 6 {
         return u128::MAX;
     }
     // Teredo (RFC 4380): the last 32 bits are the client's IPv4 address, and the client

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use super::{
     Key, KeyError, KeyExtractor, KeySource, RequestHead,
     address::{AddressReader, DEFAULT_IPV6_PREFIX, address_key, check_ipv6_prefix},
-    forwarded,
+    forwarded::{Form, Hop, UNIX_SOCKET, entries_from_right},
 };
 use crate::{ConfigError, telemetry, util::network};
 
@@ -45,6 +45,9 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
 /// An IPv4 address is one caller in both policies. A third policy with
 /// [`shared`](crate::Policy::shared) bounds clients that have more than a /48.
 ///
+/// **Addresses of a link** (fe80::/10) are not grouped: all devices of a local network are in one
+/// /64. The zone counts, if the server passes it on.
+///
 /// **IPv4 inside IPv6.** Each address that a translator makes from an IPv4 address is one
 /// caller: 64:ff9b::/96 and 64:ff9b:1::/48 (RFC 6052, RFC 8215). A Teredo client
 /// (2001::/32, RFC 4380) is identified by its IPv4 address, in the last 32 bits.
@@ -55,7 +58,9 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
 pub const fn peer() -> ClientIp {
     ClientIp {
         trusted: Vec::new(),
+        trusts_unix_sockets: false,
         header: X_FORWARDED_FOR,
+        form: Form::List,
         ipv6_prefix: DEFAULT_IPV6_PREFIX,
         error: None,
         logged: None,
@@ -82,6 +87,10 @@ pub struct PeerAddr(pub SocketAddr);
 /// Reads the client's address behind the proxies in `trusted`: addresses or CIDR ranges.
 /// List single proxies if you can.
 ///
+/// These names are ranges, too: `loopback` (127.0.0.0/8, ::1), `linklocal` (169.254.0.0/16, fe80::/10),
+/// `uniquelocal` (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, fc00::/7). `unix:` is a proxy that the
+/// next one reached over a Unix socket, as nginx writes it.
+///
 /// Choose the header that your proxies write. `X-Forwarded-For` is the default:
 ///
 /// ```
@@ -90,14 +99,18 @@ pub struct PeerAddr(pub SocketAddr);
 /// let key = key::client_ip(["10.0.0.7", "2001:db8:1::7"]);
 /// let key = key::client_ip(["10.0.0.7"]).from_forwarded();
 /// let key = key::client_ip(["10.0.0.7"]).from_header("cf-connecting-ip");
+/// let key = key::client_ip(["10.0.0.7"]).from_header_with_port("cloudfront-viewer-address");
 /// # fn takes(_: impl key::KeyExtractor) {} takes(key);
 /// ```
 ///
 /// The search starts at the socket's peer. While the address found is trusted, the next
 /// entry is read, from the right, over all lines of that one header. The first address
 /// that is not trusted is the client's. An entry that is not an address (`unknown`,
-/// `_hidden`, empty, malformed) ends the search at the last valid address. Entries further left
-/// are never read, so nothing that a client writes into the header changes the key.
+/// `_hidden`, malformed) ends the search at the last valid address. Entries further left
+/// are never read, so nothing that a client writes into the header changes the key. Such an entry is
+/// logged once for each header and proxy, and its requests are counted in
+/// [`Snapshot::unread_addresses`](crate::metrics::Snapshot::unread_addresses). Empty entries do not
+/// count.
 ///
 /// **The dangers.**
 /// - A range that clients can send from. `10.0.0.0/8` lets every pod, container and office
@@ -116,15 +129,17 @@ where
     I: IntoIterator,
     I::Item: AsRef<str>,
 {
-    let (trusted, error) = match trusted_networks(trusted) {
-        Ok(trusted) => (trusted, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    ClientIp {
-        trusted,
-        error,
+    let mut client_ip = ClientIp {
         logged: Some(Arc::default()),
         ..peer()
+    };
+    match client_ip.trust(trusted) {
+        Ok(()) => client_ip,
+        Err(error) => ClientIp {
+            error: Some(error),
+            logged: client_ip.logged,
+            ..peer()
+        },
     }
 }
 
@@ -133,12 +148,39 @@ where
 #[must_use]
 pub struct ClientIp {
     trusted: Vec<IpNet>,
+    trusts_unix_sockets: bool,
     header: HeaderName,
+    form: Form,
     ipv6_prefix: u8,
     error: Option<ConfigError>,
-    /// Whether a peer that is not trusted was logged, and whether another header of a trusted one
-    /// was. `None`: the peer is the client.
-    logged: Option<Arc<[OnceLock<()>; 2]>>,
+    /// `None`: the peer is the client.
+    logged: Option<Arc<Logged>>,
+}
+
+/// What was logged.
+#[derive(Debug, Default)]
+struct Logged {
+    /// A peer that is not trusted.
+    peer: OnceLock<()>,
+    /// Another header of a trusted peer.
+    header: OnceLock<()>,
+    /// The first proxies that wrote an entry that cannot be read.
+    unread: [OnceLock<IpAddr>; 16],
+}
+
+impl Logged {
+    /// Returns whether this proxy is one of the first, and new.
+    fn is_new(&self, proxy: IpAddr) -> bool {
+        for place in &self.unread {
+            if place.set(proxy).is_ok() {
+                return true;
+            }
+            if place.get() == Some(&proxy) {
+                return false;
+            }
+        }
+        false
+    }
 }
 
 impl ClientIp {
@@ -158,7 +200,7 @@ impl ClientIp {
     }
 
     /// Reads the header of this name, parsed like `X-Forwarded-For`; a single address is
-    /// fine.
+    /// fine. `Forwarded` and `CloudFront-Viewer-Address` have forms of their own.
     pub fn from_header(mut self, name: &str) -> Self {
         match name.parse() {
             Ok(name) => self.with_header(name),
@@ -169,7 +211,19 @@ impl ClientIp {
         }
     }
 
+    /// Reads the header of this name, which has an address and a port, even if IPv6 is not in
+    /// brackets: `203.0.113.9:46532`, `2001:db8::9:46532`. The last colon ends the address.
+    ///
+    /// **The danger**: without a port, the last group of a short IPv6 address is taken for one. Most
+    /// headers with several addresses need [`from_header`](Self::from_header).
+    pub fn from_header_with_port(self, name: &str) -> Self {
+        let form = Form::WithPort;
+        let read = self.from_header(name);
+        Self { form, ..read }
+    }
+
     fn with_header(mut self, name: HeaderName) -> Self {
+        self.form = Form::of(&name);
         self.header = name;
         if self.logged.is_none() {
             self.error.get_or_insert_with(no_proxies);
@@ -191,6 +245,16 @@ impl ClientIp {
     ///
     /// Returns an error if the request carries no peer address.
     pub fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        Ok(self.client(head)?.ip())
+    }
+
+    /// Returns the trusted ranges of proxies, such as `10.0.0.7` and `127.0.0.0/8`.
+    pub fn trusted_ranges(&self) -> impl Iterator<Item = String> {
+        self.trusted.iter().map(network::written)
+    }
+
+    /// Returns the address with its zone.
+    fn client(&self, head: &RequestHead<'_>) -> Result<SocketAddr, KeyError> {
         let peer = peer_address(head)?;
         Ok(match &self.logged {
             None => peer,
@@ -201,38 +265,53 @@ impl ClientIp {
     fn behind_proxies(
         &self,
         head: &RequestHead<'_>,
-        peer: IpAddr,
-        logged: &[OnceLock<()>; 2],
-    ) -> IpAddr {
-        let [logged_peer, logged_header] = logged;
+        peer: SocketAddr,
+        logged: &Logged,
+    ) -> SocketAddr {
         // A client that connects directly ends the search at once.
-        if !self.is_trusted(peer) {
+        if !self.is_trusted(peer.ip()) {
             // All clients of a proxy that is not trusted share one key.
-            if logged_peer.get().is_none()
+            if logged.peer.get().is_none()
                 && head.is_sent()
                 && head.headers().contains_key(&self.header)
-                && logged_peer.set(()).is_ok()
+                && logged.peer.set(()).is_ok()
             {
-                telemetry::untrusted_proxy(peer, &self.header);
+                telemetry::untrusted_proxy(peer.ip(), &self.header);
             }
             return peer;
         }
         let lines = head.headers().get_all(&self.header);
-        let is_forwarded = self.header == FORWARDED;
         let mut hop = peer;
-        for entry in forwarded::entries_from_right(lines, is_forwarded) {
-            match entry {
-                Some(address) => hop = address.to_canonical(),
-                None => break,
+        for entry in entries_from_right(lines, self.form) {
+            let unread = match entry {
+                Ok(Hop::Address(address)) => {
+                    hop = address;
+                    None
+                }
+                Ok(Hop::UnixSocket) if self.trusts_unix_sockets => None,
+                Ok(Hop::UnixSocket) => Some(UNIX_SOCKET.as_bytes()),
+                Err(text) => Some(text),
+            };
+            if let Some(text) = unread {
+                self.report_unread(head, hop.ip(), text, logged);
+                return hop;
             }
-            if !self.is_trusted(hop) {
+            if !self.is_trusted(hop.ip()) {
                 break;
             }
         }
-        if hop == peer && logged_header.get().is_none() && head.is_sent() {
-            self.look_for_another_header(head, peer, logged_header);
+        if hop == peer && logged.header.get().is_none() && head.is_sent() {
+            self.look_for_another_header(head, peer.ip(), &logged.header);
         }
         hop
+    }
+
+    /// Counts and logs an entry that cannot be read: all clients of this proxy share one key.
+    fn report_unread(&self, head: &RequestHead<'_>, proxy: IpAddr, text: &[u8], logged: &Logged) {
+        head.report_unread();
+        if head.is_sent() && logged.is_new(proxy) {
+            telemetry::unread_address(proxy, &self.header, text);
+        }
     }
 
     /// Logs a trusted proxy that writes another header: all its clients share one key, too.
@@ -245,6 +324,40 @@ impl ClientIp {
         }
     }
 
+    /// Trusts these addresses, ranges and Unix sockets.
+    fn trust<T: AsRef<str>>(
+        &mut self,
+        trusted: impl IntoIterator<Item = T>,
+    ) -> Result<(), ConfigError> {
+        let mut texts = Vec::new();
+        for text in trusted {
+            let text = text.as_ref().to_owned();
+            let alone = [&*text];
+            let ranges = match &*text {
+                UNIX_SOCKET => {
+                    self.trusts_unix_sockets = true;
+                    &[]
+                }
+                name => network::named(name).unwrap_or(&alone),
+            };
+            for range in ranges {
+                let network = network::parse(range).ok_or_else(|| no_proxy(&text))?;
+                if match_every_client(&[network]) {
+                    return Err(trusts_every_address(&text));
+                }
+                self.trusted.push(network);
+            }
+            texts.push(text);
+        }
+        if texts.is_empty() {
+            return Err(no_proxies());
+        }
+        match match_every_client(&self.trusted) {
+            true => Err(trusts_every_address(&texts.join(", "))),
+            false => Ok(()),
+        }
+    }
+
     fn is_trusted(&self, address: IpAddr) -> bool {
         self.trusted
             .iter()
@@ -254,7 +367,7 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        Ok(address_key(self.address(head)?, self.ipv6_prefix))
+        Ok(address_key(self.client(head)?, self.ipv6_prefix))
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
@@ -283,7 +396,7 @@ impl AddressReader for ClientIp {
     }
 }
 
-fn peer_address(head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+fn peer_address(head: &RequestHead<'_>) -> Result<SocketAddr, KeyError> {
     let extensions = head.extensions();
     let peer = extensions.get::<PeerAddr>().map(|peer| &peer.0);
     #[cfg(feature = "axum")]
@@ -295,37 +408,21 @@ fn peer_address(head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         real.map(|info| &info.0)
             .or_else(|| mock().map(|info| &info.0))
     });
-    peer.map(|address| address.ip().to_canonical())
-        .ok_or(KeyError::misconfigured(NO_PEER))
+    let peer = *peer.ok_or(KeyError::misconfigured(NO_PEER))?;
+    let zone = match peer {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(v6) => v6.scope_id(),
+    };
+    Ok(network::at(peer.ip(), zone))
 }
 
-/// Reads addresses and CIDR ranges.
-fn trusted_networks<T: AsRef<str>>(
-    trusted: impl IntoIterator<Item = T>,
-) -> Result<Vec<IpNet>, ConfigError> {
-    let mut networks = Vec::new();
-    let mut texts = Vec::new();
-    for text in trusted {
-        let text = text.as_ref().to_owned();
-        let Some(network) = network::parse(&text) else {
-            let message = format!(
-                "trusted proxy {text:?} is no address and no CIDR range; name it as \"10.0.0.7\" or \"10.0.0.8/30\""
-            );
-            return Err(ConfigError::new("trusted-proxy", message));
-        };
-        if match_every_client(&[network]) {
-            return Err(trusts_every_address(&text));
-        }
-        networks.push(network);
-        texts.push(text);
-    }
-    if networks.is_empty() {
-        return Err(no_proxies());
-    }
-    if match_every_client(&networks) {
-        return Err(trusts_every_address(&texts.join(", ")));
-    }
-    Ok(networks)
+fn no_proxy(text: &str) -> ConfigError {
+    let advice = match network::address(text) {
+        // A name of a zone is only known to the system, and would trust the address on all links.
+        Some(_) => "has a zone; leave it out, which trusts the address on each link",
+        None => "is no address and no CIDR range; name it as \"10.0.0.7\" or \"10.0.0.8/30\"",
+    };
+    ConfigError::new("trusted-proxy", format!("trusted proxy {text:?} {advice}"))
 }
 
 /// Returns the error for a forwarding header of proxies that are not named.

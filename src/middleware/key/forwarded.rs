@@ -4,37 +4,80 @@
 //! what is left of the entries that it needs. A quote that a client leaves open cannot
 //! swallow what a proxy appends.
 
-use std::{
-    borrow::Cow,
-    iter,
-    net::{IpAddr, Ipv6Addr},
+use std::{borrow::Cow, iter, net::SocketAddr, str};
+
+use http::{
+    HeaderName, HeaderValue,
+    header::{FORWARDED, GetAll},
 };
 
-use http::{HeaderValue, header::GetAll};
-use smallvec::SmallVec;
+use crate::util::network;
 
 /// More than any real chain of proxies has. Further entries are not read.
 const MAX_HOPS: usize = 64;
-/// RFC 7239 defines four parameters, each at most once. The bound keeps the search for
-/// duplicates from taking quadratic time.
-const MAX_PAIRS: usize = 16;
 
-/// Returns the entries of all lines, last first. `None` is an entry that is not an address.
-/// `is_forwarded`: `for=203.0.113.9;proto=https, for="[2001:db8::1]:4711"` (RFC 7239). The other
-/// fields have addresses: `203.0.113.9, [2001:db8::1]:4711`.
+/// How proxies write a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `203.0.113.9, [2001:db8::1]:4711`.
+    List,
+    /// `for=203.0.113.9;proto=https, for="[2001:db8::1]:4711"` (RFC 7239).
+    Forwarded,
+    /// `2001:db8::1:4711`, with a port after the last colon.
+    WithPort,
+}
+
+impl Form {
+    /// Returns the form of a header that is known by its name.
+    pub(super) fn of(header: &HeaderName) -> Self {
+        if *header == FORWARDED {
+            return Self::Forwarded;
+        }
+        match header.as_str() {
+            "cloudfront-viewer-address" => Self::WithPort,
+            _ => Self::List,
+        }
+    }
+}
+
+/// What a proxy received a request from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hop {
+    Address(SocketAddr),
+    UnixSocket,
+}
+
+/// The name of a Unix socket, as nginx writes it.
+pub(super) const UNIX_SOCKET: &str = "unix:";
+
+/// Returns the entries of all lines, last first. An error is the text of an entry that cannot be
+/// read. Empty entries do not count (RFC 9110, section 5.6.1.2).
 pub(super) fn entries_from_right(
     lines: GetAll<'_, HeaderValue>,
-    is_forwarded: bool,
-) -> impl Iterator<Item = Option<IpAddr>> {
+    form: Form,
+) -> impl Iterator<Item = Result<Hop, &[u8]>> {
     lines
         .into_iter()
         .rev()
-        .flat_map(move |line| elements_from_right(line.as_bytes(), is_forwarded))
+        .flat_map(move |line| elements_from_right(line.as_bytes(), form == Form::Forwarded))
         .take(MAX_HOPS)
-        .map(move |element| match is_forwarded {
-            true => forwarded_for(element.trim_ascii()),
-            false => address(std::str::from_utf8(element.trim_ascii()).ok()?),
+        .map(<[u8]>::trim_ascii)
+        .filter(|element| !element.is_empty())
+        .map(move |element| {
+            let hop = match form {
+                Form::List => hop(element, network::node),
+                Form::Forwarded => forwarded_for(element),
+                Form::WithPort => hop(element, network::before_port),
+            };
+            hop.ok_or(element)
         })
+}
+
+fn hop(text: &[u8], address: fn(&str) -> Option<SocketAddr>) -> Option<Hop> {
+    match str::from_utf8(text).ok()? {
+        UNIX_SOCKET => Some(Hop::UnixSocket),
+        text => address(text).map(Hop::Address),
+    }
 }
 
 /// Splits a line at its commas, from the right. If `quotes` is set, commas inside quotes
@@ -66,17 +109,12 @@ fn is_escaped(line: &[u8], at: usize) -> bool {
     backslashes.count() % 2 == 1
 }
 
-/// Parses `ip`, `ip:port`, `[ipv6]` or `[ipv6]:port`, with a port of digits.
-fn address(text: &str) -> Option<IpAddr> {
-    if let Ok(address) = text.parse() {
-        return Some(address);
-    }
-    node(text, is_digits)
-}
-
-/// Parses the `for` parameter of a well-formed `Forwarded` element.
-fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
-    let mut names: SmallVec<[&[u8]; 4]> = SmallVec::new();
+/// Reads the `for` parameter of a `Forwarded` element.
+///
+/// Another parameter may be malformed: many proxies write ports and IPv6 without quotes. But it
+/// contains no quote, comma or blank outside of a quoted string, because these could hide the end of
+/// another proxy's element.
+fn forwarded_for(element: &[u8]) -> Option<Hop> {
     let mut found = None;
     let mut rest = element;
     while let Some((first, after)) = rest.split_first() {
@@ -85,39 +123,33 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
             rest = after;
             continue;
         }
-        let equals = rest.iter().position(|byte| *byte == b'=')?;
-        let (name, text) = rest.split_at(equals);
-        let (value, after) = value(text.get(1..)?)?;
-        let is_known = names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        if !is_token(name) || is_known || names.len() == MAX_PAIRS {
+        let end = rest.iter().position(|byte| b"=;".contains(byte));
+        let (name, text) = rest.split_at(end.unwrap_or(rest.len()));
+        let (value, after) = match text.strip_prefix(b"=") {
+            Some(text) => value(text)?,
+            None => (Cow::Borrowed(&[][..]), text),
+        };
+        if !is_plain(name) {
             return None;
         }
-        if name.eq_ignore_ascii_case(b"for") {
-            found = Some(value);
+        if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
+            return None;
         }
-        names.push(name);
         let blanks = after.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
         rest = after.get(blanks.count()..)?;
         if !matches!(rest.first(), None | Some(b';')) {
             return None;
         }
     }
-    let found = found?;
-    let node_text = std::str::from_utf8(&found).ok()?;
-    if let Ok(IpAddr::V4(v4)) = node_text.parse() {
-        return Some(v4.into());
-    }
-    node(node_text, |port| {
-        is_digits(port) || port.strip_prefix('_').is_some_and(is_obfuscated)
-    })
+    hop(&found?, network::node)
 }
 
-/// Parses a token or a quoted string at the start of `text`. Returns it with the rest.
+/// Parses a quoted string, or other text, at the start of `text`. Returns it with the rest.
 fn value(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|byte| b"; \t".contains(byte));
-        let (token, after) = text.split_at(end.unwrap_or(text.len()));
-        return is_token(token).then_some((Cow::Borrowed(token), after));
+        let (plain, after) = text.split_at(end.unwrap_or(text.len()));
+        return is_plain(plain).then_some((Cow::Borrowed(plain), after));
     };
     let mut value = Cow::Borrowed(&[][..]);
     let mut bytes = quoted.iter().enumerate();
@@ -134,33 +166,7 @@ fn value(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     None
 }
 
-/// Parses `ipv4:port`, `[ipv6]` or `[ipv6]:port`.
-fn node(text: &str, is_port: impl Fn(&str) -> bool) -> Option<IpAddr> {
-    if let Some(rest) = text.strip_prefix('[') {
-        let (inside, after) = rest.split_once(']')?;
-        let address: Ipv6Addr = inside.parse().ok()?;
-        return (after.is_empty() || after.strip_prefix(':').is_some_and(is_port))
-            .then_some(IpAddr::V6(address));
-    }
-    let (host, port) = text.split_once(':')?;
-    let address: std::net::Ipv4Addr = host.parse().ok()?;
-    is_port(port).then_some(IpAddr::V4(address))
-}
-
-fn is_digits(port: &str) -> bool {
-    (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn is_obfuscated(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-}
-
-/// RFC 9110, section 5.6.2.
-fn is_token(text: &[u8]) -> bool {
-    let is_token_byte =
-        |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !text.is_empty() && text.iter().all(is_token_byte)
+/// Returns whether a text contains nothing that could hide its end.
+fn is_plain(text: &[u8]) -> bool {
+    !text.iter().any(|byte| b"\"\\, \t".contains(byte))
 }

@@ -1,6 +1,9 @@
 //! [`RequestHead`]: what extractors and other readers see of a request.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, request::Parts};
 
@@ -17,6 +20,8 @@ pub struct RequestHead<'a> {
     version: Version,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
+    /// Set if a header has an address that cannot be read. `None`: the request is not counted.
+    unread: Option<&'a AtomicBool>,
 }
 
 /// A closure that reads a request.
@@ -72,10 +77,24 @@ pub(crate) fn made_up() -> Request<()> {
     request
 }
 
-impl RequestHead<'_> {
+impl<'a> RequestHead<'a> {
     /// Returns whether a client has sent it.
     pub(crate) fn is_sent(&self) -> bool {
         self.extensions.get::<MadeUp>().is_none()
+    }
+
+    /// Returns the same head, whose readers set `unread` if a header has an address that they cannot
+    /// read.
+    pub(crate) fn reporting(self, unread: &'a AtomicBool) -> Self {
+        let unread = Some(unread);
+        Self { unread, ..self }
+    }
+
+    /// Reports a header with an address that cannot be read.
+    pub(super) fn report_unread(&self) {
+        if let Some(unread) = self.unread {
+            unread.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -96,6 +115,7 @@ impl<'a, B> From<&'a Request<B>> for RequestHead<'a> {
             version: request.version(),
             headers: request.headers(),
             extensions: request.extensions(),
+            unread: None,
         }
     }
 }
@@ -109,6 +129,7 @@ impl<'a> From<&'a Parts> for RequestHead<'a> {
             version: parts.version,
             headers: &parts.headers,
             extensions: &parts.extensions,
+            unread: None,
         }
     }
 }

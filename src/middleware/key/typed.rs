@@ -1,8 +1,9 @@
 //! Keys as operators write them: `ann`, `text:ann`, `number:42`, `ip:203.0.113.9`.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use super::{Key, key_of_address};
+use crate::util::network;
 
 /// Reads a key of one part or several.
 ///
@@ -38,9 +39,6 @@ fn part(text: &str) -> Result<Key, &'static str> {
 }
 
 /// Reads an address.
-pub(crate) fn typed_address(text: &str) -> Result<IpAddr, &'static str> {
-    let address = text.parse::<IpAddr>();
-    address
-        .map(|address| address.to_canonical())
-        .map_err(|_| "no address; write one such as ip:203.0.113.9")
+pub(crate) fn typed_address(text: &str) -> Result<SocketAddr, &'static str> {
+    network::address(text).ok_or("no address; write one such as ip:203.0.113.9")
 }

@@ -25,7 +25,7 @@ pub(super) fn quota(text: &str) -> Built {
             if words.take("without refill") {
                 return without_refill(words, limit);
             }
-            expect(words, "per", limit, &["per", "without refill"])?;
+            per(words, limit, &["per", "without refill"])?;
             let period = time(words, "a token bucket")?;
             token_bucket(words, limit, period)
         }
@@ -40,7 +40,7 @@ pub(super) fn quota(text: &str) -> Built {
         }
         Algorithm::FixedWindow => {
             let limit = units(words, "fixed window")?;
-            expect(words, "per", limit, &["per"])?;
+            per(words, limit, &["per"])?;
             let (period, _) = Period::take(words)?;
             fixed_window(words, limit, period)
         }
@@ -81,14 +81,14 @@ pub(super) fn quota(text: &str) -> Built {
 
 /// Reads a quota that starts with a number.
 fn unnamed(words: &mut Words<'_>) -> Built {
-    let limit = words.number()?;
+    let limit = count(words)?;
     if words.take("at once") {
         return concurrency(words, limit);
     }
     if words.take("without refill") {
         return without_refill(words, limit);
     }
-    expect(words, "per", limit, &["per", "at once", "without refill"])?;
+    per(words, limit, &["per", "at once", "without refill"])?;
     match Period::take(words)? {
         (Period::Time(period), _) => token_bucket(words, limit, period),
         (calendar, _) => fixed_window(words, limit, calendar),
@@ -137,13 +137,31 @@ fn concurrency(words: &mut Words<'_>, limit: u64) -> Built {
 /// Takes `of`, and the number of units.
 fn units(words: &mut Words<'_>, algorithm: &str) -> Result<u64, Mistake> {
     expect(words, "of", algorithm, &["of"])?;
-    words.number()
+    count(words)
+}
+
+/// Takes a number of units. All count requests, so the word may follow.
+fn count(words: &mut Words<'_>) -> Result<u64, Mistake> {
+    let number = words.number()?;
+    if !words.take("requests") {
+        words.take("request");
+    }
+    Ok(number)
+}
+
+/// Takes `per`, or the slash that other limiters write for it. `known` are all that may follow
+/// `limit`, for the message.
+fn per(words: &mut Words<'_>, limit: u64, known: &[&str]) -> Result<(), Mistake> {
+    match words.take("/") {
+        true => Ok(()),
+        false => expect(words, "per", limit, known),
+    }
 }
 
 /// Takes `of`, a number of units, `per` and a time.
 fn rate(words: &mut Words<'_>, algorithm: &str) -> Result<(u64, Duration), Mistake> {
     let limit = units(words, algorithm)?;
-    expect(words, "per", limit, &["per"])?;
+    per(words, limit, &["per"])?;
     Ok((limit, time(words, &format!("a {algorithm}"))?))
 }
 
@@ -197,14 +215,7 @@ where
     let mut set: Vec<&str> = Vec::new();
     while !words.peek().is_end() {
         let comma = words.peek();
-        // It reads aloud without a comma: "after 20 strikes within 10 minutes".
-        let needs_comma = !set.is_empty()
-            || !comma.is("within")
-            || !allowed.iter().any(|(name, _)| comma.is(name));
-        if needs_comma && !words.take(",") {
-            let reason = format!("{comma} follows without a comma; add one, or drop it");
-            return Err(Mistake::new(comma.range(), reason));
-        }
+        let has_comma = words.take(",");
         let first = words.peek();
         if first.is_end() {
             let reason = "nothing follows the last comma; drop it";
@@ -212,7 +223,7 @@ where
         }
         let Some((name, setter)) = allowed.iter().find(|(name, _)| words.take(name)) else {
             let names: Vec<_> = allowed.iter().map(|(known, _)| *known).collect();
-            return Err(unknown(words, whose, &names));
+            return Err(unknown(words, whose, &names, has_comma));
         };
         // A bucket has one size.
         let excludes = |other: &&&str| {
@@ -239,11 +250,11 @@ where
     Ok(builder.try_into())
 }
 
-/// Returns what is wrong with an option that is not allowed.
-fn unknown(words: &mut Words<'_>, whose: &str, allowed: &[&str]) -> Mistake {
+/// Returns what is wrong with an option that is not allowed. `has_comma`: one is before it.
+fn unknown(words: &mut Words<'_>, whose: &str, allowed: &[&str], has_comma: bool) -> Mistake {
     let first = words.peek();
     let (name, at) = words.take_words(&[]);
-    let reason = if first.is_number() {
+    let reason = if first.is_number() && has_comma {
         format!("{first} is no option; write large numbers without commas, as in \"1_000\"")
     } else if name.is_empty() {
         format!("{first} is no option; drop it")

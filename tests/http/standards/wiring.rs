@@ -6,7 +6,8 @@ use crate::{logged::logged, prelude::*};
 
 fn from(peer: &str, header: &'static str) -> Request<Full<Bytes>> {
     let header = if header.is_empty() { "x-none" } else { header };
-    from_peer(peer, [(header, "203.0.113.9")])
+    let value = ["203.0.113.9", "for=203.0.113.9"][usize::from(header == "forwarded")];
+    from_peer(peer, [(header, value)])
 }
 
 /// Returns the lines at WARN about wiring, of five requests.
@@ -46,6 +47,108 @@ fn a_trusted_proxy_that_writes_another_header_is_logged_once() {
     let log = lines_of(&by, "10.0.0.1", "x-forwarded-for");
     let parts = "trusted proxy 10.0.0.1|`x-forwarded-for`|no `forwarded`";
     assert_one_line(&log, parts);
+}
+
+/// Returns the lines about entries that cannot be read, of requests with these values of the header,
+/// and how many requests are counted.
+fn unread_lines(
+    by: &ClientIp,
+    peer: &str,
+    header: &'static str,
+    values: &[&str],
+) -> (Vec<String>, u64) {
+    let policies =
+        ["a", "b"].map(|name| Policy::new(name, TokenBucket::per_day(9)).key(by.clone()));
+    let layer = layer_of(policies).0;
+    let mut log = logged(|| {
+        for value in values {
+            ask(&layer, from_peer(peer, [(header, *value)]));
+        }
+    });
+    log.retain(|line| line.contains("cannot be read"));
+    (log, layer.metrics().unread_addresses)
+}
+
+#[test]
+fn an_address_that_cannot_be_read_is_logged_once_for_each_header_and_proxy_and_counted() {
+    const HEADERS: [(&str, &[&str], &str); 3] = [
+        (
+            "x-forwarded-for",
+            &["203.0.113.9x", "unknown", "unix:", "fe80::1%"],
+            "(000.0.000.0x);",
+        ),
+        (
+            "forwarded",
+            &[
+                r#"for="2001:db8::9:51234""#,
+                "for=unknown",
+                "proto=https",
+                "for=_hidden",
+            ],
+            r#"(xxx="0000:xx0::0:00000");"#,
+        ),
+        (
+            "cloudfront-viewer-address",
+            &["2001:db8:1:2:3:4:5:9", "203.0.113.9:", "localhost:80", "x"],
+            "(0000:xx0:0:0:0:0:0:0);",
+        ),
+    ];
+    for (header, unread, form) in HEADERS {
+        let by = key::client_ip(["10.7.0.0/16"]).from_header(header);
+        let read = ["198.51.100.7:1", "for=198.51.100.7"][usize::from(header == "forwarded")];
+        let (log, count) = unread_lines(
+            &by,
+            "10.7.0.1",
+            header,
+            &[&[read, "", ","], unread].concat(),
+        );
+        assert_one_line(
+            &log,
+            &format!("WARN|trusted proxy 10.7.0.1|`{header}`|{form}"),
+        );
+        assert_eq!(count, 4, "{header}");
+        // The same setting elsewhere, and another proxy.
+        let (log, count) = unread_lines(&by.clone(), "10.7.0.1", header, unread);
+        assert_eq!((log, count), (vec![], 4), "{header}");
+        let again = key::client_ip(["10.7.0.1"]).from_header(header);
+        assert_eq!(
+            unread_lines(&again, "10.7.0.1", header, unread),
+            (vec![], 4),
+            "{header}"
+        );
+        let outer = format!(
+            "{}, {}",
+            unread[0],
+            read.replace("198.51.100.7", "10.7.0.2")
+        );
+        let (log, count) = unread_lines(&by, "10.7.0.1", header, &[&*outer]);
+        assert_one_line(&log, "trusted proxy 10.7.0.2");
+        assert_eq!(count, 1);
+        // A client writes what it wants.
+        assert_eq!(
+            unread_lines(&by, "192.0.2.1", header, unread),
+            (vec![], 0),
+            "{header}"
+        );
+    }
+}
+
+/// All requests of such a proxy share its key, so that no text opens a bucket.
+#[test]
+fn an_address_that_cannot_be_read_is_the_proxys() {
+    let by = key::client_ip(["10.8.0.1"]).from_forwarded();
+    let policy = Policy::new("ip", TokenBucket::per_day(1)).key(by);
+    let layer = layer_of([policy]).0;
+    for (value, status) in [
+        (r#"for="2001:db8::9:51234""#, 200),
+        ("for=_hidden", 429),
+        ("for=198.51.100.7;x=, for=1", 429),
+        ("for=198.51.100.7, for=203.0.113.9:x", 429),
+    ] {
+        let asked = ask(&layer, from_peer("10.8.0.1", [("forwarded", value)]));
+        assert_eq!(asked.status, status, "{value}");
+    }
+    assert_eq!(layer.metrics().unread_addresses, 4);
 }
 
 /// Returns the lines about the extension, after this many requests without it.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use http::Request;
 use tower_throttle::{
     RequestHead,
-    key::{client_ip, peer},
+    key::{ClientIp, client_ip, peer},
 };
 
 use super::{HEADERS, PROXIES, PROXY, key_of, request, trusting, with_peer};
@@ -74,7 +74,13 @@ one 64 64:ff9b:2::192.0.2.1 64:ff9b:2::198.51.100.7 behind the next /48
 two 64 2001:0:4136:e378:8000:63bf:3fff:fdd2 2001:0:4136:e378:8000:63bf:3fff:fdd3 Teredo clients of one server
 one 64 2001:0:4136:e378:8000:63bf:3fff:fdd2 2001:0:5ef5:79fd:1234:ffff:3fff:fdd2 one Teredo client by other ports, flags and servers
 one 128 2001:0:4136:e378:8000:63bf:3fff:fdd2 2001:0:5ef5:79fd:1234:ffff:3fff:fdd2 the same by /128
-one 64 2001:1::1 2001:1::2 beside Teredo";
+one 64 2001:1::1 2001:1::2 beside Teredo
+two 64 fe80::1 fe80::2 two devices of a link
+two 16 fe80::1 fe80::2 two devices of a link by /16
+two 64 fe80::1%3 fe80::1%4 one address on two links
+two 64 fe80::1%3 fe80::1 an address with a zone and without
+one 64 fe80::1%3 FE80:0::1%3 one device
+one 64 fec0::1 fec0::2 beside addresses of a link";
 
 #[test]
 fn ipv6_callers_are_grouped_by_64_bits_by_default() {
@@ -87,7 +93,10 @@ fn ipv6_callers_are_grouped_by_64_bits_by_default() {
         let keys = [words[2], words[3]].map(|address| {
             let line = request(&[("x-forwarded-for", address)]);
             let through = with_peer(line, PROXY.parse().unwrap());
-            let at = SocketAddr::new(address.parse().unwrap(), 1);
+            let at: SocketAddr = match address.contains(':') {
+                true => format!("[{address}]:1").parse().unwrap(),
+                false => format!("{address}:1").parse().unwrap(),
+            };
             let at = with_peer(Request::new(()), at);
             let key = key_of(&by_peer, &at);
             assert_eq!(key, key_of(&by_client, &through), "{name}");
@@ -98,6 +107,59 @@ fn ipv6_callers_are_grouped_by_64_bits_by_default() {
         });
         assert_eq!(keys[0] == keys[1], same, "{name}");
     }
+}
+
+/// A zone is a name of the proxy's machine, or a number.
+#[test]
+fn zones_that_a_proxy_writes_part_the_links() {
+    let by = client_ip(PROXIES);
+    let through = |by: &ClientIp, header, text: &str| {
+        let request = with_peer(request(&[(header, text)]), PROXY.parse().unwrap());
+        let address = by.address(&RequestHead::from(&request));
+        assert_eq!(address.unwrap().to_string(), "fe80::1", "{text}");
+        key_of(by, &request)
+    };
+    let eth0 = through(&by, "x-forwarded-for", "fe80::1%eth0");
+    for same in ["[fe80::1%eth0]", "[fe80::1%eth0]:80", "[fe80::1%25eth0]:80"] {
+        assert_eq!(through(&by, "x-forwarded-for", same), eth0, "{same}");
+    }
+    for other in ["fe80::1", "fe80::1%eth1", "fe80::1%3", "fe80::1%25"] {
+        assert_ne!(through(&by, "x-forwarded-for", other), eth0, "{other}");
+    }
+    let by = by.from_forwarded();
+    for same in [
+        r#"for="[fe80::1%eth0]""#,
+        r#"for="[fe80::1%25eth0]:80""#,
+        "for=fe80::1%eth0",
+    ] {
+        assert_eq!(through(&by, "forwarded", same), eth0, "{same}");
+    }
+    let by = by.from_header("cloudfront-viewer-address");
+    let same = "fe80::1%eth0:80";
+    assert_eq!(through(&by, "cloudfront-viewer-address", same), eth0);
+}
+
+#[test]
+fn a_header_with_a_port_has_any_name() {
+    let by = client_ip(PROXIES).from_header_with_port("x-client");
+    let line = request(&[("x-client", "2001:db8:9::7:4711")]);
+    let request = with_peer(line, PROXY.parse().unwrap());
+    let address = by.address(&RequestHead::from(&request));
+    assert_eq!(address.unwrap().to_string(), "2001:db8:9::7");
+    // The last header that is named is read in its own form.
+    let by = by.from_x_forwarded_for();
+    let line = super::request(&[("x-forwarded-for", "2001:db8:9::7:4711")]);
+    let request = with_peer(line, PROXY.parse().unwrap());
+    let address = by.address(&RequestHead::from(&request));
+    assert_eq!(address.unwrap().to_string(), "2001:db8:9::7:4711");
+}
+
+#[test]
+fn names_of_ranges_are_listed_with_the_trusted_ranges() {
+    let ranges: Vec<_> = client_ip(["10.0.0.7", "loopback", "unix:"])
+        .trusted_ranges()
+        .collect();
+    assert_eq!(ranges, ["10.0.0.7", "127.0.0.0/8", "::1"]);
 }
 
 #[test]

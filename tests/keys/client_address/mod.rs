@@ -1,5 +1,5 @@
 //! Which client a request counts for: every spoof and every notation of the forwarding headers,
-//! in `cases.txt`.
+//! in `cases.txt`, and what proxies and CDNs document, in `vendors.txt`.
 
 #[cfg(feature = "axum")]
 mod in_axum;
@@ -45,10 +45,10 @@ struct Case {
     expected: IpAddr,
 }
 
-/// Returns all cases of the table, whose head describes the format.
-fn cases() -> Vec<Case> {
+/// Returns all cases of a table. The head of `cases.txt` describes the format.
+fn cases(table: &'static str) -> Vec<Case> {
     let mut cases = Vec::new();
-    for section in include_str!("cases.txt").split("\n== ").skip(1) {
+    for section in table.split("\n== ").skip(1) {
         let (mut trusted, mut from, mut peer) = (PROXIES.to_vec(), "x-forwarded-for", PROXY);
         let is_data = |line: &&str| !line.is_empty() && !line.starts_with('#');
         for line in section.lines().skip(1).filter(is_data) {
@@ -56,6 +56,7 @@ fn cases() -> Vec<Case> {
                 ("reads", header) => from = header,
                 ("trusts", list) => trusted = list.split(' ').collect(),
                 ("peer", address) => peer = address,
+                ("source", url) => assert!(url.starts_with("https://"), "{url}"),
                 (address, rest) => {
                     let mut columns = rest.split('|').map(str::trim).skip(1);
                     cases.push(Case {
@@ -70,7 +71,6 @@ fn cases() -> Vec<Case> {
             }
         }
     }
-    assert!(cases.len() > 200, "{}", cases.len());
     cases
 }
 
@@ -125,8 +125,25 @@ fn key_of(extractor: &impl KeyExtractor, request: &Request<()>) -> Key {
 /// Names all cases that fail.
 #[test]
 fn every_case_finds_its_address() {
+    let cases = cases(include_str!("cases.txt"));
+    assert!(cases.len() > 200, "{}", cases.len());
+    assert_found(cases);
+}
+
+#[test]
+fn what_proxies_document_is_the_client() {
+    let table = include_str!("vendors.txt");
+    for section in table.split("\n== ").skip(1) {
+        assert!(section.contains("\nsource "), "{section}");
+    }
+    let cases = cases(table);
+    assert!(cases.len() > 35, "{}", cases.len());
+    assert_found(cases);
+}
+
+fn assert_found(cases: Vec<Case>) {
     let mut wrong = Vec::new();
-    for case in cases() {
+    for case in cases {
         let (name, expected) = (case.name, case.expected);
         let by = trusting(case.from, &case.trusted);
         assert_eq!(by.validate(), Ok(()), "{name}");

@@ -72,13 +72,21 @@ fn is_trusted(address: IpAddr) -> bool {
     }
 }
 
-/// An entry of this address, in any well-formed notation.
+/// An entry that does not count.
+fn empty() -> impl Strategy<Value = Entry> {
+    "[ \t]{0,2}".prop_map(|blanks| Entry {
+        text: blanks.into_bytes(),
+        address: None,
+    })
+}
+
+/// An entry of this address, in any notation that proxies write.
 fn entry(
     from: &'static str,
     address: impl Strategy<Value = IpAddr>,
 ) -> impl Strategy<Value = Entry> {
     let port = prop_oneof![Just(None), any::<u16>().prop_map(Some)];
-    let notation = (any::<[bool; 6]>(), "[ -~]{0,12}", "[ \t]{0,2}");
+    let notation = (any::<[bool; 7]>(), "[ -~]{0,12}", "[ \t]{0,2}");
     (address, port, notation).prop_map(move |(address, port, (flags, host, blanks))| {
         let text = match from {
             "forwarded" => element(address, port, flags, &host),
@@ -99,7 +107,7 @@ fn node(address: IpAddr, port: Option<u16>, brackets: bool) -> String {
     }
 }
 
-fn element(address: IpAddr, port: Option<u16>, flags: [bool; 6], host: &str) -> String {
+fn element(address: IpAddr, port: Option<u16>, flags: [bool; 7], host: &str) -> String {
     let [
         quoted,
         escaped,
@@ -107,7 +115,20 @@ fn element(address: IpAddr, port: Option<u16>, flags: [bool; 6], host: &str) -> 
         hidden_port,
         host_first,
         with_host,
+        loose,
     ] = flags;
+    if loose {
+        // Colons and brackets without quotes, and other pairs that are malformed.
+        let node = node(address, port, quoted);
+        let pairs = [
+            &*format!("for={node}"),
+            "host=localhost:4430",
+            "by=1::1",
+            "https",
+        ];
+        let count = pairs.len();
+        return pairs[..if with_host { count } else { 1 }].join(";");
+    }
     let mut node = node(address, port, true);
     if let (true, Some(port)) = (hidden_port, port) {
         node = node.replace(&format!(":{port}"), &format!(":_{port}"));
@@ -141,13 +162,13 @@ fn quote(text: &str, escape_all: bool) -> String {
 fn broken(from: &'static str) -> impl Strategy<Value = Entry> {
     let texts = match from {
         "forwarded" => {
-            "| |for|for=|for=unknown|for=_x|proto=https|198.51.100.66|for=198.51.100.66:80|\
-             for=[::1]|for=10.0.0.2;for=10.0.0.2|for=10.0.0.02|for=\"unknown\"|for=\"::1\"|\
-             for=\"198.51.100.66:_\""
+            "for|for=|for=unknown|for=_x|proto=https|198.51.100.66|for=198.51.100.66:|\
+             for=[::1|for=10.0.0.2;for=10.0.0.2|for=10.0.0.02|for=\"unknown\"|for=\"::1:51234\"|\
+             for=\"198.51.100.66:_\"|for=unix:|for=198.51.100.66 host=x"
         }
         _ => {
-            "| |unknown|_x|for=198.51.100.66|198.51.100.66:|198.51.100.66:_p|[::1|::1]|10.0.0.02|\
-             10.0.0.256|fe80::1%eth0|198.51.100.66 10.0.0.2"
+            "unknown|_x|for=198.51.100.66|198.51.100.66:|198.51.100.66:_|[::1|::1]|10.0.0.02|\
+             10.0.0.256|2001:db8::1%eth0|198.51.100.66 10.0.0.2|unix:"
         }
     };
     let texts: Vec<_> = texts.split('|').collect();
@@ -177,7 +198,8 @@ fn laid_out(entries: &[(Entry, bool)]) -> Vec<Vec<u8>> {
 /// Returns the documented key, for entries that need no parsing.
 fn by_the_rule(peer: IpAddr, entries: &[(Entry, bool)]) -> IpAddr {
     let mut hop = peer.to_canonical();
-    for (entry, _) in entries.iter().rev() {
+    let is_empty = |entry: &Entry| entry.text.trim_ascii().is_empty();
+    for (entry, _) in entries.iter().rev().filter(|(entry, _)| !is_empty(entry)) {
         let (true, Some(next)) = (is_trusted(hop), entry.address) else {
             break;
         };
@@ -245,6 +267,7 @@ proptest! {
                 8 => entry(from, trusted()).boxed(),
                 2 => entry(from, untrusted()).boxed(),
                 1 => broken(from).boxed(),
+                1 => empty().boxed(),
             ];
             vec((entry, any::<bool>()), 0..8)
         }),
@@ -345,6 +368,7 @@ proptest! {
     ) {
         let [one, other] = [one, one ^ difference].map(Ipv6Addr::from_bits);
         prop_assume!(one.to_ipv4_mapped().is_none() && other.to_ipv4_mapped().is_none());
+        prop_assume!(!one.is_unicast_link_local() && !other.is_unicast_link_local());
         let share = difference >> (128 - u32::from(prefix)) == 0;
         let by_peer = peer().ipv6_prefix(prefix);
         // Only 192.0.2.1 is trusted, and it does not send these.

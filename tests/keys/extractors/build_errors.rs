@@ -62,11 +62,11 @@ fn bad_ipv6_prefixes_are_build_errors() {
 /// Some parsers read leading zeros as octal.
 const NO_PROXIES: &str = "|x|localhost|10.0.0.0/33|10.0.0.0/-1|10.0.0.0/|/8|10.0.0/8| 10.0.0.0/8\
 |10.0.0.0/8 |10.0.0.0 /8| |10.0.0.0/8,10.1.0.0/16|10.0.0.0/8/8|10.0.0.1:80|[::1]|[2001:db8::]/32\
-|2001:db8::/129|fe80::1%eth0|10.0.0.256|010.0.0.1|010.0.0.0/8|10.00.0.0/8|10.0.0.010/32\
+|2001:db8::/129|fe80::1%eth0/64|10.0.0.1%eth0|Loopback|private|unix|10.0.0.256|010.0.0.1|010.0.0.0/8|10.00.0.0/8|10.0.0.010/32\
 |10.0.0.0-10.0.0.9|10.*|::ffff:10.0.0.0/64|::ffff:10.0.0.0/95";
 
 const PROXIES: &str = "10.0.0.1|10.0.0.0/8|10.1.2.3/8|10.0.0.1/32|::1|2001:db8::/32|\
-2001:DB8::1/128|::ffff:10.0.0.0/104|::ffff:10.0.0.1";
+2001:DB8::1/128|::ffff:10.0.0.0/104|::ffff:10.0.0.1|loopback|linklocal|uniquelocal|unix:";
 
 #[test]
 fn bad_trusted_proxies_are_build_errors() {
@@ -79,6 +79,8 @@ fn bad_trusted_proxies_are_build_errors() {
     for good in PROXIES.split('|') {
         assert_eq!(build(key::client_ip([good])), Ok(()), "{good}");
     }
+    let start = r#"trusted proxy "fe80::1%eth0" has a zone; leave it out"#;
+    assert_build_error(key::client_ip(["fe80::1%eth0"]), "trusted-proxy", start);
     let none: [&str; 0] = [];
     let start = "a forwarding header without trusted proxies;";
     for by in [key::client_ip(none), key::client_ip(none).from_forwarded()] {

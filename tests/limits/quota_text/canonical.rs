@@ -34,6 +34,19 @@ fixed window of 5 per calendar day
 fixed window of 5 per calendar week
 fixed window of 5 per 7 days, aligned
 fixed window of 5 per calendar month, spread
+10/minute => 10 per minute
+100/day => 100 per day
+10 / 5 minutes => 10 per 5 minutes
+5/month => fixed window of 5 per calendar month
+10 requests per minute => 10 per minute
+1 Request / s => 1 per second
+20 requests at once => 20 at once
+token bucket of 10 requests per second => 10 per second
+sliding window of 100 requests/hour => sliding window of 100 per hour
+fixed window of 5/calendar week spread => fixed window of 5 per calendar week, spread
+5 per second burst 5 => 5 per second
+5 per second burst 7 initial 3 => 5 per second, burst 7, initial 3
+penalty after 20 strikes within 5 minutes lasting 1 minute => penalty after 20 strikes within 5 minutes, lasting 1 minute
 5 per month => fixed window of 5 per calendar month
 5 per calendar month => fixed window of 5 per calendar month
 fixed window of 5 per 1 month => fixed window of 5 per calendar month

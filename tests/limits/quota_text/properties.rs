@@ -45,17 +45,16 @@ proptest! {
     }
 }
 
-/// Writes the text of a quota as a person may: options in any order, any space, any case, any name
-/// of a unit.
+/// Writes the text of a quota as a person may: options in any order, with or without commas, any space,
+/// any case, any name of a unit.
 fn loosely(text: &str, random: &mut Random) -> String {
-    // It needs no comma.
-    let comma = random.one_of(&[" within ", ", within "]);
-    let text = text.replace(" within ", comma);
+    let text = text.replace(" within ", ", within ");
     let mut parts: Vec<_> = text.split(", ").collect();
     for place in 2..parts.len() {
         parts.swap(place, random.between(1, place as u64) as usize);
     }
-    let mut words: Vec<_> = parts.join(" , ").split(' ').map(str::to_owned).collect();
+    let comma = random.one_of(&[" , ", " "]);
+    let mut words: Vec<_> = parts.join(comma).split(' ').map(str::to_owned).collect();
     for place in 1..words.len() {
         let (before, word) = words.split_at_mut(place);
         let is_unit = |names: &&str| names.split(' ').any(|name| name == word[0]);
@@ -73,7 +72,8 @@ fn loosely(text: &str, random: &mut Random) -> String {
             word[0] = digits.collect::<Vec<_>>().join("_");
         }
     }
-    let text: Vec<char> = words.join(" ").chars().collect();
+    let per = random.one_of(&[" per ", " / ", " requests per "]);
+    let text: Vec<char> = words.join(" ").replace(" per ", per).chars().collect();
     let mut loose = String::new();
     for (place, letter) in text.iter().enumerate() {
         match letter {
@@ -93,7 +93,7 @@ fn any_text() -> impl Strategy<Value = String> {
     let words = "token leaky bucket fixed sliding window log of per at once without refill second \
         calendar month week burst initial capacity queue aligned spread max entries lifetime penalty \
         after strikes within lasting doubling up to forgiven prolonging minutes ms 1 10 1_000 1.5 , , , \
-        - _ / é 🦀 18446744073709551616";
+        request requests - _ / é 🦀 18446744073709551616";
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
     prop_oneof![
         any::<String>(),

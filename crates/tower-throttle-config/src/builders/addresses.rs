@@ -65,6 +65,10 @@ fn client_ip_of(reading: &mut Reading<'_>, table: &tables::ClientIp) -> Option<C
             reading.keep(&at.to("header"), key::header(name).validate());
             client_ip.from_header(name)
         }
+        Some(ProxyHeader::HeaderWithPort(name)) => {
+            reading.keep(&at.to("header"), key::header(name).validate());
+            client_ip.from_header_with_port(name)
+        }
     };
     if let Some(bits) = table.ipv6_prefix {
         client_ip = client_ip.ipv6_prefix(bits);

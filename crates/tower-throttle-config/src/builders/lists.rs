@@ -16,7 +16,7 @@ use crate::{
 };
 use tower_throttle::{
     Key, List, Lists,
-    key::{AddressReader, ClientIp},
+    key::{self, AddressReader, ClientIp},
 };
 
 /// Wrong entries of one list that are reported. Each makes the others be read again.
@@ -51,8 +51,13 @@ pub(super) fn read(reading: &mut Reading<'_>, addresses: &Addresses) -> Option<L
 fn report_proxies(reading: &mut Reading<'_>, at: &FilePlace, table: &tables::Lists, lists: &Lists) {
     let client_ip = reading.file().client_ip.iter();
     for Text(range) in client_ip.flat_map(|table| &table.trusted) {
-        let start = range.split('/').next().and_then(|start| start.parse().ok());
-        let Some(start) = start.filter(|start| lists.find_ip(*start) == Some(List::Allow)) else {
+        let proxies = key::client_ip([range]);
+        let starts = proxies.trusted_ranges().filter_map(|range| {
+            let start = range.split('/').next()?;
+            start.parse().ok()
+        });
+        let mut allowed = starts.filter(|start| lists.find_ip(*start) == Some(List::Allow));
+        let Some(start) = allowed.next() else {
             continue;
         };
         let has_it = |text: &Text| {

@@ -71,6 +71,22 @@ fn a_trick_gets_past_no_limit() {
     }
 }
 
+/// The list is in the guide.
+#[test]
+fn a_path_that_a_server_shortens_needs_a_pattern_of_its_own() {
+    let listed = [
+        "/login/**",
+        "/login.json/**",
+        "/login.php/**",
+        "/index.php/login/**",
+    ];
+    for path in ["/login.json", "/login.php/extra", "/index.php/login"] {
+        assert_eq!(path_is(&["/login"], path), Some(false), "{path}");
+        assert_eq!(path_is(&listed, path), Some(true), "{path}");
+    }
+    assert_eq!(path_is(&listed, "/login"), Some(true));
+}
+
 #[test]
 fn patterns_that_nothing_could_match_are_errors() {
     for (texts, says) in [

@@ -10,7 +10,8 @@ use super::{Reader, Text, Texts, True, words::words};
 /// The client's address behind trusted proxies.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ClientIp {
-    /// The addresses and ranges of your proxies.
+    /// The addresses and ranges of your proxies. `loopback`, `linklocal` and `uniquelocal` are ranges,
+    /// too, and `unix:` is a proxy on a Unix socket.
     pub(crate) trusted: Vec<Text>,
     /// The header that your proxies write. Default: `x_forwarded_for`.
     pub(crate) header: Option<ProxyHeader>,
@@ -29,6 +30,8 @@ words! {
         XRealIp = "x_real_ip",
         /// Another header with addresses.
         Header(String = "NAME") = "header:",
+        /// Another header with an address and a port, even if IPv6 is not in brackets.
+        HeaderWithPort(String = "NAME") = "header_with_port:",
     }
 }
 

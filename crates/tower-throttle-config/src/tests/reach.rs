@@ -24,6 +24,7 @@ const BUILDERS: &[&str] = &[
 #[rustfmt::skip]
 const ELSEWHERE: &[(&str, &str)] = &[
     ("key::ClientIp::or", "a list of keys"),
+    ("key::ClientIp::trusted_ranges", "returns a setting"),
     ("key::extension", "reads a type of the application: a reader"),
     ("LimiterBuilder::build", "after the file was read"),
     ("LimiterBuilder::control", "the limits of a file follow the document of their store"),

@@ -61,10 +61,10 @@ fn the_store_cannot_change() {
 fn wide_ranges_of_trusted_proxies_are_logged_once_when_limits_are_built() {
     let trusting =
         |ranges: &str, limit| format!("{}[client_ip]\ntrusted = [{ranges}]\n", of(limit));
-    let narrow = r#""10.0.0.0/9", "192.0.2.7", "2001:db8::/33""#;
+    let narrow = r#""10.0.0.0/9", "192.0.2.7", "2001:db8::/33", "loopback", "unix:""#;
     let log = logged(|| drop(limits_of(&trusting(narrow, 10))));
     assert_eq!(log, [""; 0]);
-    let wide = r#""10.0.0.0/8", "2001:db8::/32""#;
+    let wide = r#""10.0.0.0/8", "2001:db8::/32", "uniquelocal""#;
     let log = logged(|| {
         let limits = limits_of(&trusting(wide, 10));
         let next = config(&trusting(wide, 20));
@@ -73,6 +73,7 @@ fn wide_ranges_of_trusted_proxies_are_logged_once_when_limits_are_built() {
     let expected = [
         "\"10.0.0.0/8\" is very wide",
         "\"2001:db8::/32\" is very wide",
+        "\"uniquelocal\" is very wide",
         "applied",
     ];
     assert_eq!(log.len(), expected.len(), "{log:?}");
