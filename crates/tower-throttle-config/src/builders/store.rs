@@ -20,7 +20,7 @@ use tower_throttle::{RedisStore, RedisStoreBuilder};
 pub(crate) enum StoreChoice {
     Memory(MemoryStoreBuilder),
     #[cfg(feature = "redis")]
-    Redis(RedisStoreBuilder, String),
+    Redis(Box<RedisStoreBuilder>, String),
     Registered(Arc<dyn Store>),
 }
 
@@ -144,7 +144,7 @@ fn redis(
         let fields = [blame::fields(&error), &["redis"]].concat();
         reading.report_in(&at, &fields, &error);
     }
-    Some(StoreChoice::Redis(builder, url))
+    Some(StoreChoice::Redis(Box::new(builder), url))
 }
 
 /// Returns what reads the files of the user and the password. They are read now, too: a wrong path is a
