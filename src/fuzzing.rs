@@ -13,6 +13,7 @@ use crate::{
         address::Address,
         client_reply::integers_of_value,
         cluster::{redirect::Redirect, slots},
+        connect::Access,
         key::KeyNames,
         reply::decode,
         request::{Repeated, ScriptCall, ScriptRequest},
@@ -22,11 +23,11 @@ use crate::{
 
 /// Returns the servers of a URL, as `host:port`, and its user and password.
 pub fn url(url: &str) -> Result<(Vec<String>, Option<String>, Option<String>), ConfigError> {
-    let (settings, seeds) = match Target::of(url)? {
+    let (settings, seeds) = match Target::of(url, &Access::default())? {
         Target::Node(settings) => (settings, Vec::new()),
         Target::Cluster(settings, seeds) => (settings, seeds),
     };
-    let config = settings.0;
+    let config = settings.config;
     let mut hosts: Vec<_> = seeds.iter().map(ToString::to_string).collect();
     if hosts.is_empty() {
         let servers = config.server.hosts();

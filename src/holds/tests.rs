@@ -154,7 +154,7 @@ impl Store for Broken {
         let mut refused = self.refused.lock().expect("no panic");
         if check.operation() == Operation::Renew && *refused > 0 {
             *refused -= 1;
-            return Answer::Now(Err(StoreError::circuit_open()));
+            return Answer::Now(Err(StoreError::circuit_open(None)));
         }
         self.memory.check(check)
     }

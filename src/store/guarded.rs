@@ -77,12 +77,13 @@ impl<S: Store> Guarded<S> {
         ask: impl FnOnce() -> Answer<T>,
         outcome: impl FnOnce(&Result<T, StoreError>) -> CallOutcome,
     ) -> Answer<T> {
-        let Some(permit) = self.breaker.try_acquire(is_refund) else {
-            return Answer::Now(Err(StoreError::circuit_open()));
+        let permit = match self.breaker.try_acquire(is_refund) {
+            Ok(permit) => permit,
+            Err(error) => return Answer::Now(Err(error)),
         };
         match ask() {
             Answer::Now(answer) => {
-                permit.record_outcome(outcome(&answer));
+                permit.record_outcome(outcome(&answer), answer.as_ref().err());
                 Answer::Now(answer)
             }
             Answer::Later(answer) => {
@@ -90,7 +91,8 @@ impl<S: Store> Guarded<S> {
                 Answer::Later(Box::pin(run_to_completion(async move {
                     let late = |_| Err(StoreError::new(StoreErrorKind::Timeout));
                     let answer = timeout(limit, answer).await.unwrap_or_else(late);
-                    permit.record_outcome(CallOutcome::of_store(&answer));
+                    let error = answer.as_ref().err();
+                    permit.record_outcome(CallOutcome::of_store(&answer), error);
                     answer
                 })))
             }

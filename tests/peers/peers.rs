@@ -9,4 +9,5 @@ mod schema;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod tls_settings;
 mod wire;

@@ -5,6 +5,7 @@ mod acl;
 mod batching;
 mod callers;
 mod control;
+mod credentials;
 #[cfg(all(feature = "redis-client", feature = "testing"))]
 mod deadlines;
 mod debit;
@@ -29,6 +30,7 @@ mod sliding_log;
 mod storage_keys;
 #[path = "../support/mod.rs"]
 mod support;
+mod unusable;
 
 use prelude::*;
 

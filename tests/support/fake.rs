@@ -76,12 +76,22 @@ fn read_length(reader: &mut impl BufRead) -> Result<usize> {
 
 /// Returns whether a command runs a script that decides checks.
 pub fn is_script(words: &[Vec<u8>]) -> bool {
-    let name = words.first().map(|name| name.to_ascii_uppercase());
-    name.is_some_and(|name| name == b"EVALSHA" || name == b"EVAL") && !is_load(words)
+    (is(words, b"EVALSHA") || is(words, b"EVAL")) && !is_without_keys(words)
 }
 
 /// Returns whether a command is a script without checks, which loads its text.
 pub fn is_load(words: &[Vec<u8>]) -> bool {
+    is(words, b"EVAL") && is_without_keys(words)
+}
+
+fn is(words: &[Vec<u8>], name: &[u8]) -> bool {
+    words
+        .first()
+        .is_some_and(|word| word.eq_ignore_ascii_case(name))
+}
+
+/// Such a call by name is that of a new connection, which finds out whether the server runs scripts.
+fn is_without_keys(words: &[Vec<u8>]) -> bool {
     words.get(2).is_some_and(|keys| keys == b"0")
 }
 

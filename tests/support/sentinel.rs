@@ -21,6 +21,11 @@ impl Sentinel {
 
     /// Starts a sentinel. As many as `quorum` must think that the primary is down.
     pub fn start(primary: u16, quorum: usize) -> Self {
+        Self::with(primary, quorum, &[])
+    }
+
+    /// Starts a sentinel with options, as `redis-server` takes them on its command line.
+    pub fn with(primary: u16, quorum: usize, options: &[&str]) -> Self {
         let port = Port::claim();
         let name = format!("tower-throttle-sentinel-{}-{port}", std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -35,6 +40,7 @@ impl Sentinel {
             .arg("--dir")
             .arg(&folder)
             .args(["--logfile", "sentinel.log"])
+            .args(options)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -268,8 +268,13 @@ impl Config {
     /// Returns the path of the file of lists that this file names.
     fn file_of_lists(&self) -> Option<PathBuf> {
         let file = self.document.tables.lists.as_ref()?.file.as_ref()?;
+        Some(self.path_beside(&file.0))
+    }
+
+    /// Returns a path that this file names, which is relative to its folder.
+    fn path_beside(&self, path: &str) -> PathBuf {
         let folder = self.path().and_then(Path::parent).unwrap_or(Path::new(""));
-        Some(folder.join(&file.0))
+        folder.join(path)
     }
 
     /// Logs each range of trusted proxies that is as wide as a /8.

@@ -11,6 +11,7 @@ const NAMES: &[(&str, &str)] = &[
     ("TokenBucket::without_refill", "without refill"),
     ("cost(0)", "cost = 0"),
     ("cost_by", "cost"),
+    ("credentials", "password_file"),
     ("doubling_up_to", "doubling up to"),
     ("enforce_for_percent", "mode = { enforce_for = .. }"),
     ("forgiven_after", "forgiven after"),

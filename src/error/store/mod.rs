@@ -104,9 +104,12 @@ impl StoreError {
         self
     }
 
-    /// Creates the error of a check while the circuit breaker is open.
-    pub(crate) fn circuit_open() -> Self {
-        Self::not_sent("circuit breaker open")
+    /// Creates the error of a check while the circuit breaker is open. `cause`: the latest failure.
+    pub(crate) fn circuit_open(cause: Option<&Self>) -> Self {
+        Self::not_sent(match cause {
+            Some(cause) => format!("circuit breaker open after a failed call: {cause}"),
+            None => "circuit breaker open".to_owned(),
+        })
     }
 
     /// Returns whether the deadline passed before the store answered.

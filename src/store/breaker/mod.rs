@@ -73,6 +73,8 @@ pub(crate) struct Breaker {
     started: Instant,
     random: SecretHasher,
     machine: Mutex<StateMachine>,
+    /// Why the latest call failed.
+    cause: Mutex<Option<StoreError>>,
 }
 
 impl Breaker {
@@ -81,24 +83,28 @@ impl Breaker {
             started: Instant::now(),
             random,
             machine: Mutex::new(StateMachine::new()),
+            cause: Mutex::default(),
         }
     }
 
-    /// Permits one call; `None` while the breaker is open.
+    /// Permits one call; an error with the cause while the breaker is open.
     ///
     /// `is_refund`: the outcome of a refund or a renewal does not predict that of a check, so it
     /// counts only if the call is the probe.
-    pub(crate) fn try_acquire(self: &Arc<Self>, is_refund: bool) -> Option<CallPermit> {
+    pub(crate) fn try_acquire(self: &Arc<Self>, is_refund: bool) -> Result<CallPermit, StoreError> {
         let mut machine = self.machine();
         let now_ms = match machine.state {
             // A closed breaker ignores the time, and reading the clock costs something.
             State::Closed { .. } => 0,
             State::Open { .. } | State::Probing { .. } => self.now_ms(),
         };
-        let generation = machine.try_acquire(now_ms)?;
+        let Some(generation) = machine.try_acquire(now_ms) else {
+            drop(machine);
+            return Err(StoreError::circuit_open(lock(&self.cause).as_ref()));
+        };
         let is_probe = matches!(machine.state, State::Probing { .. });
         drop(machine);
-        Some(CallPermit {
+        Ok(CallPermit {
             breaker: Arc::clone(self),
             generation,
             is_probe,
@@ -130,8 +136,13 @@ pub(crate) struct CallPermit {
 }
 
 impl CallPermit {
-    /// Records how the call ended. Returns how long the breaker stays open from now on.
-    pub(crate) fn record_outcome(self, outcome: CallOutcome) -> Duration {
+    /// Records how the call ended. Returns how long the breaker stays open from now on. `error`: why it
+    /// failed.
+    pub(crate) fn record_outcome(
+        self,
+        outcome: CallOutcome,
+        error: Option<&StoreError>,
+    ) -> Duration {
         if self.is_refund && !self.is_probe {
             return Duration::ZERO;
         }
@@ -139,7 +150,10 @@ impl CallPermit {
         let random = match outcome {
             // Neither opens the breaker, so no jitter is needed.
             CallOutcome::Answered | CallOutcome::Unused => 0,
-            CallOutcome::Failed | CallOutcome::NotSent => self.breaker.random.hash_number(now_ms),
+            CallOutcome::Failed | CallOutcome::NotSent => {
+                *lock(&self.breaker.cause) = error.cloned();
+                self.breaker.random.hash_number(now_ms)
+            }
         };
         let mut machine = self.breaker.machine();
         machine.record_outcome(self.generation, outcome, now_ms, random);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::ConfigError;
+
 /// The longest name that DNS has.
 const MAX_HOST_BYTES: usize = 255;
 
@@ -41,4 +43,9 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
+}
+
+/// Returns the error for a URL that cannot be used.
+pub(super) fn unusable(reason: impl fmt::Display) -> ConfigError {
+    ConfigError::new("redis-url", format!("unusable Redis URL: {reason}"))
 }

@@ -1,6 +1,8 @@
 //! The settings of a store on Redis.
 
 use std::{
+    io,
+    path::PathBuf,
     sync::{Arc, Mutex, RwLock},
     time::Duration,
 };
@@ -10,6 +12,7 @@ use tokio::sync::Semaphore;
 use super::{
     RedisStore,
     cluster::Cluster,
+    connect::{Access, Credentials},
     dispatcher::Dispatcher,
     key::KeyNames,
     pool::Pool,
@@ -63,6 +66,7 @@ pub struct RedisStoreBuilder {
     max_in_flight: usize,
     clock: Option<Arc<dyn Clock>>,
     denial_cache_ttl: Duration,
+    access: Access,
 }
 
 impl RedisStoreBuilder {
@@ -77,6 +81,7 @@ impl RedisStoreBuilder {
             max_in_flight: 4_096,
             clock: None,
             denial_cache_ttl: Duration::from_secs(1),
+            access: Access::default(),
         }
     }
 
@@ -121,7 +126,9 @@ impl RedisStoreBuilder {
     }
 
     /// Sets the number of connections to each node, which calls use in turn. At least 1.
-    /// Default: 1, which is enough, because Redis decides in one thread.
+    /// Default: 1, which is enough in a network that loses no packets, because Redis decides in one
+    /// thread. [Sizing](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/sizing/#connections) shows
+    /// when four are better.
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
@@ -200,6 +207,98 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Takes the user and the password from `read` before each attempt to connect, in place of those in
+    /// the URL: for passwords that are rotated, and tokens that expire. Default: those in the URL.
+    ///
+    /// They are for the server, for every node of a cluster, or for the primary behind Sentinel. The
+    /// sentinels keep those in the URL. An empty user means the user in the URL or, without one,
+    /// Redis's default user. If `read` returns an error, the attempt fails, and the next one follows
+    /// after a pause of at most 1.5 seconds.
+    ///
+    /// A connection keeps the user with which it began. When the server ends it, as managed services do
+    /// with expired tokens, the next one is made at once.
+    ///
+    /// **The danger**: `read` runs in the runtime, so it must not block. Let a task of your own fetch
+    /// tokens, and return the latest one here. To read a small file is fine.
+    ///
+    /// ```
+    /// use tower_throttle::RedisStore;
+    ///
+    /// let builder = RedisStore::builder().credentials(|| {
+    ///     let password = std::fs::read_to_string("/run/secrets/redis-password")?;
+    ///     Ok(("app".to_owned(), password.trim_end().to_owned()))
+    /// });
+    /// builder.validate("redis-cluster://redis-1,redis-2/")?;
+    ///
+    /// // the URL may name the user, but no second password
+    /// let error = builder.validate("redis://app:secret@redis-1/").unwrap_err();
+    /// assert_eq!(error.code(), "redis-url");
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn credentials(
+        mut self,
+        read: impl Fn() -> io::Result<(String, String)> + Send + Sync + 'static,
+    ) -> Self {
+        self.access.credentials = Some(Credentials(Arc::new(read)));
+        self
+    }
+
+    /// Trusts the certificate authorities in this PEM file, and no others, for `rediss://` URLs.
+    /// Default: those of the system or, if `SSL_CERT_FILE` names a file, those in it.
+    ///
+    /// The files of all TLS settings are read when the store is built, which reports mistakes, and again
+    /// for each connection. So a renewed certificate needs no restart. While a file cannot be used, no
+    /// new connection is made.
+    ///
+    /// All TLS settings need the feature `redis-rustls` and a URL with TLS. Otherwise, they are an error
+    /// when the store is built.
+    ///
+    /// ```no_run
+    /// use tower_throttle::RedisStore;
+    ///
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let redis = RedisStore::builder()
+    ///     .tls_authorities("/etc/redis/ca.pem")
+    ///     .tls_client_certificate("/etc/redis/app.pem")
+    ///     .tls_client_key("/etc/redis/app.key")
+    ///     .connect("rediss://redis.internal/")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn tls_authorities(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.access.tls.authorities = Some(pem.into());
+        self
+    }
+
+    /// Expects this name in the certificate of every server, in place of the host to which a connection
+    /// is made. Default: that host.
+    ///
+    /// Use it if servers are known by address, and their certificates have names: behind Sentinel, in a
+    /// cluster that announces addresses, or through a tunnel. It is also the name that the handshake
+    /// asks for (SNI), except at the primary behind Sentinel.
+    ///
+    /// **The danger**: a certificate with this name serves for every node. Choose a name that only
+    /// these servers have.
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.access.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// Shows the certificate in this PEM file to servers that ask for one (`tls-auth-clients`, mutual
+    /// TLS), with the certificates between it and its authority behind it. Default: none.
+    pub fn tls_client_certificate(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.access.tls.client_certificate = Some(pem.into());
+        self
+    }
+
+    /// Names the PEM file of the private key of
+    /// [`tls_client_certificate`](Self::tls_client_certificate). Default: the file of the certificate.
+    ///
+    /// A key with a passphrase cannot be read.
+    pub fn tls_client_key(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.access.tls.client_key = Some(pem.into());
+        self
+    }
+
     /// Connects to one node or to a cluster. Returns at once. See
     /// [`RedisStore::connect`].
     ///
@@ -207,7 +306,7 @@ impl RedisStoreBuilder {
     ///
     /// Returns an error if the URL or a setting cannot be used, or if there is no Tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
-        let target = Target::of(url)?;
+        let target = Target::of(url, &self.access)?;
         let process = ProcessContext::new(self.clock.clone());
         self.build(process, |shared| match target {
             Target::Node(settings) => {
@@ -258,7 +357,7 @@ impl RedisStoreBuilder {
     ///
     /// Returns the first mistake.
     pub fn validate(&self, url: &str) -> Result<(), ConfigError> {
-        Target::of(url)?;
+        Target::of(url, &self.access)?;
         KeyNames::new(self.prefix.clone(), self.secret)?;
         self.zero_setting().map_or(Ok(()), Err)
     }

@@ -8,13 +8,42 @@ use fred::{
     types::Value,
 };
 
-use super::reply::Integers;
+use super::{reply::Integers, tls};
 use crate::{StoreError, error::StoreErrorKind};
 
 /// Whether the server does not know the script, so that nothing ran.
 pub(super) fn is_unknown_script(reply: &Result<Integers, FredError>) -> bool {
     let error = reply.as_ref().err();
     error.is_some_and(|error| error.details().starts_with("NOSCRIPT"))
+}
+
+/// Whether the server has no such command. All other errors have another word.
+pub(super) fn is_unable(error: &FredError) -> bool {
+    first_word(error.details()) == Some("ERR")
+}
+
+/// Whether the peer ended the connection.
+pub(super) fn is_lost(error: &FredError) -> bool {
+    let parts = [
+        LOST,
+        "channel closed",
+        "Connection closed",
+        "ConnectionReset",
+        "ConnectionAborted",
+        "BrokenPipe",
+        "UnexpectedEof",
+    ];
+    *error.kind() == ErrorKind::Canceled || parts.iter().any(|part| error.details().contains(part))
+}
+
+/// Returns the error of a server that does not run scripts.
+pub(super) fn without_scripts(error: &FredError) -> FredError {
+    let why = format!(
+        "{}; the server runs no scripts: it is a sentinel (write redis-sentinel://), or its \
+         `rename-command` took EVALSHA away",
+        readable(error)
+    );
+    FredError::new(error.kind().clone(), why)
 }
 
 /// Reads the frame itself: the client's own conversion would copy the words.
@@ -122,7 +151,7 @@ impl fmt::Display for RedisError {
 impl Error for RedisError {}
 
 /// Returns the text of an error for operators, without secrets.
-fn readable(error: &FredError) -> String {
+pub(super) fn readable(error: &FredError) -> String {
     let details = error.details();
     // A server that does not know a command, such as a renamed AUTH, repeats its
     // arguments: the password.
@@ -135,6 +164,9 @@ fn readable(error: &FredError) -> String {
     let lacked = details.strip_prefix("NOPERM User ");
     if let Some((_, lacked)) = lacked.and_then(|rest| rest.split_once(' ')) {
         return format!("NOPERM this user {lacked}");
+    }
+    if let Some(sentence) = tls::explained(details) {
+        return sentence;
     }
     match unknown.or(by_system) {
         Some(text) => text.to_owned(),

@@ -1,13 +1,13 @@
 //! Connecting to a Redis server: the settings, the attempt, the end of the connection.
 //!
-//! This file, `connection.rs`, `client_reply.rs` and `handed_in.rs` are the only ones that use the
-//! client fred.
+//! This file, `connection.rs`, `client_reply.rs`, `handed_in.rs` and `tls/connector.rs` are the only
+//! ones that use the client fred.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use fred::{
     clients::Client,
-    error::Error as FredError,
+    error::{Error as FredError, ErrorKind},
     interfaces::{ClientLike, EventInterface},
     socket2::TcpKeepalive,
     types::config::{Config, ConnectionConfig, ReconnectPolicy, Server, ServerConfig, TcpConfig},
@@ -20,9 +20,10 @@ use tokio::{
 };
 
 use super::{
-    address::Address,
-    client_reply::{lost, store_error},
+    address::{Address, unusable},
+    client_reply::{is_lost, lost, readable, store_error},
     connection::Connection,
+    tls::{Tls, TlsSettings},
 };
 use crate::{ConfigError, StoreError};
 
@@ -35,7 +36,30 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Where to connect, and the credentials.
 #[derive(Clone)]
-pub(crate) struct Settings(pub(crate) Config);
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    tls: Option<Tls>,
+    credentials: Option<Credentials>,
+}
+
+/// What a URL does not have: settings of the builder for connecting.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    pub(super) tls: TlsSettings,
+    pub(super) credentials: Option<Credentials>,
+}
+
+/// Returns user and password for the next connection.
+#[derive(Clone)]
+pub(super) struct Credentials(
+    pub(super) Arc<dyn Fn() -> io::Result<(String, String)> + Send + Sync>,
+);
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a function")
+    }
+}
 
 impl fmt::Debug for Settings {
     /// Never the credentials.
@@ -62,7 +86,26 @@ impl Settings {
         let mut config = config.map_err(|error| mistake(&error))?;
         // A connection begins in database 0, and not every user has the right to `SELECT` it.
         config.database = config.database.filter(|database| *database != 0);
-        Ok(Self(config))
+        Ok(Self {
+            config,
+            tls: None,
+            credentials: None,
+        })
+    }
+
+    /// Adds the settings of the builder. `is_tls`: whether the URL asks for TLS.
+    pub(super) fn add(&mut self, access: &Access, is_tls: bool) -> Result<(), ConfigError> {
+        if access.credentials.is_some() && self.config.password.is_some() {
+            let why =
+                "it has a password, and `credentials(..)` gives another; leave it out of the URL";
+            return Err(unusable(why));
+        }
+        self.credentials = access.credentials.clone();
+        self.tls = match is_tls {
+            true => Some(Tls::new(&access.tls)?),
+            false => access.tls.check_unused().map(|()| None)?,
+        };
+        Ok(())
     }
 
     /// Returns the settings for the primary that sentinels name. `watch`: the credentials for
@@ -79,30 +122,30 @@ impl Settings {
             let config = Config::from_url_sentinel(&url).map_err(|error| mistake(&error))?;
             servers.extend(config.server.hosts());
         }
-        primary.0.server = ServerConfig::Sentinel {
+        primary.config.server = ServerConfig::Sentinel {
             hosts: servers,
             service_name: service_name.to_owned(),
-            username: watch.0.username,
-            password: watch.0.password,
+            username: watch.config.username,
+            password: watch.config.password,
         };
         Ok(primary)
     }
 
     /// Returns the same settings for another server.
     pub(super) fn at(&self, address: &Address) -> Self {
-        let mut config = self.0.clone();
+        let mut settings = self.clone();
         let (host, port) = (&address.host, address.port);
         let server = match host.contains(':') {
             true => Server::new(format!("[{host}]"), port),
             false => Server::new(host, port),
         };
-        config.server = ServerConfig::Centralized { server };
-        Self(config)
+        settings.config.server = ServerConfig::Centralized { server };
+        settings
     }
 
     /// Returns the address, unless sentinels name the server.
     pub(super) fn address(&self) -> Option<Address> {
-        match &self.0.server {
+        match &self.config.server {
             ServerConfig::Centralized { server } => Some(Address::new(&server.host, server.port)),
             _ => None,
         }
@@ -110,7 +153,7 @@ impl Settings {
 
     /// Returns the name by which operators know the server.
     pub(super) fn name(&self) -> Arc<str> {
-        named(&self.0.server)
+        named(&self.config.server)
     }
 
     /// Connects once. `turn`: which sentinel to ask first. `timeout`: for each step.
@@ -120,26 +163,61 @@ impl Settings {
         turn: usize,
         timeout: Duration,
     ) -> Result<Opened, StoreError> {
-        let client = self.client(queue, turn, timeout);
+        let client = self.client(queue, turn, timeout)?;
         let mut connects = client.reconnect_rx();
         let mut opened = Opened::spawn(client.clone());
         select! {
             biased;
-            ended = &mut opened.ended => return Err(not_connected(ended.ok().flatten())),
+            ended = &mut opened.ended => {
+                let error = ended.ok().flatten().unwrap_or_else(lost);
+                return Err(self.explained(error).not_connected());
+            }
             _ = connects.recv() => {}
         }
         // fred reports the connection shortly before it takes calls, without an await between.
         while !client.is_connected() && !opened.ended.is_finished() {
             yield_now().await;
         }
-        Ok(opened)
+        match opened.connection.check_scripts(timeout).await {
+            Ok(()) => Ok(opened),
+            Err(error) => Err(self.explained(error).not_connected()),
+        }
+    }
+
+    /// Returns why an attempt failed, with what to do if the port may speak another protocol.
+    fn explained(&self, error: FredError) -> StoreError {
+        let advice = match (error.kind(), &self.tls) {
+            (ErrorKind::Timeout, Some(_)) => "if the port does not speak TLS, write redis://",
+            (ErrorKind::Protocol, None) => IF_TLS,
+            (_, None) if is_lost(&error) => IF_TLS,
+            (ErrorKind::Sentinel, Some(_)) if error.details().contains("all sentinel") => {
+                "if they run, compare their certificates with the TLS settings"
+            }
+            _ => return store_error(error),
+        };
+        let details = readable(&error);
+        let details = format!("{}; {advice}", details.trim_end_matches('.'));
+        store_error(FredError::new(error.kind().clone(), details))
     }
 
     /// Returns a client for one connection. fred reconnects on its own, but only after a pause in
     /// which it accepts calls and leaves them waiting, and it asks the same sentinel first each
     /// time. So its pause is set to never end, and the supervisor makes another client meanwhile.
-    fn client(&self, queue: usize, turn: usize, timeout: Duration) -> Client {
-        let mut config = self.0.clone();
+    fn client(&self, queue: usize, turn: usize, timeout: Duration) -> Result<Client, StoreError> {
+        let mut config = self.config.clone();
+        if let Some(Credentials(read)) = &self.credentials {
+            let why = |error| format!("no credentials: {error}");
+            let (user, password) = read().map_err(|error| cannot_connect(why(error)))?;
+            if !user.is_empty() {
+                config.username = Some(user);
+            }
+            config.password = Some(password);
+        }
+        #[cfg(feature = "redis-rustls")]
+        if let Some(tls) = &self.tls {
+            tls.apply(&mut config)
+                .map_err(|error| cannot_connect(error.to_string()))?;
+        }
         // Reports the outcome of the first attempt at once.
         config.fail_fast = true;
         if let ServerConfig::Sentinel { hosts, .. } = &mut config.server {
@@ -161,45 +239,7 @@ impl Settings {
             ..ConnectionConfig::default()
         };
         let never = ReconnectPolicy::new_constant(0, u32::MAX);
-        Client::new(config, None, Some(connection), Some(never))
-    }
-}
-
-#[cfg(feature = "redis-rustls")]
-impl Settings {
-    pub(super) fn use_tls(&mut self) -> Result<(), ConfigError> {
-        use fred::{
-            rustls::{ClientConfig, RootCertStore, crypto::ring},
-            rustls_native_certs::load_native_certs,
-            types::config::TlsConnector,
-        };
-
-        let found = load_native_certs();
-        let mut roots = RootCertStore::empty();
-        let (usable, _) = roots.add_parsable_certificates(found.certs);
-        if usable == 0 {
-            let errors: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-            return Err(unusable(format!(
-                "no certificate authority was found for TLS: install those of the system \
-                 (ca-certificates), or name a file of them in SSL_CERT_FILE ({})",
-                errors.join("; ")
-            )));
-        }
-        let client = ClientConfig::builder_with_provider(ring::default_provider().into())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        self.0.tls = Some(TlsConnector::from(client).into());
-        Ok(())
-    }
-}
-
-#[cfg(not(feature = "redis-rustls"))]
-impl Settings {
-    pub(super) fn use_tls(&mut self) -> Result<(), ConfigError> {
-        let why = "TLS needs the feature `redis-rustls`, or a client of your own (feature `redis-client`)";
-        Err(unusable(why))
+        Ok(Client::new(config, None, Some(connection), Some(never)))
     }
 }
 
@@ -266,6 +306,14 @@ impl Drop for Opened {
     }
 }
 
+/// A server with TLS ends a connection that begins with a command, or answers with an alert.
+const IF_TLS: &str = "if the port speaks TLS, write rediss://";
+
+/// Returns the error of an attempt that cannot begin.
+fn cannot_connect(why: String) -> StoreError {
+    StoreError::not_sent(why).not_connected()
+}
+
 fn not_connected(error: Option<FredError>) -> StoreError {
     store_error(error.unwrap_or_else(lost)).not_connected()
 }
@@ -278,11 +326,6 @@ pub(super) fn named(server: &ServerConfig) -> Arc<str> {
         ServerConfig::Sentinel { service_name, .. } => format!("{service_name} of {hosts}").into(),
         _ => hosts.into(),
     }
-}
-
-/// Returns the error for a URL that cannot be used.
-pub(super) fn unusable(reason: impl fmt::Display) -> ConfigError {
-    ConfigError::new("redis-url", format!("unusable Redis URL: {reason}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Commands on a connection to a Redis server: each is sent once and has a deadline.
 //!
-//! This file, `connect.rs`, `client_reply.rs` and `handed_in.rs` are the only ones that use the client
-//! fred.
+//! This file, `connect.rs`, `client_reply.rs`, `handed_in.rs` and `tls/connector.rs` are the only ones
+//! that use the client fred.
 
 use std::{
     sync::{
@@ -27,7 +27,8 @@ use tokio::{
 use super::{
     SendMode,
     client_reply::{
-        Reply, integers_of_frame, integers_of_value, is_reply, is_unknown_script, store_error,
+        Reply, integers_of_frame, integers_of_value, is_lost, is_reply, is_unable,
+        is_unknown_script, store_error, without_scripts,
     },
     reply::Integers,
     request::ScriptCall,
@@ -138,6 +139,22 @@ impl Connection {
         let deadline = Instant::now() + CONNECT_TIMEOUT;
         let reply = self.send(&Command::Time, SendMode::Alone, deadline).await;
         !reply.is_err_and(|error| error.is_no_answer())
+    }
+
+    /// Checks that the server runs scripts, by a call of one that no server knows. A server without
+    /// `EVALSHA` quotes the arguments, and fred never ends a call whose error is not UTF-8. So the error
+    /// of a check, whose arguments are binary, would be a timeout.
+    pub(super) async fn check_scripts(&self, timeout: Duration) -> Result<(), FredError> {
+        let options = options(Instant::now() + timeout)?;
+        let words = vec![Value::from_static_str(NO_SCRIPT), Value::Integer(0)];
+        let client = self.client.with_options(&options);
+        let reply = client.custom_raw(custom("EVALSHA"), words).await;
+        match reply.and_then(integers_of_frame) {
+            Err(error) if is_unable(&error) => Err(without_scripts(&error)),
+            Err(error) if is_lost(&error) => Err(error),
+            // Whatever else is wrong, the next check finds out.
+            _ => Ok(()),
+        }
     }
 
     /// Runs a script by its name or, if Redis does not know it, once by its text. `loaded_at`: when a
@@ -325,6 +342,9 @@ fn options(deadline: Instant) -> Result<Options, FredError> {
         ..Options::default()
     })
 }
+
+/// The name of no script.
+const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
 /// Replaces a control document.
 const REPLACE: &str = include_str!("lua/control.lua");

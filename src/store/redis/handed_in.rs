@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl RedisStoreBuilder {
-    /// Uses a fred client of your own, for one node: for other TLS setups, a Unix socket, or
-    /// credentials that change. You connect it and keep it connected.
+    /// Uses a fred client of your own, for one node: for a Unix socket, or another implementation of
+    /// TLS. You connect it and keep it connected. The settings for TLS and credentials are not for it.
     ///
     /// Give it a [`ReconnectPolicy`](fred::types::config::ReconnectPolicy)
     /// that never gives up; without one, the first lost connection is the last. Each check is

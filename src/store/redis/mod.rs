@@ -21,6 +21,7 @@ mod script;
 mod server;
 mod shared;
 mod supervisor;
+mod tls;
 mod unleased;
 pub(crate) mod url;
 
@@ -197,7 +198,9 @@ impl RedisStore {
     ///
     /// `rediss` uses TLS and needs the feature `redis-rustls`. It trusts the system's
     /// certificate authorities or, if `SSL_CERT_FILE` names a file, those in it. The nodes of
-    /// a cluster must then announce the names in their certificates.
+    /// a cluster must then announce the names in their certificates. The
+    /// [builder](RedisStoreBuilder::tls_authorities) has settings for other authorities, another name
+    /// and a client's certificate.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     StoreError, clock,
     error::StoreErrorKind,
-    store::breaker::{Breaker, CallOutcome, CallPermit},
+    store::breaker::{Breaker, CallOutcome},
     util::lock::lock,
 };
 
@@ -113,7 +113,7 @@ impl Server {
         };
         let is_refund = checks.iter().all(|check| check.request.is_refund());
         let wire = self.pool.next();
-        let permit = self.try_acquire(is_refund)?;
+        let permit = self.breaker.try_acquire(is_refund)?;
         // Checks wait for the outcome of a probe.
         let until = match permit.is_probe {
             true => deadline.min(Instant::now() + self.shared.timeout),
@@ -141,7 +141,7 @@ impl Server {
         if let Ok(results) = &reply {
             self.record_writes(&call, results);
         }
-        let outcome = match &reply {
+        let (outcome, cause) = match &reply {
             // The server may be well, so this does not count. While a probe is under way, no refund
             // is sent.
             Err(error)
@@ -152,10 +152,17 @@ impl Server {
             {
                 return Err(StoreError::new(StoreErrorKind::Crowded));
             }
-            Ok(results) if reply::is_refused(results) => CallOutcome::Failed,
-            reply => CallOutcome::of_server(reply, wire.is_connected()),
+            Ok(results) if reply::is_refused(results) => {
+                let refusal = results.iter().find_map(|result| result.as_ref().err());
+                (CallOutcome::Failed, refusal)
+            }
+            reply => {
+                let outcome = CallOutcome::of_server(reply, wire.is_connected());
+                (outcome, reply.as_ref().err())
+            }
         };
-        self.finish(wire, permit, reply, outcome)
+        let pause = permit.record_outcome(outcome, cause);
+        self.finish(wire, pause, is_refund, reply, outcome)
     }
 
     /// Records whether the server refused to write. Then checks of penalties write, although they need
@@ -212,7 +219,7 @@ impl Server {
     ) -> Result<Reply, StoreError> {
         let wire = self.pool.next();
         let permit = match command.is_of_buckets() {
-            true => Some(self.try_acquire(false)?),
+            true => Some(self.breaker.try_acquire(false)?),
             false => None,
         };
         let reply = async {
@@ -222,7 +229,8 @@ impl Server {
         let mut reply = reply.await;
         if let Some(permit) = permit {
             let outcome = CallOutcome::of_server(&reply, wire.is_connected());
-            reply = self.finish(wire, permit, reply, outcome);
+            let pause = permit.record_outcome(outcome, reply.as_ref().err());
+            reply = self.finish(wire, pause, false, reply, outcome);
         } else if reply.as_ref().is_err_and(StoreError::is_foreign_reply) {
             // A connection whose replies are out of step stays so.
             wire.replace();
@@ -230,21 +238,15 @@ impl Server {
         reply.map_err(|error| self.with_server(error))
     }
 
-    fn try_acquire(&self, is_refund: bool) -> Result<CallPermit, StoreError> {
-        let permit = self.breaker.try_acquire(is_refund);
-        permit.ok_or_else(StoreError::circuit_open)
-    }
-
-    /// Records how a call ended.
+    /// Records how a call ended. `pause`: how long the breaker stays open.
     fn finish<T>(
         &self,
         wire: &Wire,
-        permit: CallPermit,
+        pause: Duration,
+        is_refund: bool,
         result: Result<T, StoreError>,
         outcome: CallOutcome,
     ) -> Result<T, StoreError> {
-        let is_refund = permit.is_refund;
-        let pause = permit.record_outcome(outcome);
         let error = result.as_ref().err();
         if error.is_some_and(StoreError::is_overloaded) {
             return result.map_err(|_| self.has_no_room());

@@ -1,8 +1,8 @@
 //! Reads a URL: where to connect, and the credentials.
 
 use super::{
-    address::Address,
-    connect::{Settings, unusable},
+    address::{Address, unusable},
+    connect::{Access, Settings},
 };
 use crate::ConfigError;
 
@@ -15,7 +15,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    pub(crate) fn of(url: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn of(url: &str, access: &Access) -> Result<Self, ConfigError> {
         let (scheme, address) = url
             .split_once("://")
             .ok_or_else(|| unusable("it has no scheme; write redis://host:port/database"))?;
@@ -36,10 +36,8 @@ impl Target {
             "sentinel" => sentinel(&Parts::of(address))?,
             _ => return Err(unknown(scheme)),
         };
-        if is_tls {
-            let (Self::Node(settings) | Self::Cluster(settings, _)) = &mut target;
-            settings.use_tls()?;
-        }
+        let (Self::Node(settings) | Self::Cluster(settings, _)) = &mut target;
+        settings.add(access, is_tls)?;
         Ok(target)
     }
 }
@@ -155,8 +153,12 @@ fn unknown(scheme: &str) -> ConfigError {
 mod tests {
     use super::*;
 
+    fn of(url: &str) -> Result<Target, ConfigError> {
+        Target::of(url, &Access::default())
+    }
+
     fn seeds(url: &str) -> (Settings, Vec<String>) {
-        match Target::of(url).expect("a usable URL") {
+        match of(url).expect("a usable URL") {
             Target::Cluster(settings, seeds) => {
                 let seeds = seeds.iter().map(Address::to_string).collect();
                 (settings, seeds)
@@ -167,7 +169,8 @@ mod tests {
 
     #[test]
     fn several_nodes_are_named_in_two_ways() {
-        let (Settings(config), named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
+        let (Settings { config, .. }, named) =
+            seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
         assert_eq!(named, ["one:1", "two:6379", "::1:3"]);
         assert_eq!(config.username.as_deref(), Some("app"));
         assert_eq!(config.password.as_deref(), Some("p@w"));
@@ -180,7 +183,7 @@ mod tests {
     fn sentinels_their_own_user_and_the_name_of_the_primary() {
         let url = "redis-sentinel://app:p%40w@one,two:2,[::1]:3/4\
                    ?sentinelServiceName=main&sentinelUsername=watch&sentinelPassword=p%40ss";
-        let Target::Node(Settings(config)) = Target::of(url).expect("a usable URL") else {
+        let Target::Node(Settings { config, .. }) = of(url).expect("a usable URL") else {
             panic!("one node");
         };
         assert_eq!(config.username.as_deref(), Some("app"));
@@ -200,7 +203,7 @@ mod tests {
             "Redis-Cluster://one:1",
             "redis-SENTINEL://one:1/?sentinelServiceName=main",
         ] {
-            assert!(Target::of(url).is_ok(), "{url}");
+            assert!(of(url).is_ok(), "{url}");
         }
     }
 
@@ -216,7 +219,7 @@ mod tests {
             ("redis://app:1#secret@one/", "%23"),
             ("redis-cluster://app:1#secret@one/", "%23"),
         ] {
-            let mistake = Target::of(url).err().expect(url).to_string();
+            let mistake = of(url).err().expect(url).to_string();
             assert!(mistake.contains(advice), "{url}: {mistake}");
             assert!(!mistake.contains("secret"), "{mistake}");
         }
@@ -225,7 +228,7 @@ mod tests {
             "redis://one:1/3",
             "redis://:p%3Fw%23@[::1]:1/?",
         ] {
-            assert!(Target::of(url).is_ok(), "{url}");
+            assert!(of(url).is_ok(), "{url}");
         }
     }
 
@@ -249,7 +252,7 @@ mod tests {
             "redis-://app:secret@one/",
             "redis-cluster-cluster://app:secret@one/",
         ] {
-            let mistake = Target::of(url).err().expect(url);
+            let mistake = of(url).err().expect(url);
             assert!(!mistake.to_string().contains("secret"), "{mistake}");
         }
     }

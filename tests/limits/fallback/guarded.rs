@@ -61,6 +61,16 @@ async fn five_failures_in_a_row_open_the_breaker() {
     assert_eq!(store.calls() - before, 5);
 }
 
+/// A caller that comes while the breaker is open learns what failed.
+#[tokio::test(start_paused = true)]
+async fn an_open_breaker_names_the_latest_failure() {
+    let limiter = denying(Guarded::new(DownWith(Fallback::default())));
+    for number in 0..10 {
+        let error = finish(limiter.check("ann")).unwrap_err().to_string();
+        assert!(error.contains("it is down"), "{number}: {error}");
+    }
+}
+
 /// Opens after ten failures that are half of all calls, not after nine or a third.
 #[tokio::test(start_paused = true)]
 async fn half_of_all_calls_failing_opens_the_breaker_and_a_third_does_not() {

@@ -27,7 +27,9 @@ pub(super) fn fields(error: &ConfigError) -> &'static [&'static str] {
         code if code.starts_with("list") => &["lists"],
         "redis-url" | "no-runtime" => &["redis"],
         "key-prefix" => &["prefix"],
-        "no-request-to-read" | "zero" => method_fields(error.subject().unwrap_or_default()),
+        "no-request-to-read" | "redis-tls" | "zero" => {
+            method_fields(error.subject().unwrap_or_default())
+        }
         // All others are about the numbers of a quota.
         _ => &["quota"],
     }
@@ -44,6 +46,10 @@ fn method_fields(method: &str) -> &'static [&'static str] {
         "connections" => &["connections"],
         "max_in_flight" => &["max_in_flight"],
         "secret" => &["secret"],
+        "tls_authorities" => &["tls_authorities"],
+        "tls_server_name" => &["tls_server_name"],
+        "tls_client_certificate" => &["tls_client_certificate"],
+        "tls_client_key" => &["tls_client_key"],
         "partition_key_secret" => &["partition_key_secret"],
         _ => &["quota", "settle_by"],
     }

@@ -86,7 +86,7 @@ impl Config {
         let store = super::store::read(&mut reading);
         reading.finish()?;
         Ok(match store {
-            super::StoreChoice::Redis(builder, url) => Some((builder, url)),
+            super::StoreChoice::Redis(builder, url) => Some((*builder, url)),
             _ => None,
         })
     }

@@ -67,7 +67,7 @@ impl Builders {
         let is_in_layer = |problem: &Problem| ["layer", "limiter"].contains(&problem.at.kind());
         let is_layer_broken = of_form.iter().any(is_in_layer);
         reading.problems.retain(|problem| match problem.code {
-            "unknown-reader" | "duplicate-policy" => false,
+            "unknown-reader" | "duplicate-policy" | "redis-tls" => false,
             // The broken layers may have the policy.
             "unused-policy" | "no-request-to-read" if is_layer_broken => false,
             _ => !broken.contains(problem.at.table()),

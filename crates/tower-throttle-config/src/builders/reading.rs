@@ -1,5 +1,7 @@
 //! [`Reading`]: the mistakes that are found while a file is read, and the readers that it names.
 
+#[cfg(feature = "redis")]
+use std::path::PathBuf;
 use std::{env, sync::Arc};
 
 use tower_throttle::ConfigError;
@@ -137,6 +139,13 @@ impl<'a> Reading<'a> {
         expanded
             .map_err(|(code, message)| self.report(at, code, message))
             .ok()
+    }
+
+    /// Returns the path of a file that a text names.
+    #[cfg(feature = "redis")]
+    pub(super) fn path(&mut self, field: (&FilePlace, Option<&Variables>)) -> Option<PathBuf> {
+        let text = self.expanded(field)?;
+        Some(self.config.path_beside(&text))
     }
 
     /// Returns what is registered under a name. `kind`: the method of [`Readers`] which registers it.

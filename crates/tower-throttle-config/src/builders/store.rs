@@ -1,10 +1,14 @@
 //! The table `[store]`.
 
 use std::{fmt, sync::Arc};
+#[cfg(feature = "redis")]
+use std::{io, path::Path};
 
 #[cfg(feature = "redis")]
 use super::blame;
 use super::reading::{Reading, field, reader, set};
+#[cfg(feature = "redis")]
+use crate::file;
 use crate::{place::FilePlace, tables};
 use tower_throttle::{
     Clock, ConfigError, MemoryStore, MemoryStoreBuilder, control::Control, store::Store,
@@ -16,7 +20,7 @@ use tower_throttle::{RedisStore, RedisStoreBuilder};
 pub(crate) enum StoreChoice {
     Memory(MemoryStoreBuilder),
     #[cfg(feature = "redis")]
-    Redis(RedisStoreBuilder, String),
+    Redis(Box<RedisStoreBuilder>, String),
     Registered(Arc<dyn Store>),
 }
 
@@ -126,6 +130,11 @@ fn redis(
         max_in_flight = table.max_in_flight,
         denial_cache_ttl = table.denial_cache_ttl.map(|time| time.0),
         clock = clock,
+        credentials = credentials(reading, &at, table),
+        tls_authorities = reading.path(field!(at, table, tls_authorities)),
+        tls_server_name = reading.expanded(field!(at, table, tls_server_name)),
+        tls_client_certificate = reading.path(field!(at, table, tls_client_certificate)),
+        tls_client_key = reading.path(field!(at, table, tls_client_key)),
     );
     let url = match &reading.config.redis_url {
         Some(url) => url.clone(),
@@ -135,8 +144,49 @@ fn redis(
         let fields = [blame::fields(&error), &["redis"]].concat();
         reading.report_in(&at, &fields, &error);
     }
-    Some(StoreChoice::Redis(builder, url))
+    Some(StoreChoice::Redis(Box::new(builder), url))
 }
+
+/// Returns what reads the files of the user and the password. They are read now, too: a wrong path is a
+/// mistake in the file.
+#[cfg(feature = "redis")]
+fn credentials(
+    reading: &mut Reading<'_>,
+    at: &FilePlace,
+    table: &tables::Store,
+) -> Option<impl Fn() -> io::Result<(String, String)> + use<>> {
+    let user = reading.path(field!(at, table, user_file));
+    let password = reading.path(field!(at, table, password_file))?;
+    for (field, path) in [
+        ("user_file", user.as_ref()),
+        ("password_file", Some(&password)),
+    ] {
+        if let Some(Err(error)) = path.map(|path| first_line(path)) {
+            let message = format!("{error}; make it readable, or name another file");
+            reading.report(&at.to(&field), "credentials-file", message);
+        }
+    }
+    Some(move || {
+        let user = user.as_deref().map_or(Ok(String::new()), first_line)?;
+        Ok((user, first_line(&password)?))
+    })
+}
+
+/// Returns the text of a file of one line.
+#[cfg(feature = "redis")]
+fn first_line(path: &Path) -> io::Result<String> {
+    let named = |why: &str| io::Error::other(format!("cannot read {} ({why})", path.display()));
+    let bytes = file::read(path, MAX_SECRET_BYTES).map_err(|error| named(&error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| named("it is not UTF-8"))?;
+    match text.lines().next() {
+        None | Some("") => Err(named("it is empty")),
+        Some(line) => Ok(line.to_owned()),
+    }
+}
+
+/// More than any token has.
+#[cfg(feature = "redis")]
+const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 #[cfg(not(feature = "redis"))]
 fn redis(

@@ -5,7 +5,8 @@ use serde::Deserialize;
 
 use super::{Reader, Time, True, Variables};
 
-/// Where buckets are kept. All texts may have `${NAME}` of the environment.
+/// Where buckets are kept. All texts may have `${NAME}` of the environment. Paths of files are relative
+/// to the folder of this file.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(extend("oneOf" = [
     { "required": ["redis"] }, { "required": ["memory"] }, { "required": ["reader"] }
@@ -19,7 +20,13 @@ use super::{Reader, Time, True, Variables};
     "timeout": { "anyOf": [{ "required": ["redis"] }] },
     "connections": { "anyOf": [{ "required": ["redis"] }] },
     "max_in_flight": { "anyOf": [{ "required": ["redis"] }] },
-    "denial_cache_ttl": { "anyOf": [{ "required": ["redis"] }] }
+    "denial_cache_ttl": { "anyOf": [{ "required": ["redis"] }] },
+    "password_file": { "anyOf": [{ "required": ["redis"] }] },
+    "user_file": { "anyOf": [{ "required": ["password_file"] }] },
+    "tls_authorities": { "anyOf": [{ "required": ["redis"] }] },
+    "tls_server_name": { "anyOf": [{ "required": ["redis"] }] },
+    "tls_client_certificate": { "anyOf": [{ "required": ["redis"] }] },
+    "tls_client_key": { "anyOf": [{ "required": ["tls_client_certificate"] }] }
 }))]
 #[cfg_attr(
     not(feature = "redis"),
@@ -54,4 +61,18 @@ pub(crate) struct Store {
     pub(crate) max_in_flight: Option<usize>,
     /// How long a denial is repeated without asking Redis. `0s` disables that. Default: 1s.
     pub(crate) denial_cache_ttl: Option<Time>,
+    /// A file with the password, which is read again for each connection. Default: the password in the
+    /// URL.
+    pub(crate) password_file: Option<Variables>,
+    /// A file with the user, which is read with that of the password. Default: the user in the URL.
+    pub(crate) user_file: Option<Variables>,
+    /// A PEM file of the certificate authorities that are trusted, in place of the system's. Default:
+    /// those of the system.
+    pub(crate) tls_authorities: Option<Variables>,
+    /// The name in the certificate of each server. Default: the host of the connection.
+    pub(crate) tls_server_name: Option<Variables>,
+    /// A PEM file with the certificate that servers ask for. Default: none.
+    pub(crate) tls_client_certificate: Option<Variables>,
+    /// A PEM file with the key of that certificate. Default: the file of the certificate.
+    pub(crate) tls_client_key: Option<Variables>,
 }

@@ -44,7 +44,35 @@ pub(super) const CASES: &[Shown] = &[
     ("store.connections", "redis = 'redis://127.0.0.1'\n⟦connections = 3¦⟧", "connections: 3"),
     ("store.max_in_flight", "redis = 'redis://127.0.0.1'\n⟦max_in_flight = 5¦⟧", "max_in_flight: 5,"),
     ("store.denial_cache_ttl", "redis = 'redis://127.0.0.1'\n⟦denial_cache_ttl = '7s'¦⟧", "denial_cache_ttl: 7s"),
+    ("store.password_file", "redis = 'redis://127.0.0.1'\n⟦password_file = 'tests/config/good/password.txt'¦⟧", "credentials: Some("),
+    ("store.user_file", "redis = 'redis://127.0.0.1'\n⟦password_file = 'tests/config/good/password.txt'\nuser_file = 'tests/config/good/user.txt'¦⟧", "credentials: Some("),
 ];
+
+/// Without TLS, each of these settings is a mistake.
+pub(super) const TLS: [&str; 4] = [
+    "store.tls_authorities",
+    "store.tls_server_name",
+    "store.tls_client_certificate",
+    "store.tls_client_key",
+];
+
+#[test]
+fn each_field_for_tls_reaches_the_builder() {
+    for field in TLS {
+        let field = field.strip_prefix("store.").expect("a field");
+        let beside = match field {
+            "tls_client_key" => "tls_client_certificate = 'a.pem'\n",
+            _ => "",
+        };
+        let text = format!(
+            "{ONE_POLICY}[store]\nredis = 'redis://127.0.0.1'\n{beside}{field} = 'a.pem'\n"
+        );
+        let config = Config::from_toml(&text).expect("the form");
+        let errors = Builders::read(&config).expect_err("no TLS").to_string();
+        let expected = format!("store.{field}: `{field}`: the URL does not ask for TLS");
+        assert!(errors.contains(&expected), "{errors}");
+    }
+}
 
 #[test]
 fn each_field_of_a_store_or_limiter_reaches_the_builder() {
