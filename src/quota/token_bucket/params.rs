@@ -13,10 +13,10 @@
 //! further from full than its depth, or it is in debt (tokens that were reserved or debited).
 //!
 //! - The first of them is the instant of that write. Other numbers refill from then on.
-//! - The second is one more than the number of used tokens that are no debt, rounded down, or 0 if none is owed
-//!   and no version with a smaller burst has read it. A smaller burst does not count the tokens by
-//!   which that number exceeds it: it finds the bucket empty at first. A debt is beyond that
-//!   number, and is paid in full.
+//! - The second is how much of what is used is no debt, in nanoseconds of the stored interval, or 0 if
+//!   nothing is owed and no version with a smaller burst has read it. A smaller burst does not count
+//!   the tokens by which that exceeds it: it finds the bucket just empty at first. A debt is beyond
+//!   that number, and is paid in full.
 //!
 //! A check that takes nothing writes only these two words, so it changes nothing for other numbers.
 
@@ -112,10 +112,10 @@ impl TokenBucketParams {
         written_ns.saturating_add(used.saturating_mul(self.interval_ns).min(EXACT))
     }
 
-    /// Returns how many used units are no debt, of a bucket that is `ahead` of full and counts as
+    /// Returns how much of what is used is no debt, of a bucket that is `ahead` of full and counts as
     /// `level`.
-    const fn counted_units(&self, level: u64, ahead: u64) -> u64 {
-        self.burst + (ahead - level) / self.interval_ns
+    fn paid_ns(&self, level: u64, ahead: u64) -> u64 {
+        (self.capacity_ns + (ahead - level)).clamp(1, EXACT)
     }
 
     const fn unknown(&self) -> BucketState {
@@ -133,16 +133,16 @@ struct Stored {
     full_at_ns: u64,
     interval_ns: u64,
     written_us: Option<u64>,
-    /// How many used units are no debt, if not all are. Its word is one more, or 0.
-    counted: Option<u64>,
+    /// How much of what is used is no debt, if not all is.
+    paid_ns: Option<u64>,
 }
 
 impl Stored {
     fn new(words: &[u64]) -> Option<Self> {
-        let (full_at_ns, interval_ns, written_us, counted) = match *words {
+        let (full_at_ns, interval_ns, written_us, paid_ns) = match *words {
             [full_at_ns, interval_ns] => (full_at_ns, interval_ns, None, 0),
-            [full_at_ns, interval_ns, written_us, counted] => {
-                (full_at_ns, interval_ns, Some(written_us), counted)
+            [full_at_ns, interval_ns, written_us, paid_ns] => {
+                (full_at_ns, interval_ns, Some(written_us), paid_ns)
             }
             _ => return None,
         };
@@ -150,12 +150,20 @@ impl Stored {
             full_at_ns,
             interval_ns: interval_ns.max(1),
             written_us,
-            counted: counted.checked_sub(1),
+            paid_ns: (paid_ns > 0).then_some(paid_ns),
         })
     }
 
+    /// Returns a time of refill at one interval as that of as many whole tokens at another one.
+    fn at_interval(time_ns: u64, from_ns: u64, to_ns: u64) -> u64 {
+        match from_ns == to_ns {
+            true => time_ns,
+            false => time_ns.div_ceil(from_ns).saturating_mul(to_ns).min(EXACT),
+        }
+    }
+
     /// Returns the words of a bucket of which nothing is taken, as of now if its clock is ahead.
-    fn noted(&self, now_us: u64, counted: Option<u64>) -> State {
+    fn noted(&self, now_us: u64, paid_ns: Option<u64>) -> State {
         let written_us = self.written_us.unwrap_or(now_us);
         let ahead_us = written_us.saturating_sub(now_us);
         let full_at_ns = self
@@ -166,7 +174,7 @@ impl Stored {
             full_at_ns,
             self.interval_ns,
             written_us - ahead_us,
-            counted.map_or(0, |units| units.saturating_add(1)),
+            paid_ns.unwrap_or(0),
         ])
     }
 }
@@ -199,15 +207,19 @@ impl Arithmetic for TokenBucketParams {
             return self.unknown();
         }
         let ahead_ns = full_at_ns.saturating_sub(at_ns).min(EXACT);
-        let is_too_far = stored.counted.is_none() && ahead_ns > self.capacity_ns + SLACK_NS;
-        let counted = match is_too_far {
-            true => ahead_ns / self.interval_ns,
-            false => stored.counted.unwrap_or(0),
+        let paid_ns = stored
+            .paid_ns
+            .map(|paid_ns| Stored::at_interval(paid_ns, stored.interval_ns, self.interval_ns));
+        let is_too_far = paid_ns.is_none() && ahead_ns > self.capacity_ns + SLACK_NS;
+        let paid_ns = match is_too_far {
+            true if stored.interval_ns == self.interval_ns => ahead_ns,
+            // In whole tokens, as other numbers read it.
+            true => (ahead_ns / self.interval_ns).max(1) * self.interval_ns,
+            false => paid_ns.unwrap_or(0),
         };
-        let beyond = counted.saturating_sub(self.burst);
         let is_other_rate = stored.interval_ns != self.interval_ns && ahead_ns > 0;
         BucketState {
-            level: ahead_ns.saturating_sub(beyond.saturating_mul(self.interval_ns)),
+            level: ahead_ns.saturating_sub(paid_ns.saturating_sub(self.capacity_ns)),
             more: ahead_ns,
             unsaved: written_us > at.now_us
                 || is_too_far
@@ -232,19 +244,23 @@ impl Arithmetic for TokenBucketParams {
             if let Some(stored) = stored.filter(|stored| {
                 stored.interval_ns != self.interval_ns || stored.written_us.is_some() || is_deep
             }) {
-                let counted = match stored.counted {
-                    None if is_deep => Some(self.counted_units(level, ahead)),
-                    counted => counted,
+                let paid_ns = match stored.paid_ns {
+                    None if is_deep => Some(Stored::at_interval(
+                        self.paid_ns(level, ahead),
+                        self.interval_ns,
+                        stored.interval_ns,
+                    )),
+                    paid_ns => paid_ns,
                 };
-                return stored.noted(at.now_us, counted);
+                return stored.noted(at.now_us, paid_ns);
             }
         }
         let full_at_ns = at.now_us.saturating_mul(1_000).saturating_add(ahead);
         if !is_deep {
             return State::from_buf_and_len([full_at_ns, self.interval_ns, 0], 2);
         }
-        let counted = self.counted_units(level, ahead) + 1;
-        State::from_slice(&[full_at_ns, self.interval_ns, at.now_us, counted])
+        let paid_ns = self.paid_ns(level, ahead);
+        State::from_slice(&[full_at_ns, self.interval_ns, at.now_us, paid_ns])
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {

@@ -19,7 +19,8 @@ struct Stored {
     full_at_ns: i128,
     /// The unit of the numbers that took last.
     unit_ns: i128,
-    /// The instant of the write, and how many used units are no debt, if not all are.
+    /// The instant of the write, and how much of what is used is no debt, in nanoseconds of that unit, if
+    /// not all is.
     noted: Option<(i128, Option<i128>)>,
 }
 
@@ -29,6 +30,14 @@ fn remembered_ns(spec: &Spec) -> i128 {
         return 0;
     }
     spec.depth().max(60_000_000_000)
+}
+
+/// Returns a time of refill as that of as many whole units of another length.
+fn at_unit(time_ns: i128, from_ns: i128, to_ns: i128) -> i128 {
+    match from_ns == to_ns {
+        true => time_ns,
+        false => (up(time_ns, from_ns) * to_ns).min(1 << 53),
+    }
 }
 
 impl Stored {
@@ -60,15 +69,17 @@ impl Bucket {
         }
         // Larger numbers are not exact.
         let ahead = ahead.clamp(0, 1 << 53);
-        let counted = stored.noted.and_then(|(_, counted)| counted);
-        let is_too_much = counted.is_none() && ahead > spec.depth() + 999;
-        let counted = match is_too_much {
-            true => Some(ahead / spec.unit()),
-            false => counted,
+        let noted = stored.noted.and_then(|(_, paid)| paid);
+        let paid = noted.map(|paid| at_unit(paid, stored.unit_ns, spec.unit()));
+        let is_too_much = paid.is_none() && ahead > spec.depth() + 999;
+        let paid = match is_too_much {
+            true if stored.unit_ns == spec.unit() => Some(ahead),
+            true => Some((ahead / spec.unit()).max(1) * spec.unit()),
+            false => paid,
         };
         // A smaller bucket counts as just empty, and debts in full.
-        let beyond = counted.map_or(0, |units| units - i128::from(spec.capacity()));
-        let taken = (ahead - beyond.max(0) * spec.unit()).max(0);
+        let beyond = paid.map_or(0, |paid| paid - spec.depth());
+        let taken = (ahead - beyond.max(0)).max(0);
         let is_of_others = ahead > 0 && stored.unit_ns != spec.unit() && stored.noted.is_none();
         let mut known = Self::taken(spec, taken, ahead, now_us);
         if ahead > 0 {
@@ -76,7 +87,10 @@ impl Bucket {
                 full_at_ns: (stored.full_at_ns - (since_us - now_us).max(0) * 1_000)
                     .min(now_us * 1_000 + (1 << 53)),
                 unit_ns: stored.unit_ns,
-                noted: Some((since_us.min(now_us), counted)),
+                noted: Some((
+                    since_us.min(now_us),
+                    noted.or(paid.map(|paid| at_unit(paid, spec.unit(), stored.unit_ns))),
+                )),
             };
         }
         (known, at_us > now_us || is_too_much || is_of_others)
@@ -86,7 +100,7 @@ impl Bucket {
     fn taken(spec: &Spec, taken: i128, ahead: i128, now_us: i128) -> Self {
         let ahead = ahead.min(1 << 53).max(taken);
         let is_plain = ahead == taken && taken <= spec.depth() + 999;
-        let counted = i128::from(spec.capacity()) + (ahead - taken) / spec.unit();
+        let paid = (spec.depth() + ahead - taken).clamp(1, 1 << 53);
         Self {
             opened_us: now_us,
             taken_ns: taken,
@@ -94,7 +108,7 @@ impl Bucket {
             stored: Stored {
                 full_at_ns: now_us * 1_000 + ahead,
                 unit_ns: spec.unit(),
-                noted: (!is_plain).then_some((now_us, Some(counted))),
+                noted: (!is_plain).then_some((now_us, Some(paid))),
             },
         }
     }

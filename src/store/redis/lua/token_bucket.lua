@@ -5,7 +5,8 @@
 --          unit comes back by the numbers that took last (7 bytes). In three cases 14 bytes
 --          follow: numbers with another rate have read it, it is further from full than the
 --          capacity, or it is in debt. 7 bytes are the instant of the write, in microseconds,
---          and 7 are one more than the used units that are no debt, or 0 if no units are.
+--          and 7 are how much of what is used is no debt, in nanoseconds of that rate, or 0 if
+--          nothing is owed and no smaller version has read it.
 --          All are little-endian.
 -- Unit     nanoseconds of refill. Level: how far that instant is ahead of now.
 -- ARGV     capacity: from empty to full; a: the level of an unknown caller;
@@ -28,15 +29,16 @@ if stored and byte(stored) == 66 and (#stored == 17 or #stored == 31) then
     written_us, counted = unpack('<I7I7', stored, 18)
   end
 end
-local since_us, units = written_us or now_us, counted or 0
+local since_us, paid_ns = written_us or now_us, counted or 0
 if is_foreign or stored and not (full_us and full_us <= largest and ns < 1000 and unit_ns > 0
-    and unit_ns <= largest and since_us <= largest and units <= largest) then
+    and unit_ns <= largest and since_us <= largest and paid_ns <= largest) then
   level = nil
 elseif stored then
   -- After a step back of the clock, no time passes until it catches up.
   local at_us = max(now_us, since_us)
   ahead = min((full_us - at_us) * 1000 + ns, largest)
   if unit_ns ~= c then
+    paid_ns = min(math.ceil(paid_ns / unit_ns) * c, largest)
     -- Other numbers wrote it. Since then, the used units are refilled by these.
     local over = min((full_us - since_us) * 1000 + ns, largest)
     if over > 0 then
@@ -47,10 +49,11 @@ elseif stored then
 end
 is_linear = true
 if ahead and ahead > 0 then
-  if units == 0 and ahead > capacity + slack then
-    units, unsaved = floor(ahead / c) + 1, true
+  if (counted or 0) == 0 and ahead > capacity + slack then
+    -- In whole units, as other numbers read it.
+    paid_ns, unsaved = unit_ns == c and ahead or max(floor(ahead / c), 1) * c, true
   end
-  level, more, kept = max(ahead - max(units - 1 - capacity / c, 0) * c, 0), ahead, stored
+  level, more, kept = max(ahead - max(paid_ns - capacity, 0), 0), ahead, stored
   is_linear, unsaved = ahead == level, unsaved or unit_ns ~= c and not written_us
 elseif level and a > 0 and not (ahead and ahead + b > 0) then
   level, unsaved = a, true
@@ -60,18 +63,21 @@ end
 local ahead = max(min(more + change, largest), level + change)
 level = level + change
 local full_us, ns, unit_ns = now_us + floor(ahead / 1000), ahead % 1000, c
-local written_us, units = now_us, 0
+local written_us, paid_ns = now_us, 0
 local is_deep = ahead > level or level > capacity + slack
 if is_deep then
-  units = capacity / c + floor((ahead - level) / c) + 1
+  paid_ns = max(min(capacity + (ahead - level), largest), 1)
 end
 if change == 0 and kept then
   -- What takes nothing changes nothing for other numbers.
   local counted
   full_us, ns, unit_ns = unpack('<I7I2I7', kept, 2)
+  if unit_ns ~= c and is_deep then
+    paid_ns = min(math.ceil(paid_ns / c) * unit_ns, largest)
+  end
   if #kept == 31 then
     written_us, counted = unpack('<I7I7', kept, 18)
-    units = counted > 0 and counted or units
+    paid_ns = counted > 0 and counted or paid_ns
   end
   is_deep = is_deep or counted or unit_ns ~= c
   local late_us = max(written_us - now_us, 0)
@@ -82,6 +88,6 @@ if change == 0 and kept then
 end
 value = pack('<BI7I2I7', 66, full_us, ns, unit_ns)
 if is_deep then
-  value = value .. pack('<I7I7', written_us, units)
+  value = value .. pack('<I7I7', written_us, paid_ns)
 end
 ttl_ms = max((ahead + b) / 1000000, (full_us - now_us) / 1000) + spare_ms
