@@ -25,8 +25,12 @@ async fn a_crowd_of_before_and_after_a_reset_is_refunded_what_counts() {
 async fn a_full_wait_queue_denies_at_once_and_takes_nothing() {
     for policy in [
         Policy::new("bucket", TokenBucket::per_second(1).burst(1)),
+        Policy::new("leaky", LeakyBucket::per_second(1).capacity(1)),
         Policy::new("queue", LeakyBucket::per_second(1).queue(100)),
+        Policy::new("at once", TokenBucket::new(1, ms(1_000)).refill_at_once()),
         Policy::new("window", FixedWindow::new(1, ms(1_000))),
+        Policy::new("aligned", FixedWindow::new(1, ms(1_000)).aligned()),
+        Policy::new("sliding", SlidingWindow::new(1, ms(1_000))),
         Policy::new("log", SlidingLog::new(1, ms(1_000))),
         Policy::new("permits", Concurrency::new(1)),
     ] {
