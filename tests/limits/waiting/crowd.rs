@@ -133,6 +133,21 @@ async fn only_as_many_callers_wait_for_a_window_as_it_can_admit_in_time() {
     }
 }
 
+/// As many wait for an estimate, but after a burst it admits fewer than its limit in each window. The
+/// last ones are denied at the end of their time.
+#[tokio::test(start_paused = true)]
+async fn no_more_callers_wait_for_an_estimate_than_for_a_window() {
+    let window = SlidingWindow::new(10, ms(1_000));
+    for wait in [ms(300), ms(1_000)] {
+        let crowd = crowd(window, 10_000, wait).await;
+        assert_eq!((crowd.waited, crowd.admitted), (0, 10));
+    }
+    let crowd = crowd(window, 10_000, ms(5_100)).await;
+    assert_eq!(crowd.waited, 50);
+    assert!((45..60).contains(&crowd.admitted), "{}", crowd.admitted);
+    assert!(crowd.checks <= 100, "{}", crowd.checks);
+}
+
 /// Each window admits many callers: they check one after another, and all in time.
 #[tokio::test(start_paused = true)]
 async fn callers_that_a_window_admits_do_not_ask_at_one_instant() {
