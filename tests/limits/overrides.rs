@@ -50,12 +50,42 @@ fn denied_by(decision: &Decision) -> Vec<&str> {
     decision.denied_by().map(|policy| policy.name()).collect()
 }
 
-#[tokio::test]
+/// When a simulated Redis starts.
+const START_US: u64 = 1_767_225_600_000_000;
+
+/// In memory, and on Redis, where no cached denial may apply to a caller with other numbers.
+#[tokio::test(start_paused = true)]
 async fn random_documents_decide_like_limits_in_code() {
-    let mut random = Random::new();
-    for _ in 0..60 {
-        let ((store, clock), (other, other_clock)) = (manual_store(), manual_store());
+    let in_memory = |clock: Arc<ManualClock>| {
+        let store = MemoryStore::builder().clock(clock).build();
         let control = store.control();
+        (store, control)
+    };
+    assert_like_in_code(in_memory, 0).await;
+    #[cfg(feature = "testing")]
+    {
+        let on_redis = |clock: Arc<ManualClock>| {
+            let redis = tower_throttle::testing::SimulatedRedis::new();
+            let store = hasty().clock(clock).simulated(&redis).expect("a store");
+            let control = store.control();
+            (store, control)
+        };
+        assert_like_in_code(on_redis, 50).await;
+    }
+}
+
+/// At least so many of the decisions are denials that the store has cached.
+async fn assert_like_in_code<S: Store>(
+    new_store: impl Fn(Arc<ManualClock>) -> (S, Control),
+    least_cached: u64,
+) {
+    let mut random = Random::new();
+    let mut cached = 0;
+    for _ in 0..60 {
+        let clock = Arc::new(ManualClock::at_us(START_US));
+        let (store, control) = new_store(clock.clone());
+        let began = tokio::time::Instant::now();
+        let (other, other_clock) = manual_store();
         let base = [quota(&mut random), quota(&mut random)];
         let mut builder = Limiter::builder().store(store).control(control.clone());
         for (name, quota) in POLICIES.iter().zip(base) {
@@ -68,10 +98,10 @@ async fn random_documents_decide_like_limits_in_code() {
             if random.percent(15) {
                 told.change(&control, &mut random, now).await;
             }
-            let step = Duration::from_millis(random.below(900));
-            clock.advance(step);
-            other_clock.advance(step);
-            let now = now + step;
+            tokio::time::sleep(ms(random.below(900))).await;
+            clock.set_us(START_US + began.elapsed().as_micros() as u64);
+            other_clock.set_us(clock.now_us());
+            let now = UNIX_EPOCH + Duration::from_micros(clock.now_us());
 
             let (key, asked) = (random.below(3) as usize, Asked::any(&mut random));
             let decision = asked.of(&limiter, KEYS[key]).await.expect("in memory");
@@ -98,10 +128,16 @@ async fn random_documents_decide_like_limits_in_code() {
                 continue;
             };
             let expected = asked.of(&in_code, KEYS[key]).await.expect("in memory");
+            if let (Some(found), Some(expected)) = (&decision, &expected) {
+                known(found, expected.shadow_policies().count()).await;
+            }
+            let is_cached = |decision: &Decision| decision.source() == Source::Cache;
+            cached += u64::from(decision.as_ref().is_some_and(is_cached));
             let [found, expected] = [&decision, &expected].map(|it| it.as_ref().map(seen));
             assert_eq!(found, expected, "{asked:?} {told:?} {base:?}");
         }
     }
+    assert!(cached >= least_cached, "{cached} denials");
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 use tokio::time::{Instant, sleep};
 use tower_throttle::{Algorithm, DenialReason, control::Caller};
 
+#[cfg(feature = "testing")]
+use crate::support::limiters::simulated_store;
 use crate::support::{prelude::*, web::Down};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,7 +29,12 @@ async fn admissions(limiter: &Limiter, callers: usize, wait: Duration) -> Vec<Op
         waiting.spawn(async move {
             let permit = acquire(&limiter, "partner", wait).await;
             let at = begin.elapsed().as_millis() as u64;
-            (caller, permit.is_allowed().then_some(at))
+            let admitted = permit.is_allowed().then_some(at);
+            if admitted.is_some() {
+                // Its call.
+                sleep(ms(100)).await;
+            }
+            (caller, admitted)
         });
     }
     let mut admissions = waiting.join_all().await;
@@ -73,26 +80,68 @@ async fn the_longest_pause_holds_until_it_ends_or_is_ended() {
     assert_eq!(retry_after(&limiter).await, None);
 }
 
+/// Every kind of wait, for ten calls a second, and how many of them may come within one: windows of
+/// the clock admit more around their edges.
+fn paces() -> Vec<(Policy, usize)> {
+    let bucket = TokenBucket::per_second(10).burst(1);
+    vec![
+        (
+            Policy::new("queue", LeakyBucket::per_second(10).queue(100)),
+            999,
+        ),
+        (
+            Policy::new("leaky", LeakyBucket::per_second(10).capacity(1)),
+            999,
+        ),
+        (Policy::new("bucket", bucket), 999),
+        (Policy::new("held", bucket).hold_for(LONG), 999),
+        (
+            Policy::new("at once", TokenBucket::new(10, SECOND).refill_at_once()),
+            999,
+        ),
+        (Policy::new("window", FixedWindow::new(10, SECOND)), 999),
+        (
+            Policy::new("aligned", FixedWindow::new(10, SECOND).aligned()),
+            20,
+        ),
+        (Policy::new("estimate", SlidingWindow::new(10, SECOND)), 20),
+        (Policy::new("log", SlidingLog::new(10, SECOND)), 999),
+        (Policy::new("permits", Concurrency::new(1)), 999),
+    ]
+}
+
+/// Two limiters of one process in memory, and of two processes on one Redis.
+fn pairs(pace: &Policy) -> Vec<[Limiter; 2]> {
+    let of = |store: Arc<dyn Store>| limiter_of(store, [pace.clone(), pauses()]);
+    let here = of(Arc::new(paused_store()));
+    vec![
+        [here.clone(), here],
+        #[cfg(feature = "testing")]
+        {
+            let redis = tower_throttle::testing::SimulatedRedis::new();
+            [(); 2].map(|()| of(Arc::new(simulated_store(&redis))))
+        },
+    ]
+}
+
 /// A pause that begins while callers have their places already, under each kind of wait.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_stopped_by_a_pause_that_began_later() {
-    for pace in [
-        Policy::new("queue", LeakyBucket::per_second(10).queue(100)),
-        Policy::new("bucket", TokenBucket::per_second(10).burst(1)),
-        Policy::new("window", FixedWindow::new(10, SECOND)),
-        Policy::new("log", SlidingLog::new(10, SECOND)),
-    ] {
-        let limiter = paused_limiter([pace.clone()]);
-        pause_each(&limiter, ms(1_550), 1, 3 * SECOND);
-        let admissions = admissions(&limiter, 40, LONG).await;
-        let mut times: Vec<u64> = admissions.into_iter().map(Option::unwrap).collect();
-        times.sort_unstable();
-        let in_pause = times.iter().filter(|at| (1_551..4_550).contains(*at));
-        assert_eq!(in_pause.count(), 0, "{pace:?}: {times:?}");
-        let is_soon = times[15] < 1_551 && times[39] < 7_700;
-        assert!(is_soon, "{pace:?}: {times:?}");
-        let is_paced = times.windows(11).all(|ten| ten[10] - ten[0] >= 999);
-        assert!(is_paced, "{pace:?}: {times:?}");
+    for (pace, most) in paces() {
+        for [waiting, pausing] in pairs(&pace) {
+            pause_each(&pausing, ms(1_550), 1, 3 * SECOND);
+            let admissions = admissions(&waiting, 40, LONG).await;
+            let mut times: Vec<u64> = admissions.into_iter().map(Option::unwrap).collect();
+            times.sort_unstable();
+            let in_pause = times.iter().filter(|at| (1_551..4_550).contains(*at));
+            assert_eq!(in_pause.count(), 0, "{pace:?}: {times:?}");
+            let is_soon = times[14] < 1_551 && times[39] < 7_700;
+            assert!(is_soon, "{pace:?}: {times:?}");
+            let is_paced = times
+                .windows(most + 1)
+                .all(|calls| calls[most] - calls[0] >= 999);
+            assert!(is_paced, "{pace:?}: {times:?}");
+        }
     }
 }
 
@@ -124,17 +173,27 @@ async fn a_pause_beyond_the_deadline_denies_with_its_end() {
 /// What an operator ends ends for those that wait already, in the order in which they came.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_admitted_when_a_pause_is_ended_early() {
-    let limiter = paused_limiter([Policy::new("pace", LeakyBucket::per_second(10).queue(100))]);
-    limiter.pause("partner", 2 * SECOND).await.unwrap();
-    tokio::spawn({
-        let limiter = limiter.clone();
-        async move {
-            sleep(ms(300)).await;
-            limiter.resume("partner").await.unwrap();
+    for (pace, _) in paces() {
+        for (number, [here, other]) in pairs(&pace).into_iter().enumerate() {
+            // In memory, both are of this process.
+            for (ending, first) in [(&here, 300), (&other, [300, 2_001][number])] {
+                here.pause("partner", 2 * SECOND).await.unwrap();
+                tokio::spawn({
+                    let ending = ending.clone();
+                    async move {
+                        sleep(ms(300)).await;
+                        ending.resume("partner").await.unwrap();
+                    }
+                });
+                let admissions = admissions(&here, 3, LONG).await;
+                let times: Vec<u64> = admissions.into_iter().map(Option::unwrap).collect();
+                let are_soon = times[0] == first && times[2] <= first + 200;
+                assert!(are_soon && times.is_sorted(), "{pace:?}: {times:?}");
+                // Until all units are back.
+                sleep(2 * SECOND).await;
+            }
         }
-    });
-    let admissions = admissions(&limiter, 3, LONG).await;
-    assert_eq!(admissions, [Some(300), Some(400), Some(500)]);
+    }
 }
 
 /// A reset returns all units to those that wait, too. (Places in a bucket that refills evenly are
@@ -144,25 +203,46 @@ async fn waiters_are_admitted_when_their_bucket_is_reset() {
     for pace in [
         Policy::new("at once", TokenBucket::per_hour(2).refill_at_once()),
         Policy::new("window", FixedWindow::per_hour(2)),
+        Policy::new("aligned", FixedWindow::per_hour(2).aligned()),
         Policy::new("estimate", SlidingWindow::per_hour(2)),
         Policy::new("log", SlidingLog::per_hour(2)),
     ] {
-        let limiter = paused_limiter([pace.clone()]);
-        assert!(limiter.check_n("partner", 2).await.unwrap().is_allowed());
-        tokio::spawn({
-            let limiter = limiter.clone();
-            async move {
-                sleep(ms(300)).await;
-                limiter.reset("partner").await.unwrap();
-            }
+        for [limiter, _] in pairs(&pace) {
+            assert!(limiter.check_n("partner", 2).await.unwrap().is_allowed());
+            tokio::spawn({
+                let limiter = limiter.clone();
+                async move {
+                    sleep(ms(300)).await;
+                    limiter.reset("partner").await.unwrap();
+                }
+            });
+            let admissions = admissions(&limiter, 3, 4 * LONG).await;
+            let times: Vec<u64> = admissions.into_iter().map(Option::unwrap).collect();
+            assert!(
+                times[..2].iter().all(|at| (300..302).contains(at)),
+                "{pace:?}: {times:?}"
+            );
+            assert!(times[2] > 1_000_000, "{pace:?}: {times:?}");
+        }
+    }
+}
+
+/// A permit is held until its request ends, whatever an operator does.
+#[tokio::test(start_paused = true)]
+async fn a_reset_admits_no_waiter_for_a_permit_that_is_held() {
+    for [limiter, _] in pairs(&Policy::new("permits", Concurrency::new(2))) {
+        let held = limiter.acquire_n("partner", 2, ms(0)).await.unwrap();
+        let operator = limiter.clone();
+        tokio::spawn(async move {
+            sleep(ms(300)).await;
+            operator.reset("partner").await.unwrap();
+            let another = acquire(&operator, "partner", ms(0)).await;
+            assert!(!another.is_allowed());
+            sleep(10 * SECOND).await;
+            drop(held);
         });
-        let admissions = admissions(&limiter, 3, 4 * LONG).await;
-        let times: Vec<u64> = admissions.into_iter().map(Option::unwrap).collect();
-        assert!(
-            times[..2].iter().all(|at| (300..302).contains(at)),
-            "{pace:?}: {times:?}"
-        );
-        assert!(times[2] > 1_000_000, "{pace:?}: {times:?}");
+        let admissions = admissions(&limiter, 3, LONG).await;
+        assert_eq!(admissions, [Some(10_300), Some(10_300), Some(10_400)]);
     }
 }
 

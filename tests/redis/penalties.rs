@@ -145,6 +145,18 @@ async fn unexpected_data_is_an_error_until_it_expires() {
         assert!(error.is_corrupt_state(), "{junk}: {error}");
         server.assert_all_keys_expire();
     }
+    // A pause is stored as a ban is.
+    for junk in ["", "7", "x", "1795318406000", &digits, &signs] {
+        let (store, _) = connect(&server, Duration::ZERO);
+        let paused = self::limiter(&store, [Policy::new("pauses", Pause)]);
+        let key = &paused.storage_keys("ann")[0];
+        server.command(&["SET", key, junk]);
+        let error = paused.check("ann").await.expect_err("unexpected data");
+        assert!(error.is_corrupt_state(), "{junk}: {error}");
+        let error = paused.pause("ann", MINUTE).await.expect_err("no pause");
+        assert!(error.is_corrupt_state(), "{junk}: {error}");
+        server.assert_all_keys_expire();
+    }
     // Digits of the right number are never more than a ban that ends.
     server.command(&["SET", &keys[1], &"9".repeat(44)]);
     assert!(!check(&limiter).await.is_allowed());

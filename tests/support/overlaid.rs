@@ -30,13 +30,15 @@ pub fn quota(random: &mut Random) -> Quota {
     // All are of one period: a store may forget a bucket that is full again by the numbers of its
     // last check, which is sooner or later than by other numbers.
     let per = Duration::from_secs(3);
-    let quota = match random.below(6) {
+    let quota = match random.below(8) {
         0 | 1 => TokenBucket::new(limit, per)
             .burst(limit + random.below(3))
             .try_into(),
         2 => FixedWindow::new(limit, per).try_into(),
         3 => SlidingWindow::new(limit, per).try_into(),
         4 => SlidingLog::new(limit, per).try_into(),
+        5 => TokenBucket::new(limit, per).refill_at_once().try_into(),
+        6 => FixedWindow::new(limit, per).aligned().try_into(),
         _ => LeakyBucket::new(limit, per).capacity(limit).try_into(),
     };
     quota.expect("a quota")

@@ -34,14 +34,21 @@ fn old() -> Policy {
     Policy::new("old", TokenBucket::per_second(2).burst(5))
 }
 
+const NAMES: [&str; 9] = [
+    "bucket", "leaky", "queue", "at once", "by hand", "window", "aligned", "sliding", "log",
+];
+
 /// One of each kind, near the rate of the trace.
-fn new_policies() -> [Policy; 6] {
+fn new_policies() -> [Policy; NAMES.len()] {
     let second = Duration::from_secs(1);
     [
         Policy::new("bucket", TokenBucket::per_second(1).burst(4)),
         Policy::new("leaky", LeakyBucket::per_second(2).capacity(3)),
         Policy::new("queue", LeakyBucket::per_second(2).queue(4)),
+        Policy::new("at once", TokenBucket::new(3, second).refill_at_once()),
+        Policy::new("by hand", TokenBucket::without_refill(100)),
         Policy::new("window", FixedWindow::new(3, second)),
+        Policy::new("aligned", FixedWindow::new(3, second).aligned()),
         Policy::new("sliding", SlidingWindow::new(4, 2 * second)),
         Policy::new("log", SlidingLog::new(5, 3 * second)),
     ]
@@ -55,7 +62,7 @@ fn said(policy: &PolicyDecision) -> (String, bool, bool, u64) {
     (name, is_denied, is_impossible, policy.charged())
 }
 
-/// Sends the trace to a limiter with one enforced policy and six shadow policies. Asserts that
+/// Sends the trace to a limiter with one enforced policy and nine shadow policies. Asserts that
 /// the enforced one decides as it does without them, and that each shadow policy says to each
 /// request what it says where it is enforced, in a run of its own in memory.
 pub async fn assert_shadows_say_what_they_would(
@@ -94,8 +101,7 @@ pub async fn assert_shadows_say_what_they_would(
         denials += decision.shadow_denied().count();
     }
     let seen = limiter.metrics();
-    let names = ["bucket", "leaky", "queue", "window", "sliding", "log"];
-    let counted = names.map(|name| seen.policy(name).expect("its numbers").shadow_denied);
+    let counted = NAMES.map(|name| seen.policy(name).expect("its numbers").shadow_denied);
     assert_eq!(counted.iter().sum::<u64>(), denials as u64, "{seen:?}");
     assert!(counted.iter().all(|denied| *denied > 0), "{seen:?}");
 }

@@ -9,7 +9,8 @@ use crate::support::prelude::*;
 fn quotas() -> impl Iterator<Item = Quota> {
     let texts = "100 per day | 100 per day, refill at once | 100 without refill | \
         leaky bucket of 100 per day | fixed window of 100 per day | \
-        sliding window of 100 per day | sliding log of 100 per day";
+        fixed window of 100 per calendar month | sliding window of 100 per day | \
+        sliding log of 100 per day";
     texts.split(" | ").map(|text| text.parse().expect(text))
 }
 
@@ -33,17 +34,19 @@ async fn what_was_used_is_charged_and_the_rest_is_released() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_is_charged_in_full_once() {
-    let store = Watched::new();
-    let limiter = limiter(&store);
-    drop(reserve(&limiter, 40).await);
-    assert_eq!(remaining(&limiter).await, 60);
-    pass(LIFETIME * 5).await;
-    assert_eq!(remaining(&limiter).await, 60);
-    assert_eq!(store.calls(Operation::Settle), 1);
+    for quota in quotas() {
+        let store = Watched::new();
+        let limiter = Limiter::new(Arc::clone(&store), tokens(quota));
+        drop(reserve(&limiter, 40).await);
+        assert_eq!(remaining(&limiter).await, 60, "{quota:?}");
+        pass(LIFETIME * 5).await;
+        assert_eq!(remaining(&limiter).await, 60, "{quota:?}");
+        assert_eq!(store.calls(Operation::Settle), 1, "{quota:?}");
 
-    let reserved = reserve(&limiter, 40).await;
-    drop(reserved.release_on_drop());
-    assert_eq!(remaining(&limiter).await, 60);
+        let reserved = reserve(&limiter, 40).await;
+        drop(reserved.release_on_drop());
+        assert_eq!(remaining(&limiter).await, 60, "{quota:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,23 +78,25 @@ async fn without_debts_no_more_than_what_is_left_is_charged_beyond_what_was_held
 
 #[tokio::test(start_paused = true)]
 async fn no_more_is_held_at_once_than_the_quota() {
-    let limiter = limiter(&Watched::new());
-    let mut held = Vec::new();
-    for _ in 0..15 {
-        let reserved = reserve(&limiter, 10).await;
-        if reserved.is_allowed() {
-            held.push(reserved);
-        } else {
-            // It is not known when they will be settled.
-            let wait = reserved.decision().retry_after();
-            assert_eq!(wait, Some(Duration::from_secs(1)));
+    for quota in quotas() {
+        let limiter = Limiter::new(Watched::new(), tokens(quota));
+        let mut held = Vec::new();
+        for _ in 0..15 {
+            let reserved = reserve(&limiter, 10).await;
+            if reserved.is_allowed() {
+                held.push(reserved);
+            } else {
+                // It is not known when they will be settled.
+                let wait = reserved.decision().retry_after();
+                assert_eq!(wait, Some(Duration::from_secs(1)), "{quota:?}");
+            }
         }
+        assert_eq!(held.len(), 10, "{quota:?}");
+        assert!(!check(&limiter, "ann").await.is_allowed(), "{quota:?}");
+        let last = held.pop().expect("ten");
+        settle(last, 4).await;
+        assert_eq!(remaining(&limiter).await, 6, "{quota:?}");
     }
-    assert_eq!(held.len(), 10);
-    assert!(!check(&limiter, "ann").await.is_allowed());
-    let last = held.pop().expect("ten");
-    settle(last, 4).await;
-    assert_eq!(remaining(&limiter).await, 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,14 +136,15 @@ fn no_runtime_is_needed_in_memory() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_ends_holds_and_their_settlement_charges_nothing() {
-    let store = Watched::new();
-    let limiter = limiter(&store);
-    let reserved = reserve(&limiter, 40).await;
-    limiter.reset("ann").await.expect("a reset");
-    assert_eq!(remaining(&limiter).await, 100);
-    settle(reserved, 40).await;
-    assert_eq!(remaining(&limiter).await, 100);
-    assert_eq!(limiter.metrics().store.settlements.late, 1);
+    for quota in quotas() {
+        let limiter = Limiter::new(Watched::new(), tokens(quota));
+        let reserved = reserve(&limiter, 40).await;
+        limiter.reset("ann").await.expect("a reset");
+        assert_eq!(remaining(&limiter).await, 100, "{quota:?}");
+        settle(reserved, 40).await;
+        assert_eq!(remaining(&limiter).await, 100, "{quota:?}");
+        assert_eq!(limiter.metrics().store.settlements.late, 1, "{quota:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,6 +57,41 @@ async fn a_banned_caller_never_waits() {
     assert!(is_banned(permit.decision()));
 }
 
+/// Whatever denied the caller, in memory and on Redis.
+#[tokio::test(start_paused = true)]
+async fn each_denial_by_another_policy_is_a_strike() {
+    let bucket = TokenBucket::per_hour(1);
+    for policy in [
+        Policy::new("bucket", bucket),
+        Policy::new("held", bucket).hold_for(minutes(1)),
+        Policy::new("at once", bucket.refill_at_once()),
+        Policy::new("by hand", TokenBucket::without_refill(1)),
+        Policy::new("leaky", LeakyBucket::per_hour(1).capacity(1)),
+        Policy::new("window", FixedWindow::per_hour(1)),
+        Policy::new("month", FixedWindow::per_calendar_month(1)),
+        Policy::new("sliding", SlidingWindow::per_hour(1)),
+        Policy::new("log", SlidingLog::per_hour(1)),
+        Policy::new("permit", Concurrency::new(1)),
+        Policy::new("pause", Pause),
+    ] {
+        for store in paused_stores() {
+            let bans = Policy::new("bans", Penalty::after(3)).strike_on_denial();
+            let limiter = limiter_of(store, [policy.clone(), bans]);
+            let first = acquire(&limiter, "ann", Duration::ZERO).await;
+            assert!(first.is_allowed(), "{policy:?}");
+            if format!("{policy:?}").contains("pause") {
+                limiter.pause("ann", minutes(60)).await.expect("a pause");
+            }
+            for denial in 1..=3 {
+                let denied = acquire(&limiter, "ann", Duration::ZERO).await;
+                let is_ban = is_banned(denied.decision());
+                assert!(!denied.is_allowed(), "{policy:?}");
+                assert_eq!(is_ban, denial == 3, "{policy:?}: {denial}");
+            }
+        }
+    }
+}
+
 /// It is denied later, or not at all.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_may_wait_gets_no_strike() {

@@ -28,6 +28,7 @@ async fn random_arrivals_and_departures_leave_the_exact_level() {
             Policy::new("window", FixedWindow::new(10_000, ms(1_000))),
             Policy::new("log", SlidingLog::new(10_000, ms(700))),
             Policy::new("sliding", SlidingWindow::new(5_000, ms(1_000))),
+            Policy::new("aligned", FixedWindow::new(10_000, ms(1_000)).aligned()),
         ];
         let limiter = limiter_of(store.clone(), policies);
         let started = Instant::now();
@@ -97,6 +98,7 @@ async fn random_arrivals_and_departures_leave_the_exact_level() {
                 10_000 - used,
                 10_000 - entries,
                 5_000 - sliding,
+                10_000 - count(this),
             ];
             assert_eq!(left, expected, "round {round}, at {now} ms");
             // Some look late, and some leave before they do.

@@ -25,8 +25,12 @@ async fn a_crowd_of_before_and_after_a_reset_is_refunded_what_counts() {
 async fn a_full_wait_queue_denies_at_once_and_takes_nothing() {
     for policy in [
         Policy::new("bucket", TokenBucket::per_second(1).burst(1)),
+        Policy::new("leaky", LeakyBucket::per_second(1).capacity(1)),
         Policy::new("queue", LeakyBucket::per_second(1).queue(100)),
+        Policy::new("at once", TokenBucket::new(1, ms(1_000)).refill_at_once()),
         Policy::new("window", FixedWindow::new(1, ms(1_000))),
+        Policy::new("aligned", FixedWindow::new(1, ms(1_000)).aligned()),
+        Policy::new("sliding", SlidingWindow::new(1, ms(1_000))),
         Policy::new("log", SlidingLog::new(1, ms(1_000))),
         Policy::new("permits", Concurrency::new(1)),
     ] {
@@ -127,6 +131,21 @@ async fn only_as_many_callers_wait_for_a_window_as_it_can_admit_in_time() {
         assert_eq!((crowd.waited, crowd.admitted), (50, 60), "{policy:?}");
         assert!(crowd.checks <= 60, "{policy:?}: {}", crowd.checks);
     }
+}
+
+/// As many wait for an estimate, but after a burst it admits fewer than its limit in each window. The
+/// last ones are denied at the end of their time.
+#[tokio::test(start_paused = true)]
+async fn no_more_callers_wait_for_an_estimate_than_for_a_window() {
+    let window = SlidingWindow::new(10, ms(1_000));
+    for wait in [ms(300), ms(1_000)] {
+        let crowd = crowd(window, 10_000, wait).await;
+        assert_eq!((crowd.waited, crowd.admitted), (0, 10));
+    }
+    let crowd = crowd(window, 10_000, ms(5_100)).await;
+    assert_eq!(crowd.waited, 50);
+    assert!((45..60).contains(&crowd.admitted), "{}", crowd.admitted);
+    assert!(crowd.checks <= 100, "{}", crowd.checks);
 }
 
 /// Each window admits many callers: they check one after another, and all in time.

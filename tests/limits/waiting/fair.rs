@@ -31,6 +31,7 @@ fn policies() -> Vec<Policy> {
             TokenBucket::per_second(10).burst(10).refill_at_once(),
         ),
         Policy::new("fixed", FixedWindow::per_second(10)),
+        Policy::new("aligned", FixedWindow::per_second(10).aligned()),
         Policy::new("sliding", SlidingWindow::per_second(10)),
         Policy::new("log", SlidingLog::per_second(10)),
         held,
@@ -240,14 +241,15 @@ async fn a_caller_that_finds_the_line_too_long_takes_nothing() {
 /// Clients that send the next request at once do not starve those that wait in the layer.
 #[tokio::test(start_paused = true)]
 async fn a_layer_that_waits_serves_clients_in_turn() {
-    for policy in [
-        Policy::new("permit", Concurrency::new(1)),
-        Policy::new("window", FixedWindow::new(1, ms(2))),
-    ] {
+    let one = [
+        Policy::new("one permit", Concurrency::new(1)),
+        Policy::new("short window", FixedWindow::new(1, ms(2))),
+    ];
+    for policy in policies().into_iter().chain(one) {
         let layer = RateLimitLayer::builder()
             .store(paused_store())
-            .policy(policy.shared())
-            .wait_up_to(ms(500))
+            .policy(policy.clone().shared())
+            .wait_up_to(ms(2_000))
             .build()
             .unwrap();
         let inner = service_fn(async |_: Request<()>| {
@@ -256,7 +258,7 @@ async fn a_layer_that_waits_serves_clients_in_turn() {
         });
         let service = layer.layer(inner);
         let mut clients = JoinSet::new();
-        let deadline = Instant::now() + Duration::from_secs(1);
+        let deadline = Instant::now() + Duration::from_secs(10);
         for _ in 0..4 {
             let service = service.clone();
             clients.spawn(async move {
@@ -271,6 +273,7 @@ async fn a_layer_that_waits_serves_clients_in_turn() {
         }
         let served = clients.join_all().await;
         let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
-        assert!(*least > 100 && most - least <= 1, "{served:?}");
+        let is_even = *least >= 20 && most - least <= 1;
+        assert!(is_even, "{policy:?}: {served:?}");
     }
 }

@@ -32,12 +32,22 @@ async fn admitted_ms(limiter: &Limiter) -> Vec<(u64, u64)> {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_wait_in_order_each_until_its_moment() {
     let bucket = |burst| Policy::new("bucket", TokenBucket::per_second(100).burst(burst));
-    let queue = Policy::new("queue", LeakyBucket::per_second(100).queue(1_000));
+    let leaky = |capacity| LeakyBucket::per_second(100).capacity(capacity);
+    let others = [
+        (
+            Policy::new("queue", LeakyBucket::per_second(100).queue(1_000)),
+            1,
+        ),
+        (Policy::new("leaky", leaky(1)), 1),
+        (Policy::new("leaky", leaky(5)), 5),
+    ];
     let buckets = [1, 2, 5, 999, 1_000, 2_000].map(|burst| (bucket(burst), burst));
-    for (policy, burst) in buckets.into_iter().chain([(queue, 1)]) {
-        let limiter = Limiter::new(paused_store(), policy.clone());
+    for (policy, burst) in buckets.into_iter().chain(others) {
         let moment = |waiter: u64| 10 * (waiter + 1).saturating_sub(burst);
         let expected: Vec<_> = (0..1_000).map(|waiter| (waiter, moment(waiter))).collect();
-        assert_eq!(admitted_ms(&limiter).await, expected, "{policy:?}");
+        for store in paused_stores() {
+            let limiter = Limiter::new(store, policy.clone());
+            assert_eq!(admitted_ms(&limiter).await, expected, "{policy:?}");
+        }
     }
 }

@@ -25,6 +25,10 @@ async fn a_bound_below_the_needed_wait_is_denied_at_once_and_reserves_nothing() 
             Policy::new("queue", LeakyBucket::per_second(1).queue(10)),
             2_000,
         ),
+        (
+            Policy::new("leaky", LeakyBucket::per_second(1).capacity(1)),
+            2_000,
+        ),
     ] {
         for bound in [0, 1, 1_000, 1_500, 1_999, 2_000] {
             let limiter = Limiter::new(paused_store(), policy.clone());
@@ -91,6 +95,8 @@ fn a_wait_of_zero_never_waits() {
 async fn windows_and_logs_are_waited_for_and_then_admit() {
     for policy in [
         Policy::new("window", FixedWindow::new(2, ms(1_000))),
+        Policy::new("aligned", FixedWindow::new(2, ms(1_000)).aligned()),
+        Policy::new("month", FixedWindow::per_calendar_month(2)),
         Policy::new("sliding", SlidingWindow::new(2, ms(1_000))),
         Policy::new("log", SlidingLog::new(2, ms(1_000))),
         Policy::new("at once", TokenBucket::new(2, ms(1_000)).refill_at_once()),
