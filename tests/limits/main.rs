@@ -28,8 +28,8 @@ mod shadow;
 #[cfg(feature = "testing")]
 mod simulated;
 #[cfg(feature = "testing")]
-#[cfg(feature = "testing")]
 mod store_metrics;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiting;

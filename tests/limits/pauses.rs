@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 use tower_throttle::{Algorithm, DenialReason, control::Caller};
 
 #[cfg(feature = "testing")]
-use crate::support::limiters::simulated_store;
+use crate::stores::simulated_store;
 use crate::support::{prelude::*, web::Down};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -43,24 +43,6 @@ pub fn paused_store() -> MemoryStore {
     MemoryStore::builder().clock(TokioClock::new()).build()
 }
 
-/// Stores in the time of Tokio: one in memory, and one on a simulated Redis at no distance.
-pub fn paused_stores() -> Vec<Arc<dyn Store>> {
-    vec![
-        Arc::new(paused_store()),
-        #[cfg(feature = "testing")]
-        Arc::new(simulated_store(
-            &tower_throttle::testing::SimulatedRedis::new(),
-        )),
-    ]
-}
-
-#[cfg(feature = "testing")]
-pub fn simulated_store(
-    redis: &tower_throttle::testing::SimulatedRedis,
-) -> tower_throttle::RedisStore {
-    super::stores::hasty().simulated(redis).expect("a store")
-}
-
 /// A store in memory whose clock a test sets.
 pub fn manual_store() -> (MemoryStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());

@@ -26,7 +26,7 @@ pub use super::{
     decided_at_us, denied_in_shadow, eventually, eventually_async, known, left_of,
     limiters::{
         DownWith, TokioClock, Waiting, acquire, check, come, later, left, limiter_of, manual_store,
-        ms, paused_store, paused_stores, peek, poll, taken, wrapped,
+        ms, paused_store, peek, poll, taken, wrapped,
     },
     random::{Random, walks},
     stores::{hasty, patient, store_at},

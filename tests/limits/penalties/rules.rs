@@ -1,7 +1,7 @@
 //! What the walks of the model do not see: edges, waiting, and what memory keeps.
 
 use super::{ban, doubling, is_banned, limiter, minutes, strike, strikes_left};
-use crate::support::prelude::*;
+use crate::{stores::paused_stores, support::prelude::*};
 
 #[tokio::test]
 async fn a_ban_by_hand_is_at_least_a_millisecond_and_at_most_until_2286() {

@@ -3,7 +3,7 @@
 use tokio::{sync::mpsc, time::Instant};
 
 use super::fixtures::whole_ms;
-use crate::support::prelude::*;
+use crate::{stores::paused_stores, support::prelude::*};
 
 const WAIT: Duration = Duration::from_secs(3_600);
 
