@@ -28,7 +28,10 @@ fn policy(bytes: &mut Bytes<'_>) -> Policy {
         7 => window.into(),
         8 => window.aligned().into(),
         9 => window.aligned().spread().into(),
-        10 => FixedWindow::per_calendar_month(limit).spread().into(),
+        10 => FixedWindow::per_calendar_month(limit)
+            .utc_offset_minutes(120)
+            .spread()
+            .into(),
         11 => FixedWindow::per_calendar_week(limit).into(),
         12 => SlidingWindow::new(limit, period).into(),
         _ => SlidingLog::new(limit, period).max_entries(limit).into(),

@@ -243,13 +243,13 @@ impl Demand {
         rule: &impl Arithmetic,
         operation: Operation,
         now_us: u64,
-        offset_ms: u64,
+        later_ms: i64,
     ) -> ReadContext<'_> {
         let (cost, overdraft) = self.least(operation);
         ReadContext {
             now_us,
             most: rule.max_level_for(cost, overdraft).unwrap_or(0),
-            offset_ms,
+            later_ms,
             statement: self.statement.as_deref(),
             taken_at: self.taken_at,
             give: match operation {

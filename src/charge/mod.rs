@@ -208,7 +208,7 @@ impl Charge<'_> {
         operation: Operation,
         now_us: u64,
     ) -> ReadContext<'_> {
-        let offset_ms = self.demand.quota.offset_ms(self.key_bytes());
-        self.demand.at(rule, operation, now_us, offset_ms)
+        let later_ms = self.demand.quota.later_ms(self.key_bytes());
+        self.demand.at(rule, operation, now_us, later_ms)
     }
 }

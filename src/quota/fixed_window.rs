@@ -24,6 +24,8 @@ use crate::ConfigError;
 ///
 /// let _five_in_ten_seconds = FixedWindow::new(5, Duration::from_secs(10));
 /// let _a_daily_quota_that_resets_at_midnight_utc = FixedWindow::per_calendar_day(5_000);
+/// let _that_resets_at_midnight_of_utc_plus_2 =
+///     FixedWindow::per_calendar_day(5_000).utc_offset_minutes(120);
 /// let _the_same_at_a_time_of_the_day_for_each_caller =
 ///     FixedWindow::per_calendar_day(5_000).spread();
 /// ```
@@ -41,9 +43,11 @@ pub struct FixedWindow {
     limit: u64,
     window: Duration,
     start: Start,
+    utc_offset_minutes: i32,
     spread: bool,
 }
 
+const MINUTES_OF_DAY: u32 = 24 * 60;
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 /// The longest month, so that header fields never announce too high a rate.
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
@@ -57,6 +61,7 @@ impl FixedWindow {
             limit,
             window,
             start: Start::FirstUse,
+            utc_offset_minutes: 0,
             spread: false,
         }
     }
@@ -86,12 +91,25 @@ impl FixedWindow {
 
     /// Starts windows at whole multiples of their length since the UNIX epoch, so hours start
     /// on the hour and days at midnight, UTC. Default: a window starts with the caller's first
-    /// request.
+    /// request. [`utc_offset_minutes`](Self::utc_offset_minutes) sets another clock than UTC.
     ///
     /// The windows of all callers then end at the same instant: expect a rush, or
     /// [spread](Self::spread) it.
     pub const fn aligned(mut self) -> Self {
         self.start = Start::Aligned { offset_ms: 0 };
+        self
+    }
+
+    /// Starts windows by the clock of a place that is this many minutes ahead of UTC: `120` for
+    /// `+02:00`, and `-300` for `-05:00`. Default: 0, which is UTC.
+    ///
+    /// Only for windows that start by the clock, and for less than a day. Otherwise it is an error
+    /// when the quota is used.
+    ///
+    /// A time zone with daylight-saving time has two offsets. For its days, choose [a quota for each
+    /// request](https://docs.rs/tower-throttle/0.1/tower_throttle/guides/questions/).
+    pub const fn utc_offset_minutes(mut self, minutes: i32) -> Self {
+        self.utc_offset_minutes = minutes;
         self
     }
 
@@ -117,6 +135,7 @@ impl TryFrom<FixedWindow> for Quota {
             limit,
             window,
             start,
+            utc_offset_minutes,
             spread,
         } = fixed;
         if spread && start == Start::FirstUse {
@@ -125,8 +144,23 @@ impl TryFrom<FixedWindow> for Quota {
                 "`spread()` on windows that start with each caller's first request; add `aligned()`, or drop `spread()`",
             ));
         }
+        if utc_offset_minutes != 0 && start == Start::FirstUse {
+            return Err(ConfigError::new(
+                "utc-offset-unaligned",
+                "`utc_offset_minutes(..)` on windows that start with each caller's first request; add `aligned()`, or drop `utc_offset_minutes(..)`",
+            ));
+        }
+        if utc_offset_minutes.unsigned_abs() >= MINUTES_OF_DAY {
+            return Err(ConfigError::new(
+                "utc-offset-too-large",
+                format!(
+                    "`utc_offset_minutes({utc_offset_minutes})` is a day or more; use a smaller offset"
+                ),
+            ));
+        }
         Ok(Self(super::Params::FixedWindow(WindowParams {
             start,
+            utc_offset_ms: i64::from(utc_offset_minutes) * 60_000,
             spread,
             ..WindowParams::new(limit, window)?
         })))

@@ -111,13 +111,11 @@ impl Quota {
         drained_after_ms.min(YEAR_MS)
     }
 
-    /// Returns how much later this caller's windows start than those of others.
-    pub(crate) fn offset_ms(&self, key: &[u8]) -> u64 {
+    /// Returns how much later this caller's windows start than by UTC.
+    pub(crate) fn later_ms(&self, key: &[u8]) -> i64 {
         match &self.0 {
-            Params::FixedWindow(rule) | Params::IntervalBucket(rule) if rule.spread => {
-                rule.spread_ms(key)
-            }
-            // Nothing else has windows that could be spread.
+            Params::FixedWindow(rule) => rule.later_ms(key),
+            // Nothing else has windows that start by a clock.
             _ => 0,
         }
     }

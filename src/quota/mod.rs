@@ -104,8 +104,8 @@ pub enum Algorithm {
 /// | `10 per second`, `10 per 5 minutes` | a [`TokenBucket`]; options: `burst 20`, `initial 5`, `refill at once` |
 /// | `5 without refill` | [`TokenBucket::without_refill`]; option: `initial 2` |
 /// | `leaky bucket of 10 per second` | a [`LeakyBucket`]; options: `capacity 20` or `queue 20` |
-/// | `fixed window of 100 per hour` | a [`FixedWindow`]; options: `aligned`, `spread` |
-/// | `fixed window of 100 per calendar day`, `week` or `month` | [`FixedWindow::per_calendar_day`] and its like; option: `spread` |
+/// | `fixed window of 100 per hour` | a [`FixedWindow`]; options: `aligned`, `utc offset +02:00`, `spread` |
+/// | `fixed window of 100 per calendar day`, `week` or `month` | [`FixedWindow::per_calendar_day`] and its like; options: `utc offset +02:00`, `spread` |
 /// | `sliding window of 100 per minute` | a [`SlidingWindow`] |
 /// | `sliding log of 10 per hour` | a [`SlidingLog`]; option: `max entries 50000` |
 /// | `20 at once` | a [`Concurrency`]; option: `lifetime 30 seconds` |

@@ -43,6 +43,7 @@ impl Quota {
         match &mut quota.0 {
             Params::FixedWindow(rule) if rule.spread => {
                 (rule.start, rule.spread) = (Start::FirstUse, false);
+                rule.utc_offset_ms = 0;
                 Some(quota)
             }
             // Nothing else has windows that could be spread.

@@ -81,6 +81,8 @@ pub(crate) struct WindowParams {
     pub(crate) limit: u64,
     pub(crate) window_ms: u64,
     pub(crate) start: Start,
+    /// How far the clock that starts the windows is ahead of UTC.
+    pub(crate) utc_offset_ms: i64,
     pub(crate) spread: bool,
     /// How much is refilled when a window ends; `None`: everything. The rest stays used.
     pub(crate) refill: Option<u64>,
@@ -89,8 +91,13 @@ pub(crate) struct WindowParams {
 }
 
 impl WindowParams {
-    /// Returns how much later this caller's windows start, if they are spread.
-    pub(super) fn spread_ms(&self, key: &[u8]) -> u64 {
+    /// Returns how much later this caller's windows start than by UTC.
+    pub(super) fn later_ms(&self, key: &[u8]) -> i64 {
+        let spread_ms = if self.spread { self.spread_ms(key) } else { 0 };
+        spread_ms as i64 - self.utc_offset_ms
+    }
+
+    fn spread_ms(&self, key: &[u8]) -> u64 {
         // The same in every process, and whatever the store.
         let [a, b, c, d, e, f, g, h, ..] =
             blake3::derive_key("tower-throttle v1 spread of windows", key);
@@ -106,6 +113,7 @@ impl WindowParams {
             limit,
             window_ms,
             start: Start::FirstUse,
+            utc_offset_ms: 0,
             spread: false,
             refill: None,
             initial_used: 0,
@@ -146,26 +154,35 @@ impl WindowParams {
     }
 
     /// Returns the end of the window that starts now, or that runs now by the clock.
-    fn end_ms(&self, now_ms: u64, offset_ms: u64) -> u64 {
+    fn end_ms(&self, now_ms: u64, later_ms: i64) -> u64 {
         let window_ms = self.window_ms;
         match self.start {
             Start::FirstUse => now_ms.saturating_add(window_ms).min(LAST_END_MS),
             Start::Aligned {
                 offset_ms: start_ms,
             } => {
+                let offset_ms = phase_ms(start_ms, later_ms, window_ms);
                 // One window more, so that nothing is below zero.
-                let offset_ms = (start_ms + offset_ms) % window_ms;
                 let since_ms = now_ms + window_ms - offset_ms;
                 (since_ms / window_ms) * window_ms + offset_ms
             }
-            Start::Month => month_end_ms(now_ms.saturating_sub(offset_ms)) + offset_ms,
+            Start::Month => {
+                let local_ms = now_ms.saturating_add_signed(-later_ms);
+                month_end_ms(local_ms).saturating_add_signed(later_ms)
+            }
         }
     }
 
     /// Returns the end that counts for these windows.
     fn end(&self, stored: &StoredEnd, at: &ReadContext<'_>) -> (u64, bool) {
-        stored.within(at.now_ms(), |at_ms| self.end_ms(at_ms, at.offset_ms))
+        stored.within(at.now_ms(), |at_ms| self.end_ms(at_ms, at.later_ms))
     }
+}
+
+/// Returns how long after a multiple of their length windows start that `later_ms` shifts.
+pub(crate) const fn phase_ms(start_ms: u64, later_ms: i64, window_ms: u64) -> u64 {
+    let window_ms = window_ms as i64;
+    ((start_ms as i64 % window_ms) + later_ms).rem_euclid(window_ms) as u64
 }
 
 /// The end of a window as it is stored.
@@ -230,7 +247,7 @@ impl Arithmetic for WindowParams {
 
     fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let now_ms = at.now_ms();
-        let latest_ms = self.end_ms(now_ms, at.offset_ms);
+        let latest_ms = self.end_ms(now_ms, at.later_ms);
         let anew = |level: u64, more: u64, unsaved: bool| BucketState {
             level,
             mark: latest_ms,
@@ -351,7 +368,7 @@ impl Arithmetic for WindowParams {
 
     fn outlast(&self, state: &mut State, at: &ReadContext<'_>) {
         if let [_, ends_ms, ..] = &mut state[..] {
-            *ends_ms = self.end_ms(at.now_ms(), at.offset_ms).max(*ends_ms);
+            *ends_ms = self.end_ms(at.now_ms(), at.later_ms).max(*ends_ms);
         }
     }
 }

@@ -146,9 +146,9 @@ impl Check<'_> {
         buckets: &mut [BucketWords],
         readings: &mut Readings,
     ) -> u64 {
-        let offset_ms = |charge: &Charge<'_>| charge.demand.quota.offset_ms(charge.key_bytes());
+        let later_ms = |charge: &Charge<'_>| charge.demand.quota.later_ms(charge.key_bytes());
         let charges = self.charges().iter();
-        let demands = charges.map(|charge| (&*charge.demand, offset_ms(charge)));
+        let demands = charges.map(|charge| (&*charge.demand, later_ms(charge)));
         let now_us = now_us.clamp(1, EXACT);
         change_all(self.operation(), demands, buckets, now_us, readings)
     }
@@ -181,20 +181,20 @@ pub(crate) fn policy_decision(
 pub(crate) type Readings = SmallVec<[Reading; 4]>;
 
 /// Reads all buckets, and changes all or none. `charges` are the demands, and by how much the
-/// windows of each start later. Adds the states before to `readings`, which is the caller's, as
+/// windows of each start later than by UTC. Adds the states before to `readings`, which is the caller's, as
 /// a list that is returned would be copied. Returns how many units were taken; for all-or-none
 /// operations 1 or 0.
 pub(crate) fn change_all<'a>(
     operation: Operation,
-    charges: impl Iterator<Item = (&'a Demand, u64)> + Clone,
+    charges: impl Iterator<Item = (&'a Demand, i64)> + Clone,
     buckets: &mut [BucketWords],
     now_us: u64,
     readings: &mut Readings,
 ) -> u64 {
     let mut fitting = u64::MAX;
-    for ((demand, offset_ms), bucket) in charges.clone().zip(&mut *buckets) {
+    for ((demand, later_ms), bucket) in charges.clone().zip(&mut *buckets) {
         each!(demand.quota, rule => {
-            let at = demand.at(rule, operation, now_us, offset_ms);
+            let at = demand.at(rule, operation, now_us, later_ms);
             let (reading, fits) = match &demand.hold {
                 None => read(rule, operation, demand, bucket, &at, None),
                 Some(hold) => read_held(rule, operation, (demand, hold), bucket, &at),
@@ -203,9 +203,9 @@ pub(crate) fn change_all<'a>(
             readings.push(reading);
         });
     }
-    for (((demand, offset_ms), bucket), reading) in charges.zip(buckets).zip(readings) {
+    for (((demand, later_ms), bucket), reading) in charges.zip(buckets).zip(readings) {
         each!(demand.quota, rule => {
-            let at = demand.at(rule, operation, now_us, offset_ms);
+            let at = demand.at(rule, operation, now_us, later_ms);
             match &demand.hold {
                 None => write(rule, operation, demand, bucket, fitting, reading, &at),
                 Some(hold) => {

@@ -109,7 +109,7 @@ impl BucketWords {
         for (units, at_ms) in &lapses {
             let at = ReadContext {
                 now_us: at_ms.saturating_mul(1_000).clamp(1, EXACT),
-                offset_ms: at.offset_ms,
+                later_ms: at.later_ms,
                 ..ReadContext::default()
             };
             let standing = rule.read(self.state.as_deref(), &at);

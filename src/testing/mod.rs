@@ -126,8 +126,10 @@ fn limiter(store: impl Store, kinds: &[u64], numbers: u64) -> Result<Limiter, Co
 fn by_the_clock(limit: u64, period: Duration, random: &mut Random) -> FixedWindow {
     match random.below(5) {
         0 => FixedWindow::per_calendar_day(limit),
-        1 => FixedWindow::per_calendar_week(limit).spread(),
-        2 => FixedWindow::per_calendar_month(limit).spread(),
+        1 => FixedWindow::per_calendar_week(limit)
+            .utc_offset_minutes(345)
+            .spread(),
+        2 => FixedWindow::per_calendar_month(limit).utc_offset_minutes(-300),
         3 => FixedWindow::new(limit, period).aligned().spread(),
         _ => FixedWindow::new(limit, period).aligned(),
     }

@@ -4,6 +4,7 @@ mod common;
 mod config;
 mod direct;
 mod lists;
+mod local_days;
 mod logged;
 mod metrics;
 mod middleware;

@@ -16,7 +16,5 @@ pub(crate) fn paused_stores() -> Vec<Arc<dyn Store>> {
 
 #[cfg(feature = "testing")]
 pub(crate) fn simulated_store(redis: &SimulatedRedis) -> RedisStore {
-    hasty()
-        .simulated(redis)
-        .expect("a store")
+    hasty().simulated(redis).expect("a store")
 }

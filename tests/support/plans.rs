@@ -176,6 +176,10 @@ fn any_window(random: &mut Random, near_ms: u64) -> Spec {
         limit,
         window_ms,
         start,
+        utc_offset_minutes: match start {
+            Start::FirstUse => 0,
+            _ => random.one_of(&[0, 0, 120, -300, 345, -1_439, 1_439]),
+        },
         spread: start != Start::FirstUse && random.percent(40),
     }
 }

@@ -1,5 +1,7 @@
 //! Measures tower-throttle and its rivals in turns, in one run.
 
+#![doc(test(attr(deny(warnings), allow(dead_code, unused_variables))))]
+
 pub mod ask;
 pub mod callers;
 pub mod cargo;

@@ -48,6 +48,7 @@
 //! [API]: https://docs.rs/tower-throttle/0.1/tower_throttle/guides/admin_api/
 
 // Library code must not panic on any input. Tests may.
+#![doc(test(attr(deny(warnings), allow(dead_code, unused_variables))))]
 #![warn(
     clippy::expect_used,
     clippy::indexing_slicing,

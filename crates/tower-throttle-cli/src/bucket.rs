@@ -7,7 +7,7 @@ use crate::{
     answer::{Answer, lines, rows},
     control::{ENTRY_FIELDS, entry_json},
     error::Result,
-    live::{OneCaller, WhichQuota, by_fingerprint, look_up},
+    live::{OneCaller, WhichQuota, look_up, reset},
     time::{moment, ms},
 };
 
@@ -59,8 +59,7 @@ impl OneBucket {
         let (live, fingerprint) = self.caller.open(self.quota.quota).await?;
         let name = &*self.caller.policy;
         let tier = live.tier(name, &self.quota)?;
-        let caller = by_fingerprint(fingerprint)?.in_tier(tier);
-        live.inspect.reset(&caller, Some(name)).await?;
+        reset(live.inspect, name.to_owned(), tier, fingerprint).await?;
         let text = format!("policy {name:?}: caller {fingerprint} has used nothing");
         let json = json!({ "policy": name, "fingerprint": fingerprint.to_string() });
         Ok(Answer::fine(text, json))

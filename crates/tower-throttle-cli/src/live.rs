@@ -20,6 +20,9 @@ use crate::{
 const NO_REDIS: &str = "the file names no Redis, and a command reaches no buckets in memory; name a \
 Redis with `--redis URL`";
 
+/// How many callers are looked up or reset at a time.
+pub(crate) const AT_A_TIME: usize = 256;
+
 /// Where the limits are.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
@@ -179,6 +182,18 @@ pub(crate) async fn look_up(
     }
 }
 
-pub(crate) fn by_fingerprint(caller: Fingerprint) -> Result<Caller, ConfigError> {
+/// Gives a caller a full bucket in Redis.
+pub(crate) async fn reset(
+    inspect: Inspect,
+    policy: String,
+    tier: Option<Quota>,
+    caller: Fingerprint,
+) -> Result<()> {
+    let caller = by_fingerprint(caller)?.in_tier(tier);
+    inspect.reset(&caller, Some(&policy)).await?;
+    Ok(())
+}
+
+fn by_fingerprint(caller: Fingerprint) -> Result<Caller, ConfigError> {
     Caller::parse(&[format!("fingerprint:{caller}")])
 }

@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod live;
 mod readers;
+mod reset_all;
 mod time;
 mod top;
 
@@ -22,6 +23,7 @@ use self::{
     control::{Ban, Override, SetMode},
     explain::Explain,
     live::{OneCaller, Place},
+    reset_all::ResetAll,
     top::Top,
 };
 
@@ -68,6 +70,11 @@ enum Command {
     /// Give a caller a full bucket, and lift a ban by a penalty.
     #[command(after_help = CALLERS)]
     Reset(OneBucket),
+    /// Give all callers of a policy a full bucket, and lift their bans by a penalty.
+    ///
+    /// The exit code is 1 if there were more keys than `--most-scanned`, so that some callers may be
+    /// left.
+    ResetAll(ResetAll),
     /// List the callers that have used most of a policy.
     Top(Top),
     /// List all that operators have changed: quotas, bans, modes and lists.
@@ -98,6 +105,7 @@ async fn main() -> ExitCode {
         Command::Schema => check::schema(),
         Command::Peek(bucket) => bucket.peek().await,
         Command::Reset(bucket) => bucket.reset().await,
+        Command::ResetAll(all) => all.run().await,
         Command::Top(top) => top.run().await,
         Command::Control(place) => control::list(&place).await,
         Command::Ban(ban) => ban.run().await,

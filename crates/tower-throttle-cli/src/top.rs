@@ -7,12 +7,9 @@ use tokio::task::JoinSet;
 use crate::{
     answer::{Answer, lines, rows},
     error::Result,
-    live::{Live, Place, WhichQuota, look_up},
+    live::{AT_A_TIME, Live, Place, WhichQuota, look_up},
     time::ms,
 };
-
-/// How many callers are looked up at a time.
-const AT_A_TIME: usize = 256;
 
 #[derive(Args, Debug)]
 pub(crate) struct Top {

@@ -56,6 +56,8 @@
 //! | refusal | a response that says that the call came too early |
 //! | dialect | the fields in which a partner states its limits, and what their values mean |
 
+#![doc(test(attr(deny(warnings), allow(dead_code, unused_variables))))]
+
 mod body;
 mod call;
 mod error;

@@ -20,6 +20,7 @@ const NAMES: &[(&str, &str)] = &[
     ("quota_by", "quota"),
     ("shadow", "mode = \"shadow\""),
     ("share_of", "share of"),
+    ("utc_offset_minutes", "utc offset"),
 ];
 
 /// Returns the message of an error in the words of a file: `` `cost` `` for `` `cost(30)` ``. The

@@ -38,8 +38,8 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) now_us: u64,
     /// The highest level at which the demand fits.
     pub(crate) most: u64,
-    /// How much later this caller's windows start.
-    pub(crate) offset_ms: u64,
+    /// How much later this caller's windows start than by UTC.
+    pub(crate) later_ms: i64,
     /// For [`Concurrency`](crate::Concurrency): the permits that the sender states it holds.
     pub(crate) statement: Option<&'a Statement>,
     /// Refunds only units that were taken at this mark; 0 for any.

@@ -6,7 +6,7 @@ use super::algorithm;
 use crate::{
     Algorithm, Concurrency, ConfigError, FixedWindow, LeakyBucket, Pause, Penalty, Quota,
     SlidingLog, SlidingWindow, TokenBucket,
-    util::text::{Mistake, Words, choice, quoted},
+    util::text::{Mistake, Piece, Words, choice, quoted},
 };
 
 pub(super) fn quota(text: &str) -> Built {
@@ -113,11 +113,16 @@ fn without_refill(words: &mut Words<'_>, burst: u64) -> Built {
 
 fn fixed_window(words: &mut Words<'_>, limit: u64, period: Period) -> Built {
     const CALENDAR: &str = "a fixed window by the calendar";
+    const OFFSET: (&str, Setter<FixedWindow>) = (
+        "utc offset",
+        Setter::UtcOffset(FixedWindow::utc_offset_minutes),
+    );
     const SPREAD: (&str, Setter<FixedWindow>) = ("spread", Setter::Flag(FixedWindow::spread));
 
     let window = match period {
         Period::Time(time) => {
-            let options = [("aligned", Setter::Flag(FixedWindow::aligned)), SPREAD];
+            let aligned = Setter::Flag(FixedWindow::aligned);
+            let options = [("aligned", aligned), OFFSET, SPREAD];
             let window = FixedWindow::new(limit, time);
             return build(words, "a fixed window", window, &options);
         }
@@ -125,7 +130,7 @@ fn fixed_window(words: &mut Words<'_>, limit: u64, period: Period) -> Built {
         Period::Week => FixedWindow::per_calendar_week(limit),
         Period::Month => FixedWindow::per_calendar_month(limit),
     };
-    build(words, CALENDAR, window, &[SPREAD])
+    build(words, CALENDAR, window, &[OFFSET, SPREAD])
 }
 
 fn concurrency(words: &mut Words<'_>, limit: u64) -> Built {
@@ -199,6 +204,8 @@ pub(super) enum Setter<B> {
     Flag(fn(B) -> B),
     Number(fn(B, u64) -> B),
     Time(fn(B, Duration) -> B),
+    /// In minutes.
+    UtcOffset(fn(B, i32) -> B),
 }
 
 /// Takes all options, up to the end of the text, and builds the quota. `whose` is "a token bucket",
@@ -244,10 +251,40 @@ where
             Setter::Flag(set) => set(builder),
             Setter::Number(set) => set(builder, words.number()?),
             Setter::Time(set) => set(builder, words.duration()?),
+            Setter::UtcOffset(set) => set(builder, utc_offset(words)?),
         };
         set.push(name);
     }
     Ok(builder.try_into())
+}
+
+/// Takes an offset from UTC, such as `+02:00`, and returns its minutes.
+fn utc_offset(words: &mut Words<'_>) -> Result<i32, Mistake> {
+    let start = words.peek().range().start;
+    let pieces = [(); 4].map(|()| words.next_piece());
+    let [sign, hours, colon, minutes] = pieces;
+    let two_digits = |piece: Piece<'_>| match piece.text.as_bytes() {
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
+            Some(10 * i32::from(tens - b'0') + i32::from(ones - b'0'))
+        }
+        _ => None,
+    };
+    let parts = (two_digits(hours), two_digits(minutes));
+    match parts {
+        (Some(hours), Some(minutes @ 0..60)) if colon.is(":") => match sign.text {
+            "+" => return Ok(60 * hours + minutes),
+            "-" => return Ok(-(60 * hours + minutes)),
+            _ => {}
+        },
+        _ => {}
+    }
+    let end = pieces
+        .iter()
+        .take_while(|piece| !piece.is_end() && !piece.is(","));
+    let at = start..end.last().map_or(start, |piece| piece.range().end);
+    let reason =
+        "the offset from UTC is a sign, hours and minutes; write \"+02:00\" or \"-05:00\", say";
+    Err(Mistake::new(at, reason))
 }
 
 /// Returns what is wrong with an option that is not allowed. `has_comma`: one is before it.

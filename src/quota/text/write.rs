@@ -46,6 +46,16 @@ impl fmt::Display for Quota {
                     Start::Aligned { .. } => write!(f, "{period}, aligned"),
                     Start::FirstUse => f.write_str(period),
                 }?;
+                if rule.utc_offset_ms != 0 {
+                    let sign = if rule.utc_offset_ms < 0 { '-' } else { '+' };
+                    let minutes = rule.utc_offset_ms.unsigned_abs() / 60_000;
+                    write!(
+                        f,
+                        ", utc offset {sign}{:02}:{:02}",
+                        minutes / 60,
+                        minutes % 60
+                    )?;
+                }
                 f.write_str(if rule.spread { ", spread" } else { "" })
             }
             Params::SlidingWindow(_) => write!(f, "sliding window of {limit} per {period}"),

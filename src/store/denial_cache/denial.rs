@@ -90,9 +90,9 @@ impl Denial {
             if known.quota != asked.quota {
                 return None;
             }
-            let offset_ms = asked.quota.offset_ms(charge.key_bytes());
+            let later_ms = asked.quota.later_ms(charge.key_bytes());
             let standings = each!(asked.quota, rule => {
-                let at = |now_us| asked.at(rule, check.operation(), now_us, offset_ms);
+                let at = |now_us| asked.at(rule, check.operation(), now_us, later_ms);
                 let cost = asked.quota.level_of(known.cost_or_strikes);
                 let most = rule.max_level_for(cost, 0).unwrap_or(0);
                 let from = ReadContext { most, ..at(self.decided_us) };

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     charge::{Charge, Check, Operation},
-    quota::{EXACT, Params, window::Start},
+    quota::{
+        EXACT, Params,
+        window::{Start, phase_ms},
+    },
 };
 
 /// Added to an algorithm's number if units may be held of the bucket.
@@ -223,12 +226,12 @@ fn own_numbers(charge: &Charge<'_>, writes: bool) -> ArrayVec<u64, 6> {
             own.extend([rule.initial_ns, rule.remembered_ns(), rule.interval_ns]);
         }
         Params::FixedWindow(rule) | Params::IntervalBucket(rule) => {
-            let later_ms = charge.demand.quota.offset_ms(charge.key_bytes());
+            let later_ms = charge.demand.quota.later_ms(charge.key_bytes());
             let (start, offset_ms) = match rule.start {
                 Start::FirstUse if rule.refill.is_some() => (3, 0),
                 Start::FirstUse => (0, 0),
-                Start::Aligned { offset_ms } => (1, (offset_ms + later_ms) % rule.window_ms),
-                Start::Month => (2, later_ms),
+                Start::Aligned { offset_ms } => (1, phase_ms(offset_ms, later_ms, rule.window_ms)),
+                Start::Month => (2, later_ms as u64),
             };
             own.extend([rule.window_ms, start, offset_ms, rule.refill.unwrap_or(0)]);
             own.extend([rule.initial_used, rule.remembered_ms()]);

@@ -151,7 +151,7 @@ impl Server {
         let mut buckets: Vec<BucketWords> = stored.collect();
         let demands = part.iter().map(|charge| {
             let demand = &*charge.demand;
-            (demand, demand.quota.offset_ms(charge.key_bytes()))
+            (demand, demand.quota.later_ms(charge.key_bytes()))
         });
         let mut readings = Readings::new();
         let fitting = change_all(operation, demands, &mut buckets, now_us, &mut readings);

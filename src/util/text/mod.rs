@@ -9,7 +9,11 @@ use std::ops::Range;
 
 pub(crate) use self::duration::duration;
 pub use self::plain::plain_text;
-pub(crate) use self::{duration::duration_text, suggest::choice, words::Words};
+pub(crate) use self::{
+    duration::duration_text,
+    suggest::choice,
+    words::{Piece, Words},
+};
 
 /// What is wrong with a text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,17 @@ fixed window of 100 per hour
 fixed window of 100 per hour, aligned
 fixed window of 100 per hour, aligned, spread
 fixed window of 5 per day, aligned => fixed window of 5 per calendar day
+fixed window of 5 per day, aligned, utc offset +02:00 => fixed window of 5 per calendar day, utc offset +02:00
+5 per month, utc offset -05:00, spread => fixed window of 5 per calendar month, utc offset -05:00, spread
+fixed window of 5 per calendar week, utc offset +05:45
+fixed window of 5 per hour, aligned, utc offset -00:30
+fixed window of 5 per calendar day, utc offset +00:00 => fixed window of 5 per calendar day
 fixed window of 5 per calendar day
+fixed window of 5 per day, aligned, utc offset +02:00 => fixed window of 5 per calendar day, utc offset +02:00
+5 per month, utc offset -05:00, spread => fixed window of 5 per calendar month, utc offset -05:00, spread
+fixed window of 5 per calendar week, utc offset +05:45
+fixed window of 5 per hour, aligned, utc offset -00:30
+fixed window of 5 per calendar day, utc offset +00:00 => fixed window of 5 per calendar day
 fixed window of 5 per calendar week
 fixed window of 5 per 7 days, aligned
 fixed window of 5 per calendar month, spread
@@ -124,6 +134,12 @@ fn a_text_means_what_the_builder_makes() {
             FixedWindow::per_calendar_day(5).try_into(),
         ),
         (
+            "5 per calendar day, utc offset -05:30",
+            FixedWindow::per_calendar_day(5)
+                .utc_offset_minutes(-330)
+                .try_into(),
+        ),
+        (
             "5 per calendar week",
             FixedWindow::per_calendar_week(5).try_into(),
         ),
@@ -183,7 +199,7 @@ fn the_guide_shows_texts_of_quotas() {
         }
         count += 1;
     }
-    assert_eq!(count, 27);
+    assert_eq!(count, 28);
 }
 
 #[test]

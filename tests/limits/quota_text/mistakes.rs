@@ -22,7 +22,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("10 per fortnight", "fortnight", r#"no unit "fortnight"; use "week", "day", "hour", "minute", "second", "millisecond", "microsecond" or "nanosecond""#),
     ("10 per year", "year", r#""year" has no fixed length; use days"#),
     ("10 per 2 months", "2 months", r#"a month of the calendar has no multiples; write "per month", or count days"#),
-    ("10 per month, burst 20", "burst", r#"a fixed window by the calendar has no option "burst"; use "spread""#),
+    ("10 per month, burst 20", "burst", r#"a fixed window by the calendar has no option "burst"; use "utc offset" or "spread""#),
     ("10 per calendar", "", r#"nothing follows "calendar"; use "day", "week" or "month""#),
     ("10 per calendar weak", "weak", r#""weak" follows "calendar"; did you mean "week"?"#),
     ("10 per second,", ",", "nothing follows the last comma; drop it"),
@@ -46,7 +46,12 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("leaky bucket 10 per second", "10", r#""10" follows "leaky bucket"; use "of""#),
     ("leaky bucket of 10 per month", "month", r#"a leaky bucket has no calendar month; write "per 30 days", or use a fixed window"#),
     ("leaky bucket of 10 per second, capacity 5, queue 5", "queue", r#""queue" beside "capacity"; drop one"#),
-    ("fixed window of 10 per calendar week, aligned", "aligned", r#"a fixed window by the calendar has no option "aligned"; use "spread""#),
+    ("fixed window of 10 per calendar week, aligned", "aligned", r#"a fixed window by the calendar has no option "aligned"; use "utc offset" or "spread""#),
+    ("10 per calendar day, utc offset 2", "2", r#"the offset from UTC is a sign, hours and minutes; write "+02:00" or "-05:00", say"#),
+    ("10 per calendar day, utc offset +2:00, spread", "+2:00", r#"the offset from UTC is a sign, hours and minutes; write "+02:00" or "-05:00", say"#),
+    ("10 per calendar day, utc offset +02:60", "+02:60", r#"the offset from UTC is a sign, hours and minutes; write "+02:00" or "-05:00", say"#),
+    ("10 per calendar day, utc offset", "", r#"the offset from UTC is a sign, hours and minutes; write "+02:00" or "-05:00", say"#),
+    ("10 per second, utc offset +02:00", "utc offset", r#"a token bucket has no option "utc offset"; use "burst", "initial" or "refill at once""#),
     ("sliding window of 10 per hour, spread", "spread", r#"a sliding window has no option "spread"; drop it"#),
     ("sliding log of 10 per hour, max entry 5", "max entry", r#"a sliding log has no option "max entry"; did you mean "max entries"?"#),
     ("penalty of 20", "of", r#""of" follows "penalty"; use "after""#),
@@ -75,6 +80,8 @@ const OF_BUILDERS: &str = "\
 10 per second, burst 20, initial 30 | initial-above-burst | `initial(30)` exceeds the burst of 20; lower it, or raise the burst
 10 per 0 seconds | zero-period | a period of zero; use a longer one
 fixed window of 5 per hour, spread | spread-unaligned | `spread()` on windows that start with each caller's first request; add `aligned()`, or drop `spread()`
+fixed window of 5 per hour, utc offset +02:00 | utc-offset-unaligned | `utc_offset_minutes(..)` on windows that start with each caller's first request; add `aligned()`, or drop `utc_offset_minutes(..)`
+5 per month, utc offset -24:00 | utc-offset-too-large | `utc_offset_minutes(-1440)` is a day or more; use a smaller offset
 10 per second, burst 0 | zero | `burst` is zero or empty; set a value, or leave it out for the default
 0 without refill | zero | `burst` is zero or empty; set a value, or leave it out for the default
 2_000_000 per second | rate-too-high | 2000000 per 1s is more than 1,000,000 a second; lower the limit, or count in larger units

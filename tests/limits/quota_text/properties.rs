@@ -91,7 +91,7 @@ fn loosely(text: &str, random: &mut Random) -> String {
 /// Any characters, and words of the grammar in any order.
 fn any_text() -> impl Strategy<Value = String> {
     let words = "token leaky bucket fixed sliding window log of per at once without refill second \
-        calendar month week burst initial capacity queue aligned spread max entries lifetime penalty \
+        calendar month week burst initial capacity queue aligned utc offset + : 02 spread max entries lifetime penalty \
         after strikes within lasting doubling up to forgiven prolonging minutes ms 1 10 1_000 1.5 , , , \
         request requests - _ / é 🦀 18446744073709551616";
     let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();

@@ -1,5 +1,7 @@
 //! What each operation of a limiter does with shadow policies.
 
+use tower_throttle::metrics::{Observe, Observed};
+
 use crate::support::prelude::*;
 
 fn limiter() -> Limiter {
@@ -136,4 +138,40 @@ async fn a_caller_that_changes_sides_keeps_its_bucket() {
     assert!(check(&after, "ann").await.is_allowed());
     assert!(!check(&after, "ann").await.is_allowed());
     assert_eq!(check(&before, "ann").await.shadow_denied().count(), 1);
+}
+
+/// Counts requests that came while as many of their caller were running.
+#[derive(Debug)]
+struct Beyond(u64, AtomicU64);
+
+impl Observe for Beyond {
+    fn decided(&self, observed: &Observed<'_>) {
+        let mut policies = observed.decision.into_iter().flat_map(Decision::policies);
+        let running = policies.next().expect("a policy");
+        let at_once = running.capacity() - running.remaining();
+        self.1
+            .fetch_add(u64::from(at_once > self.0), Ordering::Relaxed);
+    }
+}
+
+/// As `docs/shadow-mode.md` shows it.
+#[tokio::test(start_paused = true)]
+async fn a_high_concurrency_limit_shows_what_a_lower_one_would_deny() {
+    let beyond = Arc::new(Beyond(3, AtomicU64::new(0)));
+    let builder = Limiter::builder().store(paused_store());
+    let running = Policy::new("running", Concurrency::new(10_000));
+    let limiter = builder.policy(running).observe(beyond.clone()).build();
+    let limiter = limiter.expect("a limiter");
+    for expected in [2, 4] {
+        let mut permits = Vec::new();
+        for _ in 0..5 {
+            let permit = acquire(&limiter, "ann", Duration::ZERO).await;
+            assert!(permit.is_allowed());
+            permits.push(permit);
+        }
+        drop(acquire(&limiter, "bob", Duration::ZERO).await);
+        assert_eq!(beyond.1.load(Ordering::Relaxed), expected);
+        drop(permits);
+        tokio::time::sleep(ms(1_000)).await;
+    }
 }

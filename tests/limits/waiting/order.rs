@@ -51,3 +51,31 @@ async fn a_thousand_wait_in_order_each_until_its_moment() {
         }
     }
 }
+
+/// As `burst=20 delay=8` of nginx.
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_burst_passes_at_once_and_the_rest_at_the_rate() {
+    let limiter = Limiter::new(paused_store(), TokenBucket::per_second(10).burst(8 + 1));
+    let mut waits = JoinSet::new();
+    for number in 1..=30_u64 {
+        let limiter = limiter.clone();
+        waits.spawn(async move {
+            let permit = acquire(&limiter, "ann", ms(1_200)).await;
+            (
+                number,
+                permit.is_allowed().then(|| permit.decision().delay()),
+            )
+        });
+        tokio::task::yield_now().await;
+    }
+    let mut waits = waits.join_all().await;
+    waits.sort_unstable();
+    for (number, waited) in waits {
+        let expected = match number {
+            ..=9 => Some(ms(0)),
+            10..=21 => Some(ms(100 * (number - 9))),
+            _ => None,
+        };
+        assert_eq!(waited, expected, "request {number}");
+    }
+}

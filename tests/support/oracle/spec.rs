@@ -27,6 +27,7 @@ pub enum Spec {
         limit: u64,
         window_ms: u64,
         start: Start,
+        utc_offset_minutes: i32,
         spread: bool,
     },
     Sliding {
@@ -221,6 +222,7 @@ impl Plan {
                 limit,
                 window_ms,
                 start,
+                utc_offset_minutes,
                 spread,
             } => {
                 let window = FixedWindow::new(limit, ms(window_ms));
@@ -231,6 +233,7 @@ impl Plan {
                     Start::Week => FixedWindow::per_calendar_week(limit),
                     Start::Month => FixedWindow::per_calendar_month(limit),
                 };
+                let window = window.utc_offset_minutes(utc_offset_minutes);
                 if spread { window.spread() } else { window }.try_into()
             }
             Spec::Sliding { limit, window_ms } => {

@@ -99,11 +99,15 @@ impl Window {
 /// Returns the end of the window that starts now, or that runs now by the clock.
 fn end_ms(spec: &Spec, phase_ms: i128, now_ms: i128) -> i128 {
     let Spec::Window {
-        window_ms, start, ..
+        window_ms,
+        start,
+        utc_offset_minutes,
+        ..
     } = *spec
     else {
         panic!("not a window");
     };
+    let phase_ms = phase_ms - i128::from(utc_offset_minutes) * 60_000;
     let window_ms = i128::from(window_ms);
     match start {
         Start::FirstUse => now_ms + window_ms,
@@ -114,7 +118,7 @@ fn end_ms(spec: &Spec, phase_ms: i128, now_ms: i128) -> i128 {
     }
 }
 
-/// Returns where windows start after the epoch, if they are not spread.
+/// Returns where windows start after the epoch, if they are not spread, by the clock of their place.
 pub fn phase_ms(spec: &Spec) -> i128 {
     match spec {
         Spec::Window {

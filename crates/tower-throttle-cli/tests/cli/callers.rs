@@ -187,6 +187,44 @@ async fn top_asks_all_primaries_of_a_cluster() {
         .has(&json!({ "key": key, "remaining": 9 }));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn reset_all_gives_back_what_all_callers_of_a_policy_have_used() {
+    let server = RedisServer::start();
+    let (file, store) = fleet(&server.url());
+    let limiter = day(&store);
+    let other = Limiter::new(
+        store.clone(),
+        Policy::new("other", FixedWindow::per_day(10)),
+    );
+    let penalty = Penalty::after(3)
+        .within(Duration::from_secs(3_600))
+        .lasting(Duration::from_secs(3_600));
+    let bans = Limiter::new(store, Policy::new("bans", penalty));
+    // More than are reset at a time.
+    for caller in 0..300_u64 {
+        take(&limiter, caller, 4).await;
+    }
+    take(&other, 7_u64, 4).await;
+    let _ = bans.strike(7_u64, 3).await.expect("a ban");
+    let done = json!({ "policy": "day", "reset": 300, "complete": true });
+    file.run("reset-all --json FILE day", 0).has(&done);
+    for caller in 0..300_u64 {
+        assert_eq!(left_of(&peek(&limiter, caller).await), [10], "{caller}");
+    }
+    assert_eq!(left_of(&peek(&other, 7_u64).await), [6]);
+    assert!(!peek(&bans, 7_u64).await.is_allowed());
+    let bans_done = "policy \"bans\"\n  reset        1\n  complete     true\n";
+    file.run("reset-all FILE bans", 0).says(&[bans_done]);
+    assert!(peek(&bans, 7_u64).await.is_allowed());
+
+    // A scan that ends at its bound.
+    for caller in 0..3_000_u64 {
+        take(&other, caller, 1).await;
+    }
+    file.run("reset-all --json FILE day --most-scanned 1", 1)
+        .has(&json!({ "complete": false }));
+}
+
 /// An operator has neither the lists of the application nor the secret of its header fields.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_is_shown_and_reset_without_what_layers_need() {

@@ -18,9 +18,10 @@ fn file(url: &str) -> File {
 }
 
 /// All commands that ask Redis.
-const LIVE: [&str; 9] = [
+const LIVE: [&str; 10] = [
     "peek FILE plan k1",
     "reset FILE plan k1",
+    "reset-all FILE plan",
     "top FILE",
     "control FILE",
     "ban FILE plan k1 --for 1h",
@@ -65,8 +66,7 @@ fn wrong_usage_is_2() {
 
 #[test]
 fn help_is_0_and_names_all_commands_and_exit_codes() {
-    let words =
-        "check diff explain schema peek reset top control ban unban override clear mode --json";
+    let words = "check diff explain schema peek reset reset-all top control ban unban override clear mode --json";
     let words: Vec<_> = words.split(' ').chain(["Exit codes"]).collect();
     run("--help").with_code(0).says(&words);
     let version = format!("tower-throttle {}\n", env!("CARGO_PKG_VERSION"));

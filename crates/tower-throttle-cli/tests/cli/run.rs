@@ -13,8 +13,17 @@ use serde_json::Value;
 use crate::support::DEADLINE;
 
 /// The commands that ask Redis.
-const LIVE: [&str; 9] = [
-    "peek", "reset", "top", "control", "ban", "unban", "override", "clear", "mode",
+const LIVE: [&str; 10] = [
+    "peek",
+    "reset",
+    "reset-all",
+    "top",
+    "control",
+    "ban",
+    "unban",
+    "override",
+    "clear",
+    "mode",
 ];
 
 /// What a run printed, and its exit code.

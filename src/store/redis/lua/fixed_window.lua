@@ -10,7 +10,7 @@
 -- ARGV     capacity: the limit; a: the window in milliseconds;
 --          b: the start of the window: 0 with the first use, 1 at multiples of its
 --          length, 2 with the month, 3 as 0, in a token bucket; c: by how many
---          milliseconds later; d: how many units each end of the window refills, or
+--          milliseconds later, below 0 for earlier; d: how many units each end of the window refills, or
 --          0 for all; e: the units that an unknown caller has used; f: for how many
 --          milliseconds a caller without used units is remembered; 0 if e is 0
 -- Reply    level, mark: the window's end in milliseconds since the epoch

@@ -64,7 +64,10 @@ impl Random {
             6 => LeakyBucket::new(limit, period).queue(room).try_into(),
             7 => window.try_into(),
             8 => window.aligned().spread().try_into(),
-            9 => FixedWindow::per_calendar_month(limit).spread().try_into(),
+            9 => FixedWindow::per_calendar_month(limit)
+                .utc_offset_minutes(120)
+                .spread()
+                .try_into(),
             10 => SlidingWindow::new(limit, period).try_into(),
             11 => SlidingLog::new(limit, period).try_into(),
             12 => Penalty::after(limit).lasting(period).try_into(),
