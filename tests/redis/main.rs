@@ -71,6 +71,7 @@ async fn served(policies: impl IntoIterator<Item = Policy>) -> (RedisServer, Lim
 }
 
 /// Takes permits of `ann`, all of which are there.
+#[allow(dead_code, reason = "not every set of features has tests of permits")]
 async fn hold(limiter: &Limiter, count: usize) -> Vec<Permit> {
     let mut held = Vec::new();
     for _ in 0..count {
