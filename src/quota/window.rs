@@ -285,10 +285,7 @@ impl Arithmetic for WindowParams {
             };
         }
         // What does not count here may count by the numbers of others.
-        let more = match ended < self.windows(all) {
-            true => all - refilled,
-            false => 0,
-        };
+        let more = all.saturating_sub(refilled.max(level));
         let full_at_ms = self.last_end_ms(ends_ms, self.windows(level));
         if now_ms >= full_at_ms.saturating_add(self.remembered_ms()) {
             return anew(self.initial_used, more, self.initial_used > 0);
@@ -337,7 +334,12 @@ impl Arithmetic for WindowParams {
         let &[used, ends_ms, ..] = state else {
             return 0;
         };
-        self.last_end_ms(ends_ms, self.windows(used))
+        let windows = match self.refill {
+            // Without refill, what does not count here comes back a window later.
+            Some(0) if used > 2 * self.limit => 2,
+            _ => self.windows(used),
+        };
+        self.last_end_ms(ends_ms, windows)
             .saturating_add(self.remembered_ms())
             .saturating_mul(1_000)
     }

@@ -10,7 +10,7 @@ use tower_throttle_config::Config;
 
 /// Codes of mistakes that no schema sees: they are in the meaning of a text, or between fields. So
 /// are all that builders report, but one.
-const MEANING: &str = "bad-pattern bad-variable duplicate-field duration-text feature-off \
+const MEANING: &str = "bad-pattern bad-variable credentials-file duplicate-field duration-text feature-off \
     file-too-deep unknown-policy unused-policy unknown-reader unknown-tier unset-variable";
 /// A file whose mistake is between tables, and has a code of form.
 const BETWEEN_TABLES: &str = "key_client_ip_missing";

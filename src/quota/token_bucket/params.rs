@@ -9,14 +9,15 @@
 //! compute from both words how many tokens are used, rounded up, and refill them at their own rate.
 //! So used tokens stay used, whichever version of a policy reads them.
 //!
-//! Two more words follow in three cases: numbers with another interval have read the bucket, it is
-//! further from full than its depth, or it is in debt (tokens that were reserved or debited).
+//! Two more words may follow:
 //!
-//! - The first of them is the instant of that write. Other numbers refill from then on.
-//! - The second is how much of what is used is no debt, in nanoseconds of the stored interval, or 0 if
-//!   nothing is owed and no version with a smaller burst has read it. A smaller burst does not count
-//!   the tokens by which that exceeds it: it finds the bucket just empty at first. A debt is beyond
-//!   that number, and is paid in full.
+//! - The instant of the write, if numbers with another interval have read the bucket. These refill it
+//!   from then on.
+//! - How much of what is used is no debt, in nanoseconds of the stored interval, if the bucket is further
+//!   from full than its depth. That is so because of a debt (tokens that were reserved or debited), a
+//!   version with a smaller burst, or a clock that stepped back. A smaller burst does not count the
+//!   tokens by which this word exceeds it: it finds the bucket just empty at first. A debt is paid in
+//!   full.
 //!
 //! A check that takes nothing writes only these two words, so it changes nothing for other numbers.
 
@@ -115,7 +116,7 @@ impl TokenBucketParams {
     /// Returns how much of what is used is no debt, of a bucket that is `ahead` of full and counts as
     /// `level`.
     fn paid_ns(&self, level: u64, ahead: u64) -> u64 {
-        (self.capacity_ns + (ahead - level)).clamp(1, EXACT)
+        (self.capacity_ns + (ahead - level)).min(EXACT)
     }
 
     const fn unknown(&self) -> BucketState {
@@ -139,18 +140,14 @@ struct Stored {
 
 impl Stored {
     fn new(words: &[u64]) -> Option<Self> {
-        let (full_at_ns, interval_ns, written_us, paid_ns) = match *words {
-            [full_at_ns, interval_ns] => (full_at_ns, interval_ns, None, 0),
-            [full_at_ns, interval_ns, written_us, paid_ns] => {
-                (full_at_ns, interval_ns, Some(written_us), paid_ns)
-            }
-            _ => return None,
+        let [full_at_ns, interval_ns, ref rest @ ..] = *words else {
+            return None;
         };
         Some(Self {
             full_at_ns,
             interval_ns: interval_ns.max(1),
-            written_us,
-            paid_ns: (paid_ns > 0).then_some(paid_ns),
+            written_us: rest.first().copied(),
+            paid_ns: rest.get(1).copied(),
         })
     }
 
@@ -170,12 +167,13 @@ impl Stored {
             .full_at_ns
             .saturating_sub(ahead_us.saturating_mul(1_000))
             .min(now_us.saturating_mul(1_000).saturating_add(EXACT));
-        State::from_slice(&[
-            full_at_ns,
-            self.interval_ns,
-            written_us - ahead_us,
-            paid_ns.unwrap_or(0),
-        ])
+        let written_us = written_us - ahead_us;
+        match paid_ns {
+            Some(paid_ns) => {
+                State::from_slice(&[full_at_ns, self.interval_ns, written_us, paid_ns])
+            }
+            None => State::from_slice(&[full_at_ns, self.interval_ns, written_us]),
+        }
     }
 }
 
@@ -214,7 +212,7 @@ impl Arithmetic for TokenBucketParams {
         let paid_ns = match is_too_far {
             true if stored.interval_ns == self.interval_ns => ahead_ns,
             // In whole tokens, as other numbers read it.
-            true => (ahead_ns / self.interval_ns).max(1) * self.interval_ns,
+            true => ahead_ns / self.interval_ns * self.interval_ns,
             false => paid_ns.unwrap_or(0),
         };
         let is_other_rate = stored.interval_ns != self.interval_ns && ahead_ns > 0;

@@ -74,7 +74,7 @@ impl Bucket {
         let is_too_much = paid.is_none() && ahead > spec.depth() + 999;
         let paid = match is_too_much {
             true if stored.unit_ns == spec.unit() => Some(ahead),
-            true => Some((ahead / spec.unit()).max(1) * spec.unit()),
+            true => Some(ahead / spec.unit() * spec.unit()),
             false => paid,
         };
         // A smaller bucket counts as just empty, and debts in full.
@@ -100,7 +100,7 @@ impl Bucket {
     fn taken(spec: &Spec, taken: i128, ahead: i128, now_us: i128) -> Self {
         let ahead = ahead.min(1 << 53).max(taken);
         let is_plain = ahead == taken && taken <= spec.depth() + 999;
-        let paid = (spec.depth() + ahead - taken).clamp(1, 1 << 53);
+        let paid = (spec.depth() + ahead - taken).min(1 << 53);
         Self {
             opened_us: now_us,
             taken_ns: taken,

@@ -229,7 +229,11 @@ impl Interval {
             return (with(used, next_ms, uncounted, no_debt), false);
         }
         // All that counts is back, and of what counts for others as much as is refilled.
-        let all = (uncounted - (ended * refill - used)).max(0);
+        let refilled = match spec {
+            Spec::Interval { limit: 0, .. } => used,
+            _ => ended * refill,
+        };
+        let all = (uncounted - (refilled - used)).max(0);
         let full_at_ms = ends_ms + (periods - 1) * period_ms;
         if full_at_ms + remembered_ms(spec) <= now_ms {
             let uncounted = (all - missing).max(0);
@@ -289,7 +293,11 @@ impl Interval {
     }
 
     pub fn forgotten_at_us(&self, spec: &Spec) -> i128 {
-        let periods = up(self.stored.used, self.refill).max(1);
+        let periods = match spec {
+            // What does not count here comes back a period later.
+            Spec::Interval { limit: 0, .. } => 1 + i128::from(self.stored.used > 2 * self.capacity),
+            _ => up(self.stored.used, self.refill).max(1),
+        };
         let full_at_ms = self.stored.end.ends_ms + (periods - 1) * self.period_ms;
         (full_at_ms + remembered_ms(spec)) * 1_000
     }

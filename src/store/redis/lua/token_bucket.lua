@@ -2,11 +2,10 @@
 --
 -- KEYS     the letter B; the instant at which the bucket is full again, in microseconds since
 --          the epoch (7 bytes) and nanoseconds beyond (2 bytes); the nanoseconds in which one
---          unit comes back by the numbers that took last (7 bytes). In three cases 14 bytes
---          follow: numbers with another rate have read it, it is further from full than the
---          capacity, or it is in debt. 7 bytes are the instant of the write, in microseconds,
---          and 7 are how much of what is used is no debt, in nanoseconds of that rate, or 0 if
---          nothing is owed and no smaller version has read it.
+--          unit comes back by the numbers that took last (7 bytes). In three cases 7 bytes
+--          follow for the instant of the write, in microseconds: numbers with another rate have
+--          read it, it is further from full than the capacity, or it is in debt. In the last two
+--          cases, 7 more are how much of what is used is no debt, in nanoseconds of that rate.
 --          All are little-endian.
 -- Unit     nanoseconds of refill. Level: how far that instant is ahead of now.
 -- ARGV     capacity: from empty to full; a: the level of an unknown caller;
@@ -16,29 +15,28 @@
 -- Atomic   see the engine.
 --
 -- Clocks tick in microseconds: a bucket that is full before the next tick counts as
--- full, and a level may exceed the capacity by less than a tick. `more` is how far the bucket is from full, even
--- beyond the highest level of these numbers.
+-- full, and a level may exceed the capacity by less than a tick. `more` is how far the
+-- bucket is from full, even beyond the highest level of these numbers.
 --@numbers
 c, at = unpack('<d', numbers, at)
 slack, drop_ms = 999, capacity / 1000000
 --@read
-local full_us, ns, unit_ns, written_us, counted, ahead
-if stored and byte(stored) == 66 and (#stored == 17 or #stored == 31) then
+local full_us, ns, unit_ns, written_us, paid_ns, ahead
+if stored and byte(stored) == 66 and (#stored == 17 or #stored == 24 or #stored == 31) then
   full_us, ns, unit_ns = unpack('<I7I2I7', stored, 2)
-  if #stored == 31 then
-    written_us, counted = unpack('<I7I7', stored, 18)
-  end
+  written_us = #stored > 17 and unpack('<I7', stored, 18)
+  paid_ns = #stored > 24 and unpack('<I7', stored, 25)
 end
-local since_us, paid_ns = written_us or now_us, counted or 0
+local since_us = written_us or now_us
 if is_foreign or stored and not (full_us and full_us <= largest and ns < 1000 and unit_ns > 0
-    and unit_ns <= largest and since_us <= largest and paid_ns <= largest) then
+    and unit_ns <= largest and since_us <= largest and (paid_ns or 0) <= largest) then
   level = nil
 elseif stored then
   -- After a step back of the clock, no time passes until it catches up.
   local at_us = max(now_us, since_us)
   ahead = min((full_us - at_us) * 1000 + ns, largest)
   if unit_ns ~= c then
-    paid_ns = min(math.ceil(paid_ns / unit_ns) * c, largest)
+    paid_ns = paid_ns and min(math.ceil(paid_ns / unit_ns) * c, largest)
     -- Other numbers wrote it. Since then, the used units are refilled by these.
     local over = min((full_us - since_us) * 1000 + ns, largest)
     if over > 0 then
@@ -49,11 +47,11 @@ elseif stored then
 end
 is_linear = true
 if ahead and ahead > 0 then
-  if (counted or 0) == 0 and ahead > capacity + slack then
+  if not paid_ns and ahead > capacity + slack then
     -- In whole units, as other numbers read it.
-    paid_ns, unsaved = unit_ns == c and ahead or max(floor(ahead / c), 1) * c, true
+    paid_ns, unsaved = unit_ns == c and ahead or floor(ahead / c) * c, true
   end
-  level, more, kept = max(ahead - max(paid_ns - capacity, 0), 0), ahead, stored
+  level, more, kept = max(ahead - max((paid_ns or 0) - capacity, 0), 0), ahead, stored
   is_linear, unsaved = ahead == level, unsaved or unit_ns ~= c and not written_us
 elseif level and a > 0 and not (ahead and ahead + b > 0) then
   level, unsaved = a, true
@@ -63,23 +61,20 @@ end
 local ahead = max(min(more + change, largest), level + change)
 level = level + change
 local full_us, ns, unit_ns = now_us + floor(ahead / 1000), ahead % 1000, c
-local written_us, paid_ns = now_us, 0
-local is_deep = ahead > level or level > capacity + slack
-if is_deep then
-  paid_ns = max(min(capacity + (ahead - level), largest), 1)
+local written_us, paid_ns = now_us, nil
+if ahead > level or level > capacity + 999 then
+  paid_ns = min(capacity + (ahead - level), largest)
 end
+local is_noted = paid_ns
 if change == 0 and kept then
   -- What takes nothing changes nothing for other numbers.
-  local counted
   full_us, ns, unit_ns = unpack('<I7I2I7', kept, 2)
-  if unit_ns ~= c and is_deep then
+  if paid_ns and unit_ns ~= c then
     paid_ns = min(math.ceil(paid_ns / c) * unit_ns, largest)
   end
-  if #kept == 31 then
-    written_us, counted = unpack('<I7I7', kept, 18)
-    paid_ns = counted > 0 and counted or paid_ns
-  end
-  is_deep = is_deep or counted or unit_ns ~= c
+  is_noted = paid_ns or #kept > 17 or unit_ns ~= c
+  written_us = #kept > 17 and unpack('<I7', kept, 18) or written_us
+  paid_ns = #kept > 24 and unpack('<I7', kept, 25) or paid_ns
   local late_us = max(written_us - now_us, 0)
   full_us, written_us = full_us - late_us, written_us - late_us
   if (full_us - now_us) * 1000 + ns > largest then
@@ -87,7 +82,7 @@ if change == 0 and kept then
   end
 end
 value = pack('<BI7I2I7', 66, full_us, ns, unit_ns)
-if is_deep then
-  value = value .. pack('<I7I7', written_us, paid_ns)
+if is_noted then
+  value = value .. pack('<I7', written_us) .. (paid_ns and pack('<I7', paid_ns) or '')
 end
 ttl_ms = max((ahead + b) / 1000000, (full_us - now_us) / 1000) + spare_ms
