@@ -17,10 +17,7 @@ pub fn rows(table: &mut Table) {
         ("engine", engine()),
         ("no command", variant(EMPTY)),
         ("floor: GET, PSETEX", variant(FLOOR)),
-        (
-            "a bucket as the engine's: GET, INCRBY, PEXPIREAT",
-            variant(ADDED),
-        ),
+        ("a bucket: GET, INCRBY, PEXPIREAT", variant(ADDED)),
         ("a bucket: MGET, INCRBY, PEXPIREAT", variant(MGET)),
         ("a bucket: GET, PSETEX", variant(DIGITS)),
         ("a bucket in ten bytes: GET, PSETEX", variant(PACKED)),
