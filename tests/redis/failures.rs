@@ -37,9 +37,10 @@ async fn foreign_numbers_admit_no_more_than_the_quota() {
     let buckets = [[0, 1], [most, 1], [0, most], [most, most]].into_iter();
     let buckets = buckets.flat_map(|[full_us, unit_ns]| {
         let bucket = [b"B", &*seven(full_us), &[231, 3], &seven(unit_ns)].concat();
-        let noted = [[0, 0], [most, 0], [0, most], [most, most]];
-        let noted = noted.map(|[at_us, units]| [&*bucket, &seven(at_us), &seven(units)].concat());
-        [bucket].into_iter().chain(noted)
+        let noted = [0, most].map(|at_us| [&*bucket, &seven(at_us)].concat());
+        // If less were no debt, it would be one, and a debt is paid in full.
+        let paid = noted.clone().map(|noted| [&*noted, &seven(most)].concat());
+        [bucket].into_iter().chain(noted).chain(paid)
     });
     let all = "99999999999999999999999999999 99999999999995 00000000000000";
     let windows = all.split(' ').map(|digits| digits.as_bytes().to_vec());
