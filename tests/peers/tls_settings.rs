@@ -2,22 +2,13 @@
 
 use std::{fs, path::PathBuf};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
-};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use tower_throttle::{RedisStore, RedisStoreBuilder};
 
-use crate::support::{port::Port, prelude::*, sentinel::Sentinel};
-
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority(name: &str) -> Authority {
-    let mut parameters = CertificateParams::default();
-    parameters.distinguished_name.push(DnType::CommonName, name);
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key");
-    Authority::self_signed(parameters, key).expect("an authority")
-}
+use crate::{
+    support::{port::Port, prelude::*, sentinel::Sentinel},
+    tls::{Authority, authority},
+};
 
 /// A folder of PEM files.
 struct Files(PathBuf);

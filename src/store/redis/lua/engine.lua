@@ -58,6 +58,7 @@
 -- numbers: reads more numbers from `at` on, if it has any, and sets slack: the
 --       highest level that counts as none; drop_ms: the milliseconds after which
 --       unexpected data is dropped. All checks that ask the same share these.
+--       In the write part, these two are those of the last charge, so it reads neither.
 -- read: from `stored` (a string, or false)
 --       it sets level: how much is taken, or nil for unexpected data; mark and
 --       more: what else the reply needs; unsaved: whether to write even without a
