@@ -58,7 +58,9 @@ impl Engine {
             return Some(Decision::by_list(list, passing()));
         }
         self.add_charges_under(&overrides, of_caller, units, charges);
-        charges.drop_policies(listed.as_ref().map_or(&[], Listed::exempt));
+        if let Some(listed) = listed {
+            charges.drop_policies(listed.exempt());
+        }
         let by_bans = charges.decision_by_bans(operation);
         by_bans.or_else(|| charges.is_empty().then(|| Decision::unlimited(passing())))
     }

@@ -290,6 +290,7 @@ impl Recorder {
 }
 
 impl PolicyCounters {
+    #[inline]
     fn add(&self, place: usize) {
         self.counters.add(0, place);
     }

@@ -129,6 +129,7 @@ impl Overrides {
 
 impl SeenOverrides {
     /// Returns the overrides of a policy.
+    #[inline]
     pub(crate) fn policy(&self, name: &str) -> Option<&PolicyOverrides> {
         self.0.as_ref()?.policy(name)
     }

@@ -174,8 +174,45 @@ impl WindowParams {
     }
 
     /// Returns the end that counts for these windows.
-    fn end(&self, stored: &StoredEnd, at: &ReadContext<'_>) -> (u64, bool) {
-        stored.within(at.now_ms(), |at_ms| self.end_ms(at_ms, at.later_ms))
+    fn end(&self, stored: &StoredEnd, now_ms: u64, later_ms: i64) -> (u64, bool) {
+        stored.within(now_ms, |at_ms| self.end_ms(at_ms, later_ms))
+    }
+
+    /// Writes what numbers of other versions count in another way, or a debt.
+    #[cold]
+    fn write_beside_others(
+        &self,
+        stored: Option<&[u64]>,
+        standing: &BucketState,
+        change: Change,
+        (used, all): (u64, u64),
+        (now_ms, later_ms): (u64, i64),
+    ) -> State {
+        let stored = stored.and_then(Stored::new);
+        match stored {
+            Some(stored)
+                if change == Change::Take(0) && self.end(&stored.end, now_ms, later_ms).1 =>
+            {
+                let counted = match all > used {
+                    true => Some(stored.no_debt()),
+                    false => stored.counted,
+                };
+                let counted = counted.map_or(0, |units| units.saturating_add(1));
+                State::from_slice(&[stored.used, stored.end.ends_ms, counted, now_ms])
+            }
+            _ if all == used && (self.refill.is_none() || used <= self.limit) => {
+                State::from_buf_and_len([used, standing.mark, 0], 2)
+            }
+            _ => {
+                // A refill pays debts first.
+                let no_debt = stored.map_or(0, |stored| stored.no_debt());
+                let counted = match all > used {
+                    true => (2 * self.limit).saturating_add(all - used),
+                    false => no_debt.min(standing.level).max(self.limit).min(used),
+                };
+                State::from_slice(&[all, standing.mark, counted.saturating_add(1), 0])
+            }
+        }
     }
 }
 
@@ -257,7 +294,7 @@ impl Arithmetic for WindowParams {
         let Some(stored) = stored.and_then(Stored::new) else {
             return anew(self.initial_used, 0, self.initial_used > 0);
         };
-        let (ends_ms, is_news) = self.end(&stored.end, at);
+        let (ends_ms, is_news) = self.end(&stored.end, now_ms, at.later_ms);
         let uncounted = self.uncounted(&stored);
         let mut level = stored.used.saturating_sub(uncounted);
         if self.refill.is_some() {
@@ -293,6 +330,7 @@ impl Arithmetic for WindowParams {
         anew(0, more, false)
     }
 
+    #[inline]
     fn write(
         &self,
         stored: impl FnOnce() -> Option<State>,
@@ -307,27 +345,13 @@ impl Arithmetic for WindowParams {
         if is_plain && change != Change::Take(0) {
             return State::from_buf_and_len([used, standing.mark, 0], 2);
         }
-        let stored = stored().as_deref().and_then(Stored::new);
-        match stored {
-            Some(stored) if change == Change::Take(0) && self.end(&stored.end, at).1 => {
-                let counted = match all > used {
-                    true => Some(stored.no_debt()),
-                    false => stored.counted,
-                };
-                let counted = counted.map_or(0, |units| units.saturating_add(1));
-                State::from_slice(&[stored.used, stored.end.ends_ms, counted, at.now_ms()])
-            }
-            _ if is_plain => State::from_buf_and_len([used, standing.mark, 0], 2),
-            _ => {
-                // A refill pays debts first.
-                let no_debt = stored.map_or(0, |stored| stored.no_debt());
-                let counted = match all > used {
-                    true => (2 * self.limit).saturating_add(all - used),
-                    false => no_debt.min(standing.level).max(self.limit).min(used),
-                };
-                State::from_slice(&[all, standing.mark, counted.saturating_add(1), 0])
-            }
-        }
+        self.write_beside_others(
+            stored().as_deref(),
+            standing,
+            change,
+            (used, all),
+            (at.now_ms(), at.later_ms),
+        )
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {

@@ -119,6 +119,76 @@ impl TokenBucketParams {
         (self.capacity_ns + (ahead - level)).min(EXACT)
     }
 
+    /// Reads words that other numbers have written or read, or that are deeper than these numbers allow.
+    #[cold]
+    fn read_beside_others(&self, words: &[u64], now_us: u64) -> BucketState {
+        let Some(stored) = Stored::new(words) else {
+            return self.unknown();
+        };
+        let written_us = stored.written_us.unwrap_or(now_us);
+        // No time passes until the clock is where it was.
+        let at_ns = now_us.max(written_us).saturating_mul(1_000);
+        let full_at_ns = self.full_at_ns(&stored, written_us);
+        if full_at_ns.saturating_add(self.remembered_ns()) <= at_ns {
+            return self.unknown();
+        }
+        let ahead_ns = full_at_ns.saturating_sub(at_ns).min(EXACT);
+        let paid_ns = stored
+            .paid_ns
+            .map(|paid_ns| Stored::at_interval(paid_ns, stored.interval_ns, self.interval_ns));
+        let is_too_far = paid_ns.is_none() && ahead_ns > self.capacity_ns + SLACK_NS;
+        let paid_ns = match is_too_far {
+            true if stored.interval_ns == self.interval_ns => ahead_ns,
+            // In whole tokens, as other numbers read it.
+            true => ahead_ns / self.interval_ns * self.interval_ns,
+            false => paid_ns.unwrap_or(0),
+        };
+        let is_other_rate = stored.interval_ns != self.interval_ns && ahead_ns > 0;
+        BucketState {
+            level: ahead_ns.saturating_sub(paid_ns.saturating_sub(self.capacity_ns)),
+            more: ahead_ns,
+            unsaved: written_us > now_us
+                || is_too_far
+                || (is_other_rate && stored.written_us.is_none()),
+            ..BucketState::default()
+        }
+    }
+
+    /// Writes a bucket of which nothing is taken, or that is deeper than these numbers allow.
+    #[cold]
+    fn write_beside_others(
+        &self,
+        stored: Option<&[u64]>,
+        standing: &BucketState,
+        change: Change,
+        (level, ahead): (u64, u64),
+        now_us: u64,
+    ) -> State {
+        let is_deep = ahead > level || level > self.capacity_ns + SLACK_NS;
+        if change == Change::Take(0) && standing.more > 0 {
+            let stored = stored.and_then(Stored::new);
+            if let Some(stored) = stored.filter(|stored| {
+                stored.interval_ns != self.interval_ns || stored.written_us.is_some() || is_deep
+            }) {
+                let paid_ns = match stored.paid_ns {
+                    None if is_deep => Some(Stored::at_interval(
+                        self.paid_ns(level, ahead),
+                        self.interval_ns,
+                        stored.interval_ns,
+                    )),
+                    paid_ns => paid_ns,
+                };
+                return stored.noted(now_us, paid_ns);
+            }
+        }
+        let full_at_ns = now_us.saturating_mul(1_000).saturating_add(ahead);
+        if !is_deep {
+            return State::from_buf_and_len([full_at_ns, self.interval_ns, 0], 2);
+        }
+        let paid_ns = self.paid_ns(level, ahead);
+        State::from_slice(&[full_at_ns, self.interval_ns, now_us, paid_ns])
+    }
+
     const fn unknown(&self) -> BucketState {
         BucketState {
             level: self.initial_ns,
@@ -193,39 +263,29 @@ impl Arithmetic for TokenBucketParams {
         SLACK_NS
     }
 
+    #[inline]
     fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
-        let Some(stored) = stored.and_then(Stored::new) else {
-            return self.unknown();
+        let full_at_ns = match stored {
+            Some(&[full_at_ns, interval_ns]) if interval_ns == self.interval_ns => full_at_ns,
+            Some(words) => return self.read_beside_others(words, at.now_us),
+            None => return self.unknown(),
         };
-        let written_us = stored.written_us.unwrap_or(at.now_us);
-        // No time passes until the clock is where it was.
-        let at_ns = at.now_us.max(written_us).saturating_mul(1_000);
-        let full_at_ns = self.full_at_ns(&stored, written_us);
+        let at_ns = at.now_us.saturating_mul(1_000);
         if full_at_ns.saturating_add(self.remembered_ns()) <= at_ns {
             return self.unknown();
         }
-        let ahead_ns = full_at_ns.saturating_sub(at_ns).min(EXACT);
-        let paid_ns = stored
-            .paid_ns
-            .map(|paid_ns| Stored::at_interval(paid_ns, stored.interval_ns, self.interval_ns));
-        let is_too_far = paid_ns.is_none() && ahead_ns > self.capacity_ns + SLACK_NS;
-        let paid_ns = match is_too_far {
-            true if stored.interval_ns == self.interval_ns => ahead_ns,
-            // In whole tokens, as other numbers read it.
-            true => ahead_ns / self.interval_ns * self.interval_ns,
-            false => paid_ns.unwrap_or(0),
-        };
-        let is_other_rate = stored.interval_ns != self.interval_ns && ahead_ns > 0;
+        let ahead_ns = full_at_ns.saturating_sub(at_ns);
+        if ahead_ns > self.capacity_ns + SLACK_NS {
+            return self.read_beside_others(&[full_at_ns, self.interval_ns], at.now_us);
+        }
         BucketState {
-            level: ahead_ns.saturating_sub(paid_ns.saturating_sub(self.capacity_ns)),
+            level: ahead_ns,
             more: ahead_ns,
-            unsaved: written_us > at.now_us
-                || is_too_far
-                || (is_other_rate && stored.written_us.is_none()),
             ..BucketState::default()
         }
     }
 
+    #[inline]
     fn write(
         &self,
         stored: impl FnOnce() -> Option<State>,
@@ -237,28 +297,17 @@ impl Arithmetic for TokenBucketParams {
         // Under other numbers more may be taken: that stays taken.
         let ahead = change.applied_to(standing.more).min(EXACT).max(level);
         let is_deep = ahead > level || level > self.capacity_ns + SLACK_NS;
-        if change == Change::Take(0) && standing.more > 0 {
-            let stored = stored().as_deref().and_then(Stored::new);
-            if let Some(stored) = stored.filter(|stored| {
-                stored.interval_ns != self.interval_ns || stored.written_us.is_some() || is_deep
-            }) {
-                let paid_ns = match stored.paid_ns {
-                    None if is_deep => Some(Stored::at_interval(
-                        self.paid_ns(level, ahead),
-                        self.interval_ns,
-                        stored.interval_ns,
-                    )),
-                    paid_ns => paid_ns,
-                };
-                return stored.noted(at.now_us, paid_ns);
-            }
+        if is_deep || change == Change::Take(0) {
+            return self.write_beside_others(
+                stored().as_deref(),
+                standing,
+                change,
+                (level, ahead),
+                at.now_us,
+            );
         }
         let full_at_ns = at.now_us.saturating_mul(1_000).saturating_add(ahead);
-        if !is_deep {
-            return State::from_buf_and_len([full_at_ns, self.interval_ns, 0], 2);
-        }
-        let paid_ns = self.paid_ns(level, ahead);
-        State::from_slice(&[full_at_ns, self.interval_ns, at.now_us, paid_ns])
+        State::from_buf_and_len([full_at_ns, self.interval_ns, 0], 2)
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {

@@ -94,11 +94,9 @@ impl Words {
         if second >= 1 << 62 {
             return None;
         }
-        let forms = [true, false].map(|is_end| Second::new(second, is_end));
-        let second = forms
-            .into_iter()
-            .find(|second| second.drained_at_us(first) == drained_at_us)?;
-        Some(Self::Few { first, second })
+        let is_end = second.checked_mul(1_000) == Some(drained_at_us);
+        let second = Second::new(second, is_end);
+        (second.drained_at_us(first) == drained_at_us).then_some(Self::Few { first, second })
     }
 
     fn many(state: State, drained_at_us: u64) -> Self {

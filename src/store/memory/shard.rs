@@ -95,15 +95,18 @@ impl Shard {
         }
     }
 
+    #[inline]
     pub(super) fn find_mut(&mut self, id: BucketId) -> Option<&mut Entry> {
         self.entries.find_mut(id, |entry| entry.id == id)
     }
 
     /// Takes out the words of a bucket until they are [put](Self::put) back.
+    #[inline]
     pub(super) fn take(&mut self, id: BucketId) -> BucketWords {
         self.find_mut(id).map(Entry::take_words).unwrap_or_default()
     }
 
+    #[inline]
     pub(super) fn put(&mut self, id: BucketId, bucket: &mut BucketWords) {
         match self.find_mut(id) {
             Some(entry) => entry.put(bucket),
