@@ -1,5 +1,13 @@
 //! A server that reads, and refuses to write.
 
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tower::service_fn;
+use tower_throttle::settle;
+
 use crate::{
     prelude::*,
     support::{
@@ -188,6 +196,95 @@ async fn bans_pauses_and_strikes_outlast_a_server_that_refuses_to_write() {
         ] {
             let row = Row::start(format!("kept bans {} {choice:?}", refusal.word));
             joins(&refusal, choice).await;
+            row.tell(1);
+        }
+    }
+}
+
+/// What requests held before the server refused stays used. What they are settled with meanwhile is
+/// not sent again, and strikes among it are kept.
+async fn settles(refusal: &Refusal, choice: OnStoreFailure) {
+    let (server, url) = server();
+    let held = Policy::new("tokens", FixedWindow::per_day(100)).hold_for(BAN);
+    let tokens = limiter(&url, choice, &[held]);
+    let [here, there] = [(); 2].map(|()| {
+        let store = patient().denial_cache_ttl(Duration::ZERO).connect(&url);
+        let bans = bans().shared().settle_by(settle::status([401]));
+        let builder = RateLimitLayer::builder().store(store.expect("a store"));
+        let layer = builder.policy(bans).on_store_failure(choice).build();
+        layer.expect("a layer")
+    });
+    let reserve = async |units| tokens.reserve("ann", units).await;
+    let [settled, dropped] = [reserve(20).await, reserve(20).await];
+    let settled = settled.expect("units");
+    let working = Arc::new(AtomicU64::new(0));
+    let (gate, _) = tokio::sync::watch::channel(false);
+    let responses = (0..STRIKES).map(|_| {
+        let (opened, working) = (gate.subscribe(), Arc::clone(&working));
+        let unauthorized = service_fn(move |_: Request<Full<Bytes>>| {
+            let mut opened = opened.clone();
+            working.fetch_add(1, Ordering::Relaxed);
+            async move {
+                opened.wait_for(|is_open| *is_open).await.expect("a gate");
+                let mut response = Response::new(Full::<Bytes>::default());
+                *response.status_mut() = StatusCode::UNAUTHORIZED;
+                Ok::<_, Infallible>(response)
+            }
+        });
+        tokio::spawn(here.layer(unauthorized).oneshot(plain()))
+    });
+    let responses: Vec<_> = responses.collect();
+    wait::until_async("requests in their handlers", async || {
+        working.load(Ordering::Relaxed) == STRIKES
+    })
+    .await;
+
+    assert!(refusal.begin(&server));
+    settled.settle(5).await.expect_err("a refusal");
+    drop(dropped);
+    gate.send_replace(true);
+    for response in responses {
+        let response = response.await.expect("a task").expect("a response");
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    }
+    let meanwhile = reserve(1).await.map(|found| found.decision().source());
+    match matches!(choice, OnStoreFailure::Deny) {
+        true => drop(meanwhile.expect_err("nothing that would write")),
+        false => assert_eq!(meanwhile.expect("a decision"), Source::Local),
+    }
+
+    refusal.end(&server);
+    wait::until_async("all that was held", async || {
+        let found = tokens.peek("ann").await;
+        found.is_ok_and(|found| {
+            found.source() == Source::Store
+                && found
+                    .policies()
+                    .next()
+                    .is_some_and(|policy| policy.remaining() == 60)
+        })
+    })
+    .await;
+    for layer in [&here, &there] {
+        let what = format!("{refusal:?}, {choice:?}: strikes of responses");
+        wait::until_async(&what, async || {
+            let buckets = layer.buckets(&RequestHead::from(&plain())).expect("keys");
+            buckets.peek().await.is_ok_and(|found| !found.is_allowed())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_settled_while_a_server_refuses_to_write_is_charged_as_held_and_struck() {
+    let unused = Port::claim();
+    for refusal in refusals::all(&unused) {
+        if refusal.word == "NOREPLICAS" && !RedisServer::holds_scripts_to_min_replicas() {
+            continue;
+        }
+        for choice in [OnStoreFailure::Deny, OnStoreFailure::local()] {
+            let row = Row::start(format!("settled {} {choice:?}", refusal.word));
+            settles(&refusal, choice).await;
             row.tell(1);
         }
     }

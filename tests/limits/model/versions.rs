@@ -29,6 +29,8 @@ const FORMS: [Form; 6] = [
 /// Some periods divide others, and some do not.
 const PERIODS_MS: [u64; 7] = [50, 100, 200, 300, 1_000, 60_000, 3_600_000];
 
+const DAY_US: u64 = 86_400_000_000;
+
 fn any_quota(form: Form, random: &mut Random) -> Quota {
     let (limit, capacity) = (random.between(1, 20), random.between(1, 40));
     let period = ms(random.one_of(&PERIODS_MS));
@@ -45,9 +47,11 @@ fn any_quota(form: Form, random: &mut Random) -> Quota {
             .try_into(),
         Form::Fixed => {
             let window = FixedWindow::new(capacity, period);
-            match random.percent(50) {
-                true => window.try_into(),
-                false => window.aligned().try_into(),
+            match random.below(6) {
+                0..2 => window.try_into(),
+                2..4 => window.aligned().try_into(),
+                4 => FixedWindow::per_calendar_day(capacity).try_into(),
+                _ => FixedWindow::per_calendar_month(capacity).try_into(),
             }
         }
         Form::Sliding => SlidingWindow::new(capacity, period).try_into(),
@@ -77,11 +81,18 @@ fn most_admitted(form: Form, versions: [Quota; 2], span_us: u64) -> u64 {
         }
         _ if span_us == 0 && form != Form::Sliding => capacity,
         _ => {
-            let ends = versions.map(|quota| span_us / quota.period().as_micros() as u64 + 1);
+            let ends = versions.map(|quota| span_us / shortest_period_us(&quota) + 1);
             // The estimate of a sliding window alone admits twice its limit.
             let estimated = if form == Form::Sliding { capacity } else { 0 };
             capacity + estimated + limit * ends.iter().sum::<u64>()
         }
+    }
+}
+
+fn shortest_period_us(quota: &Quota) -> u64 {
+    match quota.to_string().contains("month") {
+        true => 28 * DAY_US,
+        false => quota.period().as_micros() as u64,
     }
 }
 
@@ -99,7 +110,7 @@ impl Chain<'_> {
     fn step(&self, random: &mut Random) {
         let quota = self.quotas[self.any(random)];
         // Without refill, a period is a century.
-        let period_us = (quota.period().as_micros() as u64).min(3_600_000_000);
+        let period_us = (quota.period().as_micros() as u64).min(31 * DAY_US);
         let unit_us = period_us / quota.limit().max(1);
         let step_us = match random.below(8) {
             0..4 => 0,
