@@ -174,7 +174,6 @@ pub(super) static BUILT_IN: LazyLock<Vec<Row>> = LazyLock::new(|| {
                 ),
                 ("Slack", "https://api.slack.com/apis/rate-limits"),
                 ("Shopify", "https://shopify.dev/docs/api/usage/limits"),
-                ("Twilio", "https://help.twilio.com/articles/360044308153"),
                 (
                     "Zoom, a date",
                     "https://developers.zoom.us/docs/api/rate-limits/",
@@ -191,25 +190,30 @@ pub(super) static BUILT_IN: LazyLock<Vec<Row>> = LazyLock::new(|| {
         ),
         wait(
             "x-ratelimit-retry-after",
-            Seconds,
-            &[(
-                "MailerLite",
-                "https://developers-classic.mailerlite.com/docs/api-rate-limits",
-            )],
+            BySize,
+            &[
+                (
+                    "MailerLite",
+                    "https://developers-classic.mailerlite.com/docs/api-rate-limits",
+                ),
+                (
+                    "Symfony, since 1970",
+                    "https://github.com/symfony/symfony-docs/commit/9d189ef6b5e1c381923ac894ec3237ed45e620de",
+                ),
+            ],
         ),
         structured(
             "ratelimit",
-            &[(
-                "IETF, drafts 7 to 11",
-                "https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/",
-            )],
-        ),
-        structured(
-            "beta-ratelimit",
-            &[(
-                "Atlassian",
-                "https://developer.atlassian.com/cloud/jira/platform/rate-limiting",
-            )],
+            &[
+                (
+                    "IETF, drafts 7 to 11",
+                    "https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/",
+                ),
+                (
+                    "Atlassian",
+                    "https://developer.atlassian.com/cloud/jira/platform/rate-limiting",
+                ),
+            ],
         ),
         window(
             "ratelimit-remaining",
@@ -367,14 +371,13 @@ pub(super) static BUILT_IN: LazyLock<Vec<Row>> = LazyLock::new(|| {
 
 /// Starts of the names of [`BUILT_IN`] and of gRPC's fields. Most responses have none of them, and are
 /// not searched for each name: the rows "calls to a partner" of the benchmark show it.
-const STARTS: [&str; 10] = [
+const STARTS: [&str; 9] = [
     "retry-after",
     "ratelimit",
     "x-ratelimit",
     "x-rate-limit",
     "x-ms-retry-after",
     "anthropic-ratelimit",
-    "beta-ratelimit",
     "x-hubspot-ratelimit",
     "x-should-retry",
     "stripe-should-retry",

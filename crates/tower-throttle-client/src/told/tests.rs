@@ -402,8 +402,19 @@ fn each_dialect_pauses_for_the_time_that_it_says() {
         ),
         (
             429,
-            r#"retry-after: 0 | beta-ratelimit: "tenant-app-quota";r=0;t=2788"#,
+            r#"retry-after: 0 | ratelimit: "tenant-app-quota";r=0;t=2788"#,
             Some(2_788_000),
+        ),
+        // Atlassian does not enforce what it states in such a field.
+        (
+            200,
+            r#"beta-ratelimit: "tenant-app-quota";r=0;t=2788 | beta-retry-after: 2788"#,
+            None,
+        ),
+        (
+            429,
+            r#"retry-after: 5 | beta-ratelimit: "tenant-app-quota";r=0;t=2788"#,
+            Some(5_000),
         ),
         // Zoom.
         (
@@ -419,6 +430,13 @@ fn each_dialect_pauses_for_the_time_that_it_says() {
             Some(2_000),
         ),
         (429, "x-rate-limit-retry-after-seconds: 37", Some(37_000)),
+        // MailerLite, Symfony.
+        (429, "x-ratelimit-retry-after: 59", Some(59_000)),
+        (
+            429,
+            "date: Tue, 05 Jan 2021 10:59:30 GMT | x-ratelimit-retry-after: 1609844400",
+            Some(30_000),
+        ),
         (429, "x-ms-retry-after-ms: 27500", Some(27_500)),
         // OpenAI.
         (
@@ -457,11 +475,16 @@ fn each_dialect_pauses_for_the_time_that_it_says() {
             "x-hubspot-ratelimit-remaining: 0 | x-hubspot-ratelimit-interval-milliseconds: 10000",
             Some(10_000),
         ),
-        // GitLab.
+        // The IETF's drafts, GitLab.
         (
             429,
-            "ratelimit-remaining: 0 | ratelimit-reset: 60 | ratelimit-resettime: Sun, 06 Nov 1994 08:50:37 GMT",
+            "ratelimit-remaining: 0 | ratelimit-reset: 60",
             Some(60_000),
+        ),
+        (
+            200,
+            "date: Tue, 05 Jan 2021 10:59:30 GMT | ratelimit-remaining: 0 | ratelimit-reset: 1609844400",
+            Some(30_000),
         ),
         // Brave states two windows in one field.
         (

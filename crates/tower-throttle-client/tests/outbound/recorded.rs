@@ -150,7 +150,7 @@ pub(crate) const RECORDED: &[Recorded] = &[
         429,
         &[
             DATE,
-            ("beta-ratelimit", "\"tenant-app-quota\";r=0;t=278"),
+            ("ratelimit", "\"tenant-app-quota\";r=0;t=278"),
             ("x-ratelimit-remaining", "399"),
         ],
         ms(278_000),
@@ -215,6 +215,12 @@ pub(crate) const RECORDED: &[Recorded] = &[
         "MailerLite",
         429,
         &[DATE, ("x-ratelimit-retry-after", "59")],
+        ms(59_000),
+    ),
+    (
+        "Symfony",
+        429,
+        &[DATE, ("x-ratelimit-retry-after", "1795860059")],
         ms(59_000),
     ),
     (
