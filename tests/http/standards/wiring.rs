@@ -66,7 +66,7 @@ fn unread_lines(
         }
     });
     log.retain(|line| line.contains("cannot be read"));
-    (log, layer.metrics().unread_addresses)
+    (log, layer.metrics().unread.address)
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn an_address_that_cannot_be_read_is_the_proxys() {
         let asked = ask(&layer, from_peer("10.8.0.1", [("forwarded", value)]));
         assert_eq!(asked.status, status, "{value}");
     }
-    assert_eq!(layer.metrics().unread_addresses, 4);
+    assert_eq!(layer.metrics().unread.address, 4);
 }
 
 /// Returns the lines about the extension, after this many requests without it.
