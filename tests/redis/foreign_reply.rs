@@ -59,6 +59,8 @@ async fn a_foreign_reply_replaces_its_connection_and_no_other() {
         let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
         let error = limiter.check("ann").await.expect_err(name);
         assert!(error.is_foreign_reply(), "{name}: {error:?}");
+        let failures = limiter.metrics().store.failures;
+        assert_eq!((failures.foreign_reply, failures.total()), (1, 1), "{name}");
         // A third connection is made, and shares the calls with the one that stayed.
         eventually_async("another connection", || async {
             let _ = limiter.check("ann").await;
