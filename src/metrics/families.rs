@@ -114,14 +114,9 @@ fn of_limiters(limiters: &[Snapshot]) -> [Family; 7] {
         Family::new(Kind::Counter, "decisions", limiters, |family, one| {
             family.counts(&[name(one)], "source", one.decisions.by_source());
         }),
-        Family::new(
-            Kind::Counter,
-            "unread_addresses",
-            limiters,
-            |family, one| {
-                family.count(&[name(one)], one.unread_addresses);
-            },
-        ),
+        Family::new(Kind::Counter, "unread", limiters, |family, one| {
+            family.counts(&[name(one)], "what", one.unread.by_what());
+        }),
         Family::new(Kind::Histogram, "wait_seconds", limiters, |family, one| {
             family.histogram(name(one), &one.wait_seconds);
         }),
@@ -193,9 +188,7 @@ fn help(name: &str) -> &'static str {
         "checks" => "Checks by policy and result.",
         "bans" => "Bans that a policy started.",
         "decisions" => "Decisions by where they came from.",
-        "unread_addresses" => {
-            "Requests in which a trusted proxy wrote an address that cannot be read."
-        }
+        "unread" => "Requests with a text that cannot be read, by what it was to be.",
         "wait_seconds" => "How long callers waited to be admitted, of those that had to wait.",
         "waiting" => "Callers that wait to be admitted.",
         "store_call_seconds" => "How long script calls took.",

@@ -41,7 +41,7 @@
 //! | `tower_throttle_checks_total` | counter | `limiter`, `policy`, `result` | The [outcomes](Checks) of each policy. `near`: there was room, and less than a fifth of the capacity is left. |
 //! | `tower_throttle_bans_total` | counter | `limiter`, `policy` | Bans that a [`Penalty`](crate::Penalty) [started](#bans). 0 for other policies. |
 //! | `tower_throttle_decisions_total` | counter | `limiter`, `source` | Where decisions [came from](Decisions). **Alarm** on `local` and `store_failure`: the store fails. |
-//! | `tower_throttle_unread_addresses_total` | counter | `limiter` | Requests in which a trusted proxy wrote an address that [cannot be read](Snapshot::unread_addresses): they share the proxy's key, and the log has the header and the proxy. |
+//! | `tower_throttle_unread_total` | counter | `limiter`, `what` | Requests with a text that [cannot be read](Unread): an `address` of a trusted proxy, or the `cost` in a response. The log has each field with its source. |
 //! | `tower_throttle_wait_seconds` | histogram | `limiter` | How long callers that had to wait [waited](Snapshot::wait_seconds) for room. |
 //! | `tower_throttle_waiting` | gauge | `limiter` | Callers that wait for room. |
 //! | `tower_throttle_store_call_seconds` | histogram | `store` | How long script calls to Redis took. |
@@ -172,6 +172,6 @@ pub use self::{
         OPENMETRICS_CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE, to_openmetrics, to_prometheus,
     },
     settlements::Settlements,
-    snapshot::{Checks, Decisions, Requests, Snapshot},
+    snapshot::{Checks, Decisions, Requests, Snapshot, Unread},
     store::{StoreFailures, StoreMetrics},
 };

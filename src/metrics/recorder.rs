@@ -12,7 +12,7 @@ use std::{
 use super::{
     counter::Counters,
     observe::{Observe, Observed, RequestResult},
-    snapshot::{Checks, Decisions, Requests, Snapshot},
+    snapshot::{Checks, Decisions, Requests, Snapshot, Unread},
     store::StoreMetrics,
     waits::Waits,
 };
@@ -53,7 +53,7 @@ struct PolicyCounters {
 
 /// The lines of the counters of requests.
 const RESULTS: usize = RequestResult::Cancelled as usize + 1;
-/// The line of requests with an address that cannot be read, at its first place.
+/// The line of requests with a text that cannot be read, in the order of [`Unread`].
 const UNREAD: usize = RESULTS;
 /// The place of requests that no source decided, behind those of the sources.
 const UNDECIDED: usize = Source::StoreFailure as usize + 1;
@@ -171,6 +171,11 @@ impl Recorder {
         self.requests.add(UNREAD, 0);
     }
 
+    /// Counts a request whose response has a cost that cannot be read.
+    pub(crate) fn cost_unread(&self) {
+        self.requests.add(UNREAD, 1);
+    }
+
     /// Counts the bans that a check, strikes or a settlement have started.
     pub(crate) fn bans_started(&self, decision: &Decision) {
         let policies = decision.policies();
@@ -271,6 +276,7 @@ impl Recorder {
                 *source += count;
             }
         }
+        let [address, cost, ..] = self.requests.sum(UNREAD);
         let policies = self.policies.iter().map(|own| {
             let [checks @ .., bans] = own.counters.sum(0);
             (own.name.clone(), Checks::from_array(checks), bans)
@@ -280,7 +286,7 @@ impl Recorder {
             limiter: Arc::clone(&self.name),
             requests: Requests::from_array(results),
             decisions: Decisions::from_array(sources),
-            unread_addresses: self.requests.sum(UNREAD).first().copied().unwrap_or(0),
+            unread: Unread::from_array([address, cost]),
             policies: policies.collect(),
             wait_seconds: self.waits.seconds.snapshot(),
             waiting: self.waits.waiting.load(Ordering::Relaxed),

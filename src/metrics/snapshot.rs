@@ -57,6 +57,21 @@ counts! {
 }
 
 counts! {
+    /// Requests with a text that cannot be read, by what it was to be. The log has each field with
+    /// its source once.
+    Unread, by "what", as by_what {
+        /// A trusted proxy wrote an entry that is not an address: see
+        /// [`key::client_ip`](crate::key::client_ip). Such requests share the proxy's key.
+        address,
+        /// The response has a field that is not a cost: see
+        /// [`settle::header`](crate::settle::header), and
+        /// [`settle::failures`](crate::settle::failures) for `grpc-status`. Such requests are
+        /// charged in full.
+        cost,
+    }
+}
+
+counts! {
     /// The outcomes of requests under one policy. A request that another policy denied is counted,
     /// too.
     Checks, by "result", as by_result {
@@ -96,10 +111,8 @@ pub struct Snapshot {
     pub requests: Requests,
     /// Where their decisions came from.
     pub decisions: Decisions,
-    /// Requests in which a trusted proxy wrote an entry that cannot be read: see
-    /// [`key::client_ip`](crate::key::client_ip). They share the proxy's key. Always 0 for a
-    /// [`Limiter`](crate::Limiter).
-    pub unread_addresses: u64,
+    /// The requests with a text that cannot be read. Always 0 for a [`Limiter`](crate::Limiter).
+    pub unread: Unread,
     /// The checks of each policy, and the bans that it has started.
     pub(super) policies: Vec<(Name, Checks, u64)>,
     /// How long callers waited to be admitted: with
@@ -157,7 +170,7 @@ impl Numbers for Snapshot {
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.requests.add(&other.requests);
         self.decisions.add(&other.decisions);
-        self.unread_addresses = self.unread_addresses.wrapping_add(other.unread_addresses);
+        self.unread.add(&other.unread);
         for (name, checks, bans) in &other.policies {
             match self.policies.iter_mut().find(|(own, ..)| own == name) {
                 Some((_, own, own_bans)) => {
@@ -184,9 +197,7 @@ impl Numbers for Snapshot {
         Self {
             requests: self.requests.since(&former.requests),
             decisions: self.decisions.since(&former.decisions),
-            unread_addresses: self
-                .unread_addresses
-                .saturating_sub(former.unread_addresses),
+            unread: self.unread.since(&former.unread),
             policies: policies.collect(),
             wait_seconds: self.wait_seconds.since(&former.wait_seconds),
             ..self.clone()

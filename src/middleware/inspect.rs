@@ -76,7 +76,7 @@ fn address_list(lists: &LoadedLists<'_>, caller: &Caller) -> Option<List> {
         Some(request) => reader.address(&RequestHead::from(request)).ok()?,
         None => caller.address()?,
     };
-    lists.find_address(address)
+    lists.find_address(reader, address)
 }
 
 impl<'a> Rule<'a> {

@@ -56,7 +56,7 @@ impl Settings {
     ) -> Result<Option<Listed<'_>>, (Option<&Name>, KeyError)> {
         if let Some(reader) = lists.address_reader() {
             let address = reader.address(head).map_err(|error| (None, error))?;
-            match lists.find_address(address) {
+            match lists.find_address(reader, address) {
                 Some(List::Allow) => return Ok(Some(Listed::Allowed)),
                 Some(List::Deny) => return Ok(Some(Listed::Denied(None))),
                 None => {}

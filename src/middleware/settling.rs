@@ -5,7 +5,7 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -146,6 +146,7 @@ impl Settling {
 
     /// Asks the settlers that are open. A settler that asks to run at the end stays open.
     fn ask<'a>(&mut self, outcome: impl Fn(u64) -> Outcome<'a>) {
+        let mut is_unread = false;
         for index in mem::take(&mut self.open) {
             let rule = self.settings.rules().nth(index);
             let rule = rule.and_then(|rule| Some((rule, rule.readers.given.settle_by.as_ref()?)));
@@ -157,7 +158,8 @@ impl Settling {
             if self.holds.settled(policy).is_some() {
                 continue;
             }
-            let outcome = outcome(self.holds.units(policy).unwrap_or(0));
+            let unread = OnceLock::new();
+            let outcome = outcome(self.holds.units(policy).unwrap_or(0)).reporting(&unread);
             // A panic must not leave `drop`.
             let answer = catch_unwind(AssertUnwindSafe(|| settler.0.settle(&outcome)));
             let settlement = match answer {
@@ -176,7 +178,14 @@ impl Settling {
                     Settlement::Full
                 }
             };
+            if let Some(field) = unread.get() {
+                telemetry::unread_cost(policy, field);
+                is_unread = true;
+            }
             self.holds.settle(policy, settlement);
+        }
+        if is_unread {
+            self.settings.engine.recorder.cost_unread();
         }
     }
 }
@@ -253,6 +262,7 @@ impl Seen {
             is_complete: self.is_complete.load(Ordering::Relaxed),
             is_end: true,
             held,
+            unread: None,
         }
     }
 }

@@ -41,10 +41,15 @@ impl<'a> LoadedLists<'a> {
             .is_some_and(|by_hand| by_hand.addresses.has_networks())
     }
 
-    pub(crate) fn find_address(&self, address: IpAddr) -> Option<List> {
+    /// Returns the list of a client's address, as `reader` has found it. That of a trusted proxy is on no
+    /// allow list: all clients have it whose own address the proxy does not name in a form that can be
+    /// read.
+    pub(crate) fn find_address(&self, reader: &dyn AddressReader, address: IpAddr) -> Option<List> {
         let by_hand = self.by_hand.map(|by_hand| &by_hand.addresses);
         let all = self.own.iter().map(|own| &***own).chain(by_hand);
-        stronger(all.filter_map(|entries| entries.find_address(address)))
+        let found = all.filter_map(|entries| entries.find_address(address));
+        let counts = |list: &List| *list == List::Deny || !reader.is_trusted_proxy(address);
+        stronger(found.filter(counts))
     }
 
     /// Returns whether keys of any policy are listed.

@@ -32,10 +32,10 @@ pub(crate) fn extension_missing(type_name: &'static str) {
     ));
 }
 
-/// Logs a field that should have said what a request cost, once for each name.
-pub(crate) fn unreadable_cost(field: &str) {
+/// Logs a field of a response with a cost that cannot be read, once for each policy.
+pub(crate) fn unread_cost(policy: &str, field: impl fmt::Display) {
     warn_once(&format!(
-        "response field `{field}` is not one whole number; such a request is charged what it held"
+        "response field `{field}` is not one whole number; policy {policy:?} charges such a request what it held"
     ));
 }
 

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, thread};
 
-use tower_throttle::{List, key::AddressReader};
+use tower_throttle::{List, control::Control, key::AddressReader};
 
 use crate::prelude::*;
 
@@ -395,6 +395,41 @@ fn a_range_within_the_trusted_proxies_cannot_be_allowed() {
         let builder = RateLimitLayer::builder().policy(by_key());
         assert!(builder.lists(lists.expect("lists")).build().is_ok());
     }
+}
+
+/// All clients have it whose own address the proxy does not write, or writes in a form that cannot be read.
+#[test]
+fn the_address_of_a_trusted_proxy_is_on_no_allow_list() {
+    let lists = Lists::new().client_address(key::client_ip(["10.0.0.7", "172.16.0.7"]));
+    let lists = lists.allow_ips(["10.0.0.0/8"]).expect("lists");
+    let lists = lists.deny_ips(["172.16.0.0/16"]).expect("lists");
+    let layer = layer(&lists);
+    for (number, (peer, forwarded, statuses)) in [
+        ("10.0.0.7", "unknown", [200, 429]),
+        ("10.0.0.7", "10.0.0.9x", [200, 429]),
+        ("10.0.0.7", "", [200, 429]),
+        ("172.16.0.7", "unknown", [403, 403]),
+        ("10.0.0.7", "10.0.0.9", [200, 200]),
+        ("10.0.0.9", "unknown", [200, 200]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let api_key = number.to_string();
+        let found = statuses.map(|_| {
+            let fields = [("x-api-key", &*api_key), ("x-forwarded-for", forwarded)];
+            ask(&layer, from_peer(peer, fields)).status
+        });
+        assert_eq!(found, statuses, "{peer} {forwarded:?}");
+    }
+    // Operators may list it by hand.
+    let control = Control::in_memory();
+    let allowed = at_once(control.allow_ip("10.0.0.7").into_future());
+    allowed.expect("it is listed");
+    let lists = Lists::new().client_address(key::client_ip(["10.0.0.7"]));
+    let (layer, _) = layer_with([by_key()], |builder| builder.lists(lists).control(control));
+    let found = [(); 2].map(|()| ask(&layer, of("10.0.0.7", "ann")).status);
+    assert_eq!(found, [200, 429]);
 }
 
 /// A request that is allowed by either lists would be denied by the addresses of one and the keys of

@@ -53,7 +53,7 @@ async fn every_kind_of_change_is_made_and_taken_back() {
     let overrides = control.held().overrides();
     let lists = LoadedLists::new(None, Some(&overrides)).expect("entries");
     assert_eq!(
-        lists.find_address("192.0.2.1".parse().unwrap()),
+        lists.find_address(&crate::key::peer(), "192.0.2.1".parse().unwrap()),
         Some(List::Allow)
     );
     let list_of = |policy| lists.find_key(policy, &Key::from("bob"), |_| bob);

@@ -28,7 +28,8 @@ pub trait AddressReader: Send + Sync + 'static {
     }
 
     /// Returns whether this is the address of a proxy that is trusted to name the client's. A range of
-    /// such addresses cannot be on an allow list: a client behind the proxies could claim one. The
+    /// such addresses cannot be on an allow list: a client behind the proxies could claim one. In a wider
+    /// range, such an address does not count as allowed: all clients have it whose own cannot be read. The
     /// default is `false`.
     fn is_trusted_proxy(&self, _address: IpAddr) -> bool {
         false

@@ -109,8 +109,7 @@ pub struct PeerAddr(pub SocketAddr);
 /// `_hidden`, malformed) ends the search at the last valid address. Entries further left
 /// are never read, so nothing that a client writes into the header changes the key. Such an entry is
 /// logged once for each header and proxy, and its requests are counted in
-/// [`Snapshot::unread_addresses`](crate::metrics::Snapshot::unread_addresses). Empty entries do not
-/// count.
+/// [`Unread::address`](crate::metrics::Unread::address). Empty entries do not count.
 ///
 /// **The dangers.**
 /// - A range that clients can send from. `10.0.0.0/8` lets every pod, container and office

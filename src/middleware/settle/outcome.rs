@@ -1,8 +1,10 @@
 //! [`Outcome`] and [`Settle`]: the facts about a response, and the charge of its request.
 
-use std::fmt;
+use std::{fmt, sync::OnceLock};
 
-use http::{Extensions, HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    Extensions, HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::CONTENT_TYPE,
+};
 
 use crate::DenialReason;
 
@@ -73,7 +75,11 @@ pub struct Outcome<'a> {
     pub(crate) is_complete: bool,
     pub(crate) is_end: bool,
     pub(crate) held: u64,
+    /// Receives the field with a cost that cannot be read.
+    pub(crate) unread: Option<&'a OnceLock<HeaderName>>,
 }
+
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 impl<'a> Outcome<'a> {
     /// Sees the head of a response.
@@ -87,6 +93,20 @@ impl<'a> Outcome<'a> {
             is_complete: false,
             is_end: false,
             held,
+            unread: None,
+        }
+    }
+
+    /// Returns the same outcome, whose settler names in `unread` a field that it cannot read.
+    pub(crate) const fn reporting(self, unread: &'a OnceLock<HeaderName>) -> Self {
+        let unread = Some(unread);
+        Self { unread, ..self }
+    }
+
+    /// Reports a field with a cost that cannot be read.
+    pub(super) fn report_unread(&self, field: &HeaderName) {
+        if let Some(unread) = self.unread {
+            unread.get_or_init(|| field.clone());
         }
     }
 
@@ -117,12 +137,13 @@ impl<'a> Outcome<'a> {
     /// Returns the gRPC status, from the headers of a response without messages, or from the
     /// trailers of any other. `None` if it is not known yet, was not sent, or is not a number.
     pub fn grpc_status(&self) -> Option<u32> {
+        self.grpc_status_field()?.to_str().ok()?.parse().ok()
+    }
+
+    pub(super) fn grpc_status_field(&self) -> Option<&'a HeaderValue> {
         let fields = [Some(self.headers), self.trailers];
-        let mut values = fields
-            .into_iter()
-            .flatten()
-            .filter_map(|fields| fields.get("grpc-status"));
-        values.next()?.to_str().ok()?.parse().ok()
+        let mut fields = fields.into_iter().flatten();
+        fields.find_map(|fields| fields.get(GRPC_STATUS))
     }
 
     /// Returns how many bytes of the body were passed on so far, without trailers.

@@ -4,13 +4,14 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::{
     Settler,
-    outcome::{Outcome, Settle},
+    outcome::{GRPC_STATUS, Outcome, Settle},
 };
-use crate::{ConfigError, telemetry};
+use crate::ConfigError;
 
 /// Charges requests that fail; the others cost nothing.
 ///
-/// A failure is a status of 400 or above, and a gRPC status other than 0. A request without a
+/// A failure is a status of 400 or above, and a gRPC status other than 0. One that is not a number
+/// is a failure, too; it is [counted](crate::metrics::Unread::cost), and logged once. A request without a
 /// response counts as one, so a client cannot avoid the limit by hanging up. The gRPC status is
 /// usually in the trailers, and then the body must arrive: a call whose body is dropped counts.
 /// Under a [`Penalty`](crate::Penalty), neither is a strike.
@@ -33,6 +34,10 @@ fn charge_failure(outcome: &Outcome<'_>) -> Settle {
         _ if is_failure => charge(outcome),
         Some(0) => Settle::Release,
         Some(_) => charge(outcome),
+        None if outcome.grpc_status_field().is_some() => {
+            outcome.report_unread(&GRPC_STATUS);
+            charge(outcome)
+        }
         None if !outcome.is_grpc() => Settle::Release,
         None if outcome.is_end() => charge(outcome),
         None => Settle::AtEnd,
@@ -88,7 +93,7 @@ impl<F: Fn(&Outcome<'_>) -> Settle + Send + Sync + 'static> Settler for Checked<
 ///
 /// The value is a whole number of up to 20 digits. If the response lacks the field, or has two of
 /// them or another value, all held units are charged. The same is true without a response.
-/// An event in the log reports the first such value.
+/// What cannot be read is [counted](crate::metrics::Unread::cost), and logged once for each policy.
 ///
 /// The field is removed from every response that the layer forwards, even if the policy does not
 /// apply. [`pass_on`](CostHeader::pass_on) lets clients see it.
@@ -128,7 +133,7 @@ impl Settler for CostHeader {
             (Some(_), Some(_)) => None,
         };
         let Some(units) = units else {
-            telemetry::unreadable_cost(name.as_str());
+            outcome.report_unread(name);
             return Settle::Full;
         };
         Settle::Units(units)

@@ -76,7 +76,7 @@ fn assert_counts(parsed: &Parsed, limiter: &str, counts: BTreeMap<String, u64>) 
 fn assert_families(parsed: &Parsed, suffix: &str) {
     let expected = [
         (
-            "bans checks decisions requests settlements store_failures unread_addresses",
+            "bans checks decisions requests settlements store_failures unread",
             suffix,
             "counter",
         ),
@@ -94,9 +94,9 @@ fn assert_families(parsed: &Parsed, suffix: &str) {
     assert_eq!(parsed.families, expected.collect());
 }
 
-/// How many series a limiter has beside those of its policies: results, sources, addresses that
-/// cannot be read, and waits in 15 ranges with their sum, their count and how many wait now.
-pub(super) const OF_LIMITER: usize = 11 + 6 + 1 + 15 + 3;
+/// How many series a limiter has beside those of its policies: results, sources, addresses and costs
+/// that cannot be read, and waits in 15 ranges with their sum, their count and how many wait now.
+pub(super) const OF_LIMITER: usize = 11 + 6 + 2 + 15 + 3;
 /// How many series a policy has: its results, and the bans that it started.
 pub(super) const OF_POLICY: usize = 7 + 1;
 /// How many series a store in memory has: kinds of failures, results of settlements, and gauges.

@@ -39,11 +39,12 @@ fn the_field_says_the_cost_and_clients_do_not_see_it() {
         let field = answer.field("ratelimit").expect("it");
         let start = format!(r#""points";r={remaining}"#);
         assert!(field.starts_with(&start), "{field}");
+        assert_eq!(layer.metrics().unread.total(), 0);
     }
 }
 
 #[test]
-fn a_value_that_is_no_cost_charges_what_is_held() {
+fn a_value_that_is_no_cost_charges_what_is_held_and_is_counted() {
     let bad = "|-1|+1|1e3|1.5|0x10|7 units|1,2|1234567890123456789012345678901234567890|\
         18446744073709551616";
     let lines = bad.split('|').map(|line| vec![line.as_bytes()]);
@@ -59,6 +60,14 @@ fn a_value_that_is_no_cost_charges_what_is_held() {
         assert_eq!(left_of(&layer), 80, "{values:?}");
         // It is removed all the same.
         assert_eq!(answer.field("x-cost"), None);
+        // A response without the field is not a mistake: errors have none.
+        let counted = u64::from(!values.is_empty());
+        assert_eq!(layer.metrics().unread.cost, counted, "{values:?}");
+        // A request is counted once.
+        let (layer, _) = layer_of(["points", "more"].map(points));
+        ask_with(&layer, &values);
+        let unread = layer.metrics().unread;
+        assert_eq!((unread.cost, unread.total()), (counted, counted));
     }
 }
 

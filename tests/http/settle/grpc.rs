@@ -60,6 +60,38 @@ fn a_call_without_a_status_is_charged() {
     }
 }
 
+/// In a response without messages it is in the headers. Other responses have it by mistake.
+#[test]
+fn a_status_that_is_no_number_is_a_failure_and_is_counted() {
+    for (kind, value, counts) in [
+        (GRPC, "0", (0, 0)),
+        (GRPC, "7", (1, 0)),
+        (GRPC, "ok", (1, 1)),
+        (GRPC, "-1", (1, 1)),
+        (GRPC, "", (1, 1)),
+        ("application/json", "0", (0, 0)),
+        ("application/json", "ok", (1, 1)),
+    ] {
+        let mut fields = HeaderMap::new();
+        fields.insert("grpc-status", HeaderValue::from_static(value));
+        let behind = vec![Part::Data("hello"), Part::Trailers(fields.clone())];
+        for (head, parts) in [(fields, vec![]), (HeaderMap::new(), behind)] {
+            if kind != GRPC && head.is_empty() {
+                continue;
+            }
+            let (layer, _) = layer_of([window("failures", 3).settle_by(settle::failures())]);
+            answered(&layer, || {
+                let response = Response::builder().header("content-type", kind);
+                let mut response = response.body(Frames::new(parts.clone())).expect("valid");
+                response.headers_mut().extend(head.clone());
+                response
+            });
+            let found = (3 - left_of(&layer), layer.metrics().unread.cost);
+            assert_eq!(found, counts, "{kind} {value:?} {head:?}");
+        }
+    }
+}
+
 #[test]
 fn only_grpc_waits_for_its_trailers() {
     for (kind, units) in [

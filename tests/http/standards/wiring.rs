@@ -66,7 +66,7 @@ fn unread_lines(
         }
     });
     log.retain(|line| line.contains("cannot be read"));
-    (log, layer.metrics().unread_addresses)
+    (log, layer.metrics().unread.address)
 }
 
 #[test]
@@ -133,6 +133,36 @@ fn an_address_that_cannot_be_read_is_logged_once_for_each_header_and_proxy_and_c
     }
 }
 
+/// A request is counted once, however many read it.
+#[test]
+fn an_address_that_lists_cannot_read_is_logged_and_counted() {
+    let by = || key::client_ip(["10.9.0.0/16"]);
+    let per_ip = || Policy::new("ip", TokenBucket::per_day(9)).key(by());
+    for (policy, proxy) in [
+        (per_ip().key(key::peer()), "10.9.0.1"),
+        (per_ip(), "10.9.0.2"),
+    ] {
+        let lists = Lists::new().client_address(by());
+        let lists = lists.deny_ips(["203.0.113.9"]).expect("lists");
+        let (layer, _) = layer_with([policy], |builder| builder.lists(lists));
+        let log = logged(|| {
+            for (entry, status) in [("203.0.113.9x", 200), ("203.0.113.9", 403)] {
+                let request = from_peer(proxy, [("x-forwarded-for", entry)]);
+                assert_eq!(ask(&layer, request).status, status, "{entry}");
+            }
+        });
+        let log: Vec<_> = log
+            .into_iter()
+            .filter(|line| line.contains("cannot be read"))
+            .collect();
+        assert_one_line(
+            &log,
+            &format!("WARN|trusted proxy {proxy}|`x-forwarded-for`"),
+        );
+        assert_eq!(layer.metrics().unread.address, 1);
+    }
+}
+
 /// All requests of such a proxy share its key, so that no text opens a bucket.
 #[test]
 fn an_address_that_cannot_be_read_is_the_proxys() {
@@ -148,7 +178,7 @@ fn an_address_that_cannot_be_read_is_the_proxys() {
         let asked = ask(&layer, from_peer("10.8.0.1", [("forwarded", value)]));
         assert_eq!(asked.status, status, "{value}");
     }
-    assert_eq!(layer.metrics().unread_addresses, 4);
+    assert_eq!(layer.metrics().unread.address, 4);
 }
 
 /// Returns the lines about the extension, after this many requests without it.

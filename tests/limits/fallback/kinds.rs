@@ -12,7 +12,7 @@ fn policy(choice: OnStoreFailure) -> Policy {
 }
 
 /// Returns one error of each kind that a store can return, made by the crate itself.
-async fn errors() -> Vec<(&'static str, StoreError)> {
+pub(super) async fn errors() -> Vec<(&'static str, StoreError)> {
     let server = RedisServer::start();
     let store = patient().max_in_flight(4);
     let store = store.connect(&server.url()).unwrap();

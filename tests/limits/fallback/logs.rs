@@ -117,6 +117,45 @@ fn a_failure_and_its_end_are_one_log_line_each() {
     }
 }
 
+/// Another program may write into the store. Such checks are undecided, and the store is well.
+#[cfg(feature = "redis")]
+#[test]
+fn an_overload_and_unexpected_data_are_logged_every_ten_seconds_and_counted() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let errors = runtime.block_on(super::kinds::errors()).into_iter();
+    let errors = errors.filter(|(kind, _)| ["flood", "corrupt"].contains(kind));
+    let mut counts = Vec::new();
+    for (_, error) in errors {
+        let logging = Logging::new();
+        logging.runtime.block_on(async {
+            let switch = Switch::on(&Arc::new(ManualClock::new()));
+            let policy = Policy::new("api", TokenBucket::per_second(10));
+            let policy = policy.on_store_failure(OnStoreFailure::Deny);
+            let limiter = Limiter::new(switch.clone(), policy);
+            switch.now(Does::Fails(error));
+            for lines in 1..=3 {
+                for _ in 0..5 {
+                    limiter.check("ann").await.expect_err("no decision");
+                }
+                let log = logging.lines(lines);
+                for part in ["WARN", "left checks undecided"] {
+                    assert!(log[lines - 1].contains(part), "{log:?}");
+                }
+                advance(ms(10_000)).await;
+            }
+            let found = limiter.metrics().store;
+            assert!(found.is_up);
+            let failures = found.failures;
+            counts.push([
+                failures.overloaded,
+                failures.corrupt_state,
+                failures.total(),
+            ]);
+        });
+    }
+    assert_eq!(counts, [[15, 0, 15], [0, 15, 15]]);
+}
+
 /// A release or renewal in this process is no answer of the store.
 #[test]
 fn a_local_permit_does_not_end_the_outage() {

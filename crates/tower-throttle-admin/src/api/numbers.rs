@@ -101,7 +101,7 @@ pub(super) fn metrics(one: &Inspect) -> Value {
         "requests": snapshot.requests.by_result().collect::<Value>(),
         "decisions": snapshot.decisions.by_source().collect::<Value>(),
         "policies": policies.collect::<Value>(),
-        "unread_addresses": snapshot.unread_addresses,
+        "unread": snapshot.unread.by_what().collect::<Value>(),
         "denials_missed": one.top_denied(0).missed,
         "waiting": snapshot.waiting,
         "wait_seconds": values(&snapshot.wait_seconds),

@@ -58,6 +58,9 @@ fn wrong_usage_is_2() {
         "override a.toml plan k1",
         "mode a.toml plan off --until yesterday",
         "explain a.toml --peer somewhere",
+        "explain a.toml --header x-plan",
+        "explain a.toml --header \"x plan: paid\"",
+        "explain a.toml --reader plan=paid",
     ] {
         assert_fails_soon(line, "");
     }

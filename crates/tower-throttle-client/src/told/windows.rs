@@ -81,30 +81,36 @@ fn of_line(text: &str) -> Option<Vec<Window>> {
     }
     let mut windows = Vec::new();
     for entry in list.iter().flatten() {
-        if let ListEntry::Item(item) = entry {
-            let name = match &item.bare_item {
-                BareItem::String(name) => Some(name.as_str().to_owned()),
-                BareItem::Token(name) => Some(name.as_str().to_owned()),
-                _ => None,
-            };
-            windows.extend(window(name, item.params.get("r"), item.params.get("t"))?);
-        }
+        let ListEntry::Item(item) = entry else {
+            return None;
+        };
+        let name = match &item.bare_item {
+            BareItem::String(name) => Some(name.as_str().to_owned()),
+            BareItem::Token(name) => Some(name.as_str().to_owned()),
+            _ => None,
+        };
+        let part = |name| item.params.get(name).map(Some);
+        windows.extend(window(name, part("r"), part("t"))?);
     }
-    let field = |name| match fields.as_ref()?.get(name)? {
-        ListEntry::Item(item) => Some(&item.bare_item),
-        ListEntry::InnerList(_) => None,
+    let field = |name| {
+        let entry = fields.as_ref()?.get(name)?;
+        Some(match entry {
+            ListEntry::Item(item) => Some(&item.bare_item),
+            ListEntry::InnerList(_) => None,
+        })
     };
     windows.extend(window(None, field("remaining"), field("reset"))?);
     Some(windows)
 }
 
-/// Returns the window, and `Some(None)` if a part of it is absent. `None` if a part is not a number.
+/// Returns the window, and `Some(None)` if a part of it is absent. `None` if a part is not a number. A part
+/// that is not one value is `Some(None)`.
 fn window(
     name: Option<String>,
-    remaining: Option<&BareItem>,
-    reset: Option<&BareItem>,
+    remaining: Option<Option<&BareItem>>,
+    reset: Option<Option<&BareItem>>,
 ) -> Option<Option<Window>> {
-    let text = |item: &BareItem| match item {
+    let text = |item: Option<&BareItem>| match item? {
         BareItem::Integer(number) => Some(number.to_string()),
         BareItem::Decimal(number) => Some(number.to_string()),
         _ => None,

@@ -10,7 +10,7 @@ use http::{HeaderName, Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{FixedWindow, Key, Limiter, MemoryStore, Pause, Policy, RequestHead};
 use tower_throttle_client::{Dialect, OutboundLayer, TimeUnit};
-use tracing::Level;
+use tracing::{Level, subscriber::DefaultGuard};
 
 use crate::{
     partner::{Partner, TokioClock, answer},
@@ -207,16 +207,29 @@ impl io::Write for Log {
     }
 }
 
+impl Log {
+    /// Starts a log of what this thread logs until the guard is dropped.
+    fn start() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::WARN)
+            .with_ansi(false)
+            .without_time()
+            .with_writer(move || writer.clone());
+        let guard = tracing::subscriber::set_default(subscriber.finish());
+        (log, guard)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_is_logged_once_for_each_partner_and_counted() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(Level::WARN)
-        .with_ansi(false)
-        .without_time()
-        .with_writer(move || writer.clone());
-    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let (log, _guard) = Log::start();
     let layer = layer().max_wait(Duration::from_secs(10));
     let unreadable: &[(&str, &str)] =
         &[("retry-after", "soon\tor later"), ("x-should-retry", "no")];
@@ -233,8 +246,6 @@ async fn what_cannot_be_read_is_logged_once_for_each_partner_and_counted() {
         assert!(is_sent(&layer, uri, &agrees()).await);
     }
     assert_eq!(layer.unread_fields(), 8);
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let lines: Vec<_> = log.lines().collect();
     let line = |partner: &str, field: &str| {
         format!(
             " WARN tower_throttle::client: cannot read the field {field}; it counts as not said partner=\"{partner}\""
@@ -243,7 +254,19 @@ async fn what_cannot_be_read_is_logged_once_for_each_partner_and_counted() {
     let fields = [r"`retry-after` (soon\tor later)", "`x-should-retry` (no)"];
     let expected = ["partner.example", "other.example:8443"]
         .map(|partner| fields.map(|field| line(partner, field)));
-    assert_eq!(lines, expected.concat());
+    assert_eq!(log.lines(), expected.concat());
+}
+
+/// Callers may choose the hosts, so the log of a process is bounded. The count has all.
+#[tokio::test(start_paused = true)]
+async fn the_fields_of_the_first_thousand_partners_are_logged() {
+    let (log, _guard) = Log::start();
+    let layer = layer();
+    for number in 0..1_030 {
+        let uri = format!("https://{number}.example/");
+        assert!(is_sent(&layer, &uri, &says(200, &[("retry-after", "soon")])).await);
+    }
+    assert_eq!((log.lines().len(), layer.unread_fields()), (1_024, 1_030));
 }
 
 /// No response of a partner is changed, except for what the layer has found.

@@ -5,4 +5,5 @@ mod examples;
 #[cfg(all(feature = "axum", feature = "redis"))]
 mod fields;
 mod keys;
+mod logs;
 mod world;
