@@ -56,36 +56,40 @@ const START_US: u64 = 1_767_225_600_000_000;
 /// In memory, and on Redis, where no cached denial may apply to a caller with other numbers.
 #[tokio::test(start_paused = true)]
 async fn random_documents_decide_like_limits_in_code() {
-    let in_memory = |clock: Arc<ManualClock>| {
-        let store = MemoryStore::builder().clock(clock).build();
+    // One part, so that drained buckets of both stores are forgotten at one time.
+    let in_memory = |clock: Arc<ManualClock>, _: bool| {
+        let store = MemoryStore::builder().capacity(64).clock(clock).build();
         let control = store.control();
         (store, control)
     };
     assert_like_in_code(in_memory, 0).await;
     #[cfg(feature = "testing")]
     {
-        let on_redis = |clock: Arc<ManualClock>| {
+        let on_redis = |clock: Arc<ManualClock>, caches: bool| {
             let redis = tower_throttle::testing::SimulatedRedis::new();
-            let store = hasty().clock(clock).simulated(&redis).expect("a store");
+            let ttl = if caches { ms(1_000) } else { Duration::ZERO };
+            let builder = hasty().clock(clock).denial_cache_ttl(ttl);
+            let store = builder.simulated(&redis).expect("a store");
             let control = store.control();
             (store, control)
         };
-        assert_like_in_code(on_redis, 50).await;
+        assert_like_in_code(on_redis, 10).await;
     }
 }
 
-/// At least so many of the decisions are denials that the store has cached.
-async fn assert_like_in_code<S: Store>(
-    new_store: impl Fn(Arc<ManualClock>) -> (S, Control),
+/// At least so many of the decisions are denials that the store has cached. Limits in code have another
+/// store of the same kind, which caches none: each kind forgets what its last numbers have refilled.
+async fn assert_like_in_code<S: Store + Clone>(
+    new_store: impl Fn(Arc<ManualClock>, bool) -> (S, Control),
     least_cached: u64,
 ) {
     let mut random = Random::new();
     let mut cached = 0;
     for _ in 0..60 {
         let clock = Arc::new(ManualClock::at_us(START_US));
-        let (store, control) = new_store(clock.clone());
+        let (store, control) = new_store(clock.clone(), true);
         let began = tokio::time::Instant::now();
-        let (other, other_clock) = manual_store();
+        let (other, _) = new_store(clock.clone(), false);
         let base = [quota(&mut random), quota(&mut random)];
         let mut builder = Limiter::builder().store(store).control(control.clone());
         for (name, quota) in POLICIES.iter().zip(base) {
@@ -100,7 +104,6 @@ async fn assert_like_in_code<S: Store>(
             }
             tokio::time::sleep(ms(random.below(900))).await;
             clock.set_us(START_US + began.elapsed().as_micros() as u64);
-            other_clock.set_us(clock.now_us());
             let now = UNIX_EPOCH + Duration::from_micros(clock.now_us());
 
             let (key, asked) = (random.below(3) as usize, Asked::any(&mut random));
@@ -128,9 +131,8 @@ async fn assert_like_in_code<S: Store>(
                 continue;
             };
             let expected = asked.of(&in_code, KEYS[key]).await.expect("in memory");
-            if let (Some(found), Some(expected)) = (&decision, &expected) {
-                known(found, expected.shadow_policies().count()).await;
-            }
+            // In paused time, this lets the answers for shadow policies arrive.
+            tokio::time::sleep(ms(1)).await;
             let is_cached = |decision: &Decision| decision.source() == Source::Cache;
             cached += u64::from(decision.as_ref().is_some_and(is_cached));
             let [found, expected] = [&decision, &expected].map(|it| it.as_ref().map(seen));

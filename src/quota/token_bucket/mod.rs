@@ -41,7 +41,8 @@ use crate::ConfigError;
 /// first check on. They count up to the new burst, so no old state locks out a caller, and no
 /// caller gets more than the new burst. A debt counts in full. With
 /// [`refill_at_once`](Self::refill_at_once), taken tokens count up to twice the new burst. If the
-/// period becomes longer, they come back at the end of the old one.
+/// period becomes longer, they come back at the end of the old one. What the old numbers would have
+/// refilled by then may be forgotten, if no request was admitted since.
 ///
 /// Counts start anew if a bucket that refills evenly becomes one that refills at once or never, or
 /// the reverse.
