@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Once},
     time::Duration,
 };
 
@@ -10,7 +10,7 @@ use http::{HeaderName, Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{FixedWindow, Key, Limiter, MemoryStore, Pause, Policy, RequestHead};
 use tower_throttle_client::{Dialect, OutboundLayer, TimeUnit};
-use tracing::{Level, subscriber::DefaultGuard};
+use tracing::Level;
 
 use crate::{
     partner::{Partner, TokioClock, answer},
@@ -208,17 +208,23 @@ impl io::Write for Log {
 }
 
 impl Log {
-    /// Starts a log of what this thread logs until the guard is dropped.
-    fn start() -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(Level::WARN)
-            .with_ansi(false)
-            .without_time()
-            .with_writer(move || writer.clone());
-        let guard = tracing::subscriber::set_default(subscriber.finish());
-        (log, guard)
+    /// Starts the log of this thread anew. Its subscriber is that of all threads: an event that another
+    /// test meets first would otherwise be off for all, as long as only one thread has a subscriber.
+    fn start() -> Self {
+        thread_local!(static LOG: Log = Log::default());
+        static INIT: Once = Once::new();
+
+        let log = || LOG.with(Self::clone);
+        INIT.call_once(|| {
+            tracing_subscriber::fmt()
+                .with_max_level(Level::WARN)
+                .with_ansi(false)
+                .without_time()
+                .with_writer(log)
+                .init();
+        });
+        log().0.lock().unwrap().clear();
+        log()
     }
 
     fn lines(&self) -> Vec<String> {
@@ -229,7 +235,7 @@ impl Log {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_is_logged_once_for_each_partner_and_counted() {
-    let (log, _guard) = Log::start();
+    let log = Log::start();
     let layer = layer().max_wait(Duration::from_secs(10));
     let unreadable: &[(&str, &str)] =
         &[("retry-after", "soon\tor later"), ("x-should-retry", "no")];
@@ -260,7 +266,7 @@ async fn what_cannot_be_read_is_logged_once_for_each_partner_and_counted() {
 /// Callers may choose the hosts, so the log of a process is bounded. The count has all.
 #[tokio::test(start_paused = true)]
 async fn the_fields_of_the_first_thousand_partners_are_logged() {
-    let (log, _guard) = Log::start();
+    let log = Log::start();
     let layer = layer();
     for number in 0..1_030 {
         let uri = format!("https://{number}.example/");
