@@ -178,6 +178,11 @@ impl WindowParams {
         stored.within(now_ms, |at_ms| self.end_ms(at_ms, later_ms))
     }
 
+    /// Returns whether two words say all: these numbers count all that is used, and nothing is owed.
+    fn is_plain(&self, used: u64, all: u64) -> bool {
+        all == used && (self.refill.is_none() || used <= self.limit)
+    }
+
     /// Writes what numbers of other versions count in another way, or a debt.
     #[cold]
     fn write_beside_others(
@@ -200,9 +205,7 @@ impl WindowParams {
                 let counted = counted.map_or(0, |units| units.saturating_add(1));
                 State::from_slice(&[stored.used, stored.end.ends_ms, counted, now_ms])
             }
-            _ if all == used && (self.refill.is_none() || used <= self.limit) => {
-                State::from_buf_and_len([used, standing.mark, 0], 2)
-            }
+            _ if self.is_plain(used, all) => State::from_buf_and_len([used, standing.mark, 0], 2),
             _ => {
                 // A refill pays debts first.
                 let no_debt = stored.map_or(0, |stored| stored.no_debt());
@@ -341,8 +344,7 @@ impl Arithmetic for WindowParams {
         let used = change.applied_to(standing.level);
         // Under other numbers more may be used: that stays used.
         let all = change.applied_to(standing.more).max(used);
-        let is_plain = all == used && (self.refill.is_none() || used <= self.limit);
-        if is_plain && change != Change::Take(0) {
+        if self.is_plain(used, all) && change != Change::Take(0) {
             return State::from_buf_and_len([used, standing.mark, 0], 2);
         }
         self.write_beside_others(

@@ -23,7 +23,7 @@ fn limiter(redis: &SimulatedRedis, quota: TokenBucket) -> Limiter {
 #[tokio::test]
 async fn the_simulated_redis_decides_as_the_memory_store_does() {
     let walked = testing::conformance(4711, 300, |clock| {
-        let builder = hasty().clock(clock);
+        let builder = patient().clock(clock);
         let builder = builder.denial_cache_ttl(Duration::ZERO);
         let redis = SimulatedRedis::new().with_timer(|_| std::future::ready(()));
         builder.simulated(&redis).expect("a store")
@@ -53,6 +53,30 @@ async fn a_check_takes_both_network_delays_and_the_service_time() {
     // A custom timer is used for each.
     let waits = waits.lock().expect("a list");
     assert!(waits.ends_with(&[ms(3), ms(15)]), "{waits:?}");
+}
+
+/// Not even if smaller numbers have denied the caller meanwhile. It has the new burst, and no more.
+#[tokio::test(start_paused = true)]
+async fn what_the_old_numbers_have_refilled_at_once_is_forgotten() {
+    let redis = SimulatedRedis::new();
+    let [six, one] = [6, 1].map(|limit| {
+        let bucket = TokenBucket::new(limit, Duration::from_secs(3));
+        limiter(&redis, bucket.refill_at_once())
+    });
+    assert!(
+        six.check_n("ann", 2)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let denied = check(&one, "ann").await;
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(6)));
+    tokio::time::sleep(ms(2_999)).await;
+    assert!(!check(&one, "ann").await.is_allowed());
+    tokio::time::sleep(ms(1)).await;
+    for is_allowed in [true, false] {
+        assert_eq!(check(&one, "ann").await.is_allowed(), is_allowed);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -119,6 +119,11 @@ impl TokenBucketParams {
         (self.capacity_ns + (ahead - level)).min(EXACT)
     }
 
+    /// Returns whether more is used than these numbers count, or than they grant.
+    const fn is_deep(&self, level: u64, ahead: u64) -> bool {
+        ahead > level || level > self.capacity_ns + SLACK_NS
+    }
+
     /// Reads words that other numbers have written or read, or that are deeper than these numbers allow.
     #[cold]
     fn read_beside_others(&self, words: &[u64], now_us: u64) -> BucketState {
@@ -164,7 +169,7 @@ impl TokenBucketParams {
         (level, ahead): (u64, u64),
         now_us: u64,
     ) -> State {
-        let is_deep = ahead > level || level > self.capacity_ns + SLACK_NS;
+        let is_deep = self.is_deep(level, ahead);
         if change == Change::Take(0) && standing.more > 0 {
             let stored = stored.and_then(Stored::new);
             if let Some(stored) = stored.filter(|stored| {
@@ -296,8 +301,7 @@ impl Arithmetic for TokenBucketParams {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
         let ahead = change.applied_to(standing.more).min(EXACT).max(level);
-        let is_deep = ahead > level || level > self.capacity_ns + SLACK_NS;
-        if is_deep || change == Change::Take(0) {
+        if self.is_deep(level, ahead) || change == Change::Take(0) {
             return self.write_beside_others(
                 stored().as_deref(),
                 standing,
