@@ -119,6 +119,14 @@ impl TokenBucketParams {
         (self.capacity_ns + (ahead - level)).min(EXACT)
     }
 
+    /// Returns what these numbers do not count of what is used and no debt. They grant a slack themselves.
+    const fn uncounted_ns(&self, paid_ns: u64) -> u64 {
+        match paid_ns > self.capacity_ns + SLACK_NS {
+            true => paid_ns - self.capacity_ns,
+            false => 0,
+        }
+    }
+
     /// Returns whether more is used than these numbers count, or than they grant.
     const fn is_deep(&self, level: u64, ahead: u64) -> bool {
         ahead > level || level > self.capacity_ns + SLACK_NS
@@ -150,7 +158,7 @@ impl TokenBucketParams {
         };
         let is_other_rate = stored.interval_ns != self.interval_ns && ahead_ns > 0;
         BucketState {
-            level: ahead_ns.saturating_sub(paid_ns.saturating_sub(self.capacity_ns)),
+            level: ahead_ns.saturating_sub(self.uncounted_ns(paid_ns)),
             more: ahead_ns,
             unsaved: written_us > now_us
                 || is_too_far
@@ -175,14 +183,10 @@ impl TokenBucketParams {
             if let Some(stored) = stored.filter(|stored| {
                 stored.interval_ns != self.interval_ns || stored.written_us.is_some() || is_deep
             }) {
-                let paid_ns = match stored.paid_ns {
-                    None if is_deep => Some(Stored::at_interval(
-                        self.paid_ns(level, ahead),
-                        self.interval_ns,
-                        stored.interval_ns,
-                    )),
-                    paid_ns => paid_ns,
-                };
+                let paid_ns = is_deep.then(|| {
+                    let paid_ns = self.paid_ns(level, ahead);
+                    Stored::at_interval(paid_ns, self.interval_ns, stored.interval_ns)
+                });
                 return stored.noted(now_us, paid_ns);
             }
         }
@@ -235,7 +239,8 @@ impl Stored {
     }
 
     /// Returns the words of a bucket of which nothing is taken, as of now if its clock is ahead.
-    fn noted(&self, now_us: u64, paid_ns: Option<u64>) -> State {
+    /// `found_ns`: how much of what is used is no debt, if its reader is the first that asks.
+    fn noted(&self, now_us: u64, found_ns: Option<u64>) -> State {
         let written_us = self.written_us.unwrap_or(now_us);
         let ahead_us = written_us.saturating_sub(now_us);
         let full_at_ns = self
@@ -243,7 +248,10 @@ impl Stored {
             .saturating_sub(ahead_us.saturating_mul(1_000))
             .min(now_us.saturating_mul(1_000).saturating_add(EXACT));
         let written_us = written_us - ahead_us;
-        match paid_ns {
+        // No more than is used: units are rounded up.
+        let used_ns = full_at_ns.saturating_sub(written_us.saturating_mul(1_000));
+        let found_ns = found_ns.map(|found_ns| found_ns.min(used_ns));
+        match self.paid_ns.or(found_ns) {
             Some(paid_ns) => {
                 State::from_slice(&[full_at_ns, self.interval_ns, written_us, paid_ns])
             }

@@ -321,3 +321,50 @@ fn a_denial_of_a_smaller_version_frees_nothing_of_a_larger_one() {
         }
     });
 }
+
+/// A bucket may be full but for less than a tick, and grant its burst. Other numbers, which round used
+/// units up, do not take the rest for a unit that no version counts.
+#[test]
+fn a_denial_frees_nothing_of_a_bucket_within_its_slack() {
+    let bench = Bench::new();
+    let memory = MemoryStore::builder().clock(bench.clock.clone()).build();
+    let stores: [Arc<dyn Store>; 2] = [Arc::new(memory), Arc::new(bench.uncached.clone())];
+    bench.runtime.block_on(async {
+        for store in &stores {
+            for smaller in ["7 per minute, burst 10", "2 per minute, burst 9"] {
+                let [larger, smaller] = ["7 per minute, burst 11", smaller].map(|text| {
+                    let quota: Quota = text.parse().expect(text);
+                    Limiter::new(Arc::clone(store), Policy::new("api", quota))
+                });
+                for units in [7, 11] {
+                    for key in ["ann", "bob"] {
+                        let decision = larger.check_n(key, units).await.expect("a decision");
+                        assert!(decision.is_allowed());
+                    }
+                    // All units are back but for four nanoseconds of the first ones.
+                    bench
+                        .clock
+                        .advance(if units == 7 { ms(60_000) } else { ms(0) });
+                }
+                assert!(!smaller.check("ann").await.expect("a decision").is_allowed());
+                for waited_us in [0, 1, 999, 8_570_428, 1, 60_000_000] {
+                    bench.clock.advance(Duration::from_micros(waited_us));
+                    let [ann, bob] = ["ann", "bob"].map(|key| larger.peek(key));
+                    let (ann, bob) = (ann.await.expect("ann"), bob.await.expect("bob"));
+                    let seen = [ann, bob].map(|decision| {
+                        let policy = decision.policies().next().expect("a policy");
+                        (
+                            policy.remaining(),
+                            policy.retry_after(),
+                            policy.reset_after(),
+                        )
+                    });
+                    assert_eq!(seen[0], seen[1], "{waited_us}");
+                }
+                for key in ["ann", "bob"] {
+                    larger.reset(key).await.expect("a reset");
+                }
+            }
+        }
+    });
+}

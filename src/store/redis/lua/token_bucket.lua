@@ -51,7 +51,9 @@ if ahead and ahead > 0 then
     -- In whole units, as other numbers read it.
     paid_ns, unsaved = unit_ns == c and ahead or floor(ahead / c) * c, true
   end
-  level, more, kept = max(ahead - max((paid_ns or 0) - capacity, 0), 0), ahead, stored
+  -- What is no debt and beyond the capacity is not counted. These numbers grant the slack themselves.
+  local is_counted = not paid_ns or paid_ns <= capacity + slack
+  level, more, kept = is_counted and ahead or max(ahead - (paid_ns - capacity), 0), ahead, stored
   is_linear, unsaved = ahead == level, unsaved or unit_ns ~= c and not written_us
 elseif level and a > 0 and not (ahead and ahead + b > 0) then
   level, unsaved = a, true
@@ -69,12 +71,15 @@ local is_noted = paid_ns
 if change == 0 and kept then
   -- What takes nothing changes nothing for other numbers.
   full_us, ns, unit_ns = unpack('<I7I2I7', kept, 2)
-  if paid_ns and unit_ns ~= c then
-    paid_ns = min(math.ceil(paid_ns / c) * unit_ns, largest)
-  end
   is_noted = paid_ns or #kept > 17 or unit_ns ~= c
   written_us = #kept > 17 and unpack('<I7', kept, 18) or written_us
-  paid_ns = #kept > 24 and unpack('<I7', kept, 25) or paid_ns
+  if #kept > 24 then
+    paid_ns = unpack('<I7', kept, 25)
+  elseif paid_ns then
+    -- No more than is used: units are rounded up.
+    paid_ns = unit_ns == c and paid_ns or math.ceil(paid_ns / c) * unit_ns
+    paid_ns = min(paid_ns, (full_us - written_us) * 1000 + ns, largest)
+  end
   local late_us = max(written_us - now_us, 0)
   full_us, written_us = full_us - late_us, written_us - late_us
   if (full_us - now_us) * 1000 + ns > largest then
