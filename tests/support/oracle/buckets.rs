@@ -77,20 +77,22 @@ impl Bucket {
             true => Some(ahead / spec.unit() * spec.unit()),
             false => paid,
         };
-        // A smaller bucket counts as just empty, and debts in full.
-        let beyond = paid.map_or(0, |paid| paid - spec.depth());
-        let taken = (ahead - beyond.max(0)).max(0);
+        // A smaller bucket counts as just empty, and debts in full. A bucket within its slack is its own.
+        let beyond = paid.filter(|paid| *paid > spec.depth() + 999);
+        let taken = (ahead - beyond.map_or(0, |paid| paid - spec.depth())).max(0);
         let is_of_others = ahead > 0 && stored.unit_ns != spec.unit() && stored.noted.is_none();
         let mut known = Self::taken(spec, taken, ahead, now_us);
         if ahead > 0 {
+            let full_at_ns = (stored.full_at_ns - (since_us - now_us).max(0) * 1_000)
+                .min(now_us * 1_000 + (1 << 53));
+            let since_us = since_us.min(now_us);
+            // Rounded up to whole units, it may be more than is used.
+            let most = full_at_ns - since_us * 1_000;
+            let found = paid.map(|paid| at_unit(paid, spec.unit(), stored.unit_ns).min(most));
             known.stored = Stored {
-                full_at_ns: (stored.full_at_ns - (since_us - now_us).max(0) * 1_000)
-                    .min(now_us * 1_000 + (1 << 53)),
+                full_at_ns,
                 unit_ns: stored.unit_ns,
-                noted: Some((
-                    since_us.min(now_us),
-                    noted.or(paid.map(|paid| at_unit(paid, spec.unit(), stored.unit_ns))),
-                )),
+                noted: Some((since_us, noted.or(found))),
             };
         }
         (known, at_us > now_us || is_too_much || is_of_others)
