@@ -37,7 +37,7 @@ pub(crate) enum Start {
 }
 
 /// The year 2286: ends of windows have 13 digits.
-pub(super) const LAST_END_MS: u64 = 9_999_999_999_999;
+pub(crate) const LAST_END_MS: u64 = 9_999_999_999_999;
 
 /// 100 years.
 pub(super) const LONGEST_WINDOW_MS: u64 = 100 * 365 * 86_400_000;

@@ -228,3 +228,20 @@ async fn a_pause_holds_in_all_processes_until_its_end() {
     // Its process repeats the denial for at most a second.
     eventually_async("the end", || async { check(&second).await.is_allowed() }).await;
 }
+
+/// Redis stores no later end than 2286, so that is the end that is asked for. A ban that were never
+/// confirmed would be sent for ever, and only this process would decide.
+#[tokio::test]
+async fn the_longest_ban_is_confirmed() {
+    let server = RedisServer::start();
+    let (store, _) = connect(&server, Duration::ZERO);
+    let limiter = limiter(
+        &store,
+        [Policy::new("api", TokenBucket::per_day(1)), bans()],
+    );
+    let buckets = limiter.buckets("ann");
+    buckets.ban(Duration::MAX).await.expect("a ban");
+    let decision = limiter.peek("ann").await.expect("a decision");
+    assert!(is_banned(&decision));
+    assert_eq!(decision.policies().count(), 2, "the store has decided");
+}

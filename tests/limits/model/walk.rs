@@ -102,9 +102,13 @@ impl<'b> Walk<'b> {
             }
             plans.push(each);
         }
-        // A cached denial does not prolong a ban, and its strikes come later.
-        let changes =
-            |plan: &Plan| plan.strikes || matches!(plan.spec, Spec::Penalty { prolongs: true, .. });
+        // A cached denial does not prolong a ban, its strikes come later, and it does not know what a
+        // clock that stepped back has cut off the time of strikes.
+        let is_back = course == Course::BackwardsInRedis;
+        let changes = |plan: &Plan| {
+            plan.strikes
+                || matches!(plan.spec, Spec::Penalty { prolongs, .. } if prolongs || is_back)
+        };
         let redis = match plans.iter().flatten().any(changes) {
             true => &bench.uncached,
             false => &bench.redis,

@@ -20,7 +20,7 @@ use crate::{
     Clock, Decision, PolicyDecision, Source, StoreError,
     charge::{Charge, Check},
     clock::{self, SystemClock},
-    quota::{arithmetic::Reading, penalty::PenaltyParams},
+    quota::{arithmetic::Reading, penalty::PenaltyParams, window::LAST_END_MS},
     store::{Store, decide::policy_decision, tasks::Tasks},
     util::{hash::SecretHasher, lock::lock},
 };
@@ -141,7 +141,8 @@ impl Bans {
     pub(crate) fn ban(self: &Arc<Self>, charges: &[Charge<'_>]) {
         let (now_ms, mut state) = (self.now_ms(), lock(&self.state));
         for charge in charges {
-            let (id, until_ms) = (self.id(charge), now_ms.saturating_add(charge.demand.level));
+            let until_ms = now_ms.saturating_add(charge.demand.level).min(LAST_END_MS);
+            let id = self.id(charge);
             let known = state.known.get(&id);
             if known.is_some_and(|known| known.decided_us.is_none() && known.until_ms >= until_ms) {
                 continue;
@@ -269,7 +270,11 @@ impl Bans {
                 continue;
             };
             let decided_us = policy.decided_at_us();
-            let until_ms = now_ms + ends_ms.saturating_sub(decided_us / 1_000);
+            let until_ms = match ends_ms {
+                // The longest ban of any clock.
+                LAST_END_MS.. => LAST_END_MS,
+                _ => now_ms + ends_ms.saturating_sub(decided_us / 1_000),
+            };
             state.learn(id, is_banned.then_some(until_ms), decided_us, now_ms);
         }
         self.record_counts(&state);
