@@ -357,15 +357,15 @@ impl Arithmetic for WindowParams {
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {
-        let &[used, ends_ms, ..] = state else {
+        let Some(stored) = Stored::new(state) else {
             return 0;
         };
         let windows = match self.refill {
             // Without refill, what does not count here comes back a window later.
-            Some(0) if used > 2 * self.limit => 2,
-            _ => self.windows(used),
+            Some(0) if self.uncounted(&stored) > 0 => 2,
+            _ => self.windows(stored.used),
         };
-        self.last_end_ms(ends_ms, windows)
+        self.last_end_ms(stored.end.ends_ms, windows)
             .saturating_add(self.remembered_ms())
             .saturating_mul(1_000)
     }

@@ -295,7 +295,10 @@ impl Interval {
     pub fn forgotten_at_us(&self, spec: &Spec) -> i128 {
         let periods = match spec {
             // What does not count here comes back a period later.
-            Spec::Interval { limit: 0, .. } => 1 + i128::from(self.stored.used > 2 * self.capacity),
+            Spec::Interval { limit: 0, .. } => {
+                let no_debt = self.stored.counted.unwrap_or(self.stored.used);
+                1 + i128::from(no_debt > 2 * self.capacity)
+            }
             _ => up(self.stored.used, self.refill).max(1),
         };
         let full_at_ms = self.stored.end.ends_ms + (periods - 1) * self.period_ms;

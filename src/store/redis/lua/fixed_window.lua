@@ -117,9 +117,10 @@ elseif b == 3 and level + change > capacity then
   counted = type(kept) == 'table' and kept[4] or kept or 0
   counted = min(max(min(counted, level), capacity), level + change)
 end
+local no_debt = counted or all
 if change == 0 and type(kept) == 'table' then
   value = format('%s%016d%016d%013d', kept[1], kept[2], kept[3], now_ms)
-  ends_ms, all = tonumber(kept[1]), kept[2]
+  ends_ms, all, no_debt = tonumber(kept[1]), kept[2], kept[4]
 elseif counted then
   value = format('%013d%016d%016d%013d', mark, all, counted + 1, 0)
 else
@@ -129,7 +130,7 @@ level = level + change
 ttl_ms = ends_ms - now_ms + f + spare_ms
 if d > 0 then
   ttl_ms = min(ttl_ms + max(math.ceil(all / d) - 1, 0) * a, 9007199254740991)
-elseif b == 3 and all > 2 * capacity then
+elseif b == 3 and no_debt > 2 * capacity then
   -- What does not count here comes back a window later.
   ttl_ms = min(ttl_ms + a, 9007199254740991)
 end
