@@ -324,8 +324,12 @@ impl Arithmetic for WindowParams {
                 ..BucketState::default()
             };
         }
-        // What does not count here may count by the numbers of others.
-        let more = all.saturating_sub(refilled.max(level));
+        // What does not count here may count by the numbers of others. Without refill, it comes back a
+        // window later.
+        let more = match self.refill {
+            Some(0) if ended > 1 => 0,
+            _ => all.saturating_sub(refilled.max(level)),
+        };
         let full_at_ms = self.last_end_ms(ends_ms, self.windows(level));
         if now_ms >= full_at_ms.saturating_add(self.remembered_ms()) {
             return anew(self.initial_used, more, self.initial_used > 0);
@@ -361,7 +365,6 @@ impl Arithmetic for WindowParams {
             return 0;
         };
         let windows = match self.refill {
-            // Without refill, what does not count here comes back a window later.
             Some(0) if self.uncounted(&stored) > 0 => 2,
             _ => self.windows(stored.used),
         };

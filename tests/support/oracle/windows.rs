@@ -233,7 +233,10 @@ impl Interval {
             Spec::Interval { limit: 0, .. } => used,
             _ => ended * refill,
         };
-        let all = (uncounted - (refilled - used)).max(0);
+        let all = match spec {
+            Spec::Interval { limit: 0, .. } if ended > 1 => 0,
+            _ => (uncounted - (refilled - used)).max(0),
+        };
         let full_at_ms = ends_ms + (periods - 1) * period_ms;
         if full_at_ms + remembered_ms(spec) <= now_ms {
             let uncounted = (all - missing).max(0);

@@ -94,8 +94,9 @@ else
       level, mark = level - refilled, ends_ms + ended * a
       more = level + uncounted
     else
-      -- What does not count here may count by the numbers of others.
-      more = max(level + uncounted - max(refilled, level), 0)
+      -- What does not count here may count by the numbers of others. Without refill, it comes back a
+      -- window later.
+      more = d == 0 and ended > 1 and 0 or max(level + uncounted - max(refilled, level), 0)
       level = 0
       if e > 0 and not (ends_ms and now_ms < ends_ms + max(windows - 1, 0) * a + f) then
         level, unsaved = e, true
@@ -131,6 +132,5 @@ ttl_ms = ends_ms - now_ms + f + spare_ms
 if d > 0 then
   ttl_ms = min(ttl_ms + max(math.ceil(all / d) - 1, 0) * a, 9007199254740991)
 elseif b == 3 and no_debt > 2 * capacity then
-  -- What does not count here comes back a window later.
   ttl_ms = min(ttl_ms + a, 9007199254740991)
 end
