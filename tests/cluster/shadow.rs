@@ -49,6 +49,9 @@ async fn shadows_in_a_cluster_deny_what_they_would_deny_alone() {
 async fn policies_of_one_slot_are_one_call_and_others_are_calls_of_their_own() {
     let cluster = RedisCluster::start(3, 0);
     let store = store_at(&cluster.url());
+    // A new connection asks its node for the script once.
+    let is_asked = || cluster.nodes.iter().all(|node| node.ran("evalsha") > 0);
+    eventually_async("all connections", || async { is_asked() }).await;
     for (is_last_shared, expected) in [(false, 1), (true, 2)] {
         let limiter = limiter(&store, is_last_shared);
         for number in 0..8 {

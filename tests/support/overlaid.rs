@@ -71,7 +71,8 @@ impl Told {
                 self.quotas.remove(&(policy, key));
             }
             6 => {
-                let until = now + Duration::from_millis(random.between(1, 4_000));
+                // Not over before the change is made, however long that takes.
+                let until = now + Duration::from_millis(random.between(1_500, 5_000));
                 control.ban(name, caller, until).await.expect("a ban");
                 self.bans.insert((policy, key), until);
             }
