@@ -104,7 +104,7 @@ impl<'b> Walk<'b> {
         }
         // A cached denial does not prolong a ban, its strikes come later, and it does not know what a
         // clock that stepped back has cut off the time of strikes.
-        let is_back = course == Course::BackwardsInRedis;
+        let is_back = course != Course::Forwards;
         let changes = |plan: &Plan| {
             plan.strikes
                 || matches!(plan.spec, Spec::Penalty { prolongs, .. } if prolongs || is_back)
